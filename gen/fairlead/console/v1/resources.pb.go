@@ -750,10 +750,7 @@ type Problem struct {
 	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// A source's problem: the refs that it is about. Empty: all of them.
-	Refs []string `protobuf:"bytes,3,rep,name=refs,proto3" json:"refs,omitempty"`
-	// A source's problem: what is wrong with single refs. Each is the problem of the services that follow the ref, and of no other service. Where
-	// `refs` is set the message repeats these, for readers that don't know this field; else the message is about the whole source only.
-	RefProblems   []*RefProblem `protobuf:"bytes,4,rep,name=ref_problems,json=refProblems,proto3" json:"ref_problems,omitempty"`
+	Refs          []string `protobuf:"bytes,3,rep,name=refs,proto3" json:"refs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -809,98 +806,22 @@ func (x *Problem) GetRefs() []string {
 	return nil
 }
 
-func (x *Problem) GetRefProblems() []*RefProblem {
-	if x != nil {
-		return x.RefProblems
-	}
-	return nil
-}
-
-// RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
-type RefProblem struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Ref     string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// The Git host does not have the ref: only the services that follow it are concerned. Otherwise it has the ref, and it can't be published, as for
-	// want of a signature.
-	Missing       bool `protobuf:"varint,4,opt,name=missing,proto3" json:"missing,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RefProblem) Reset() {
-	*x = RefProblem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RefProblem) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RefProblem) ProtoMessage() {}
-
-func (x *RefProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RefProblem.ProtoReflect.Descriptor instead.
-func (*RefProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *RefProblem) GetRef() string {
-	if x != nil {
-		return x.Ref
-	}
-	return ""
-}
-
-func (x *RefProblem) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *RefProblem) GetSince() *timestamppb.Timestamp {
-	if x != nil {
-		return x.Since
-	}
-	return nil
-}
-
-func (x *RefProblem) GetMissing() bool {
-	if x != nil {
-		return x.Missing
-	}
-	return false
-}
-
 // Cluster is a Kubernetes cluster with an agent.
 type Cluster struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Metadata *Metadata              `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	Spec     *ClusterSpec           `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Output only.
-	Status        *ClusterStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	Status *ClusterStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// Output only: the freeze that an operator put on its services.
+	Freeze        *v11.Freeze `protobuf:"bytes,10,opt,name=freeze,proto3" json:"freeze,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +833,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +846,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -949,18 +870,27 @@ func (x *Cluster) GetStatus() *ClusterStatus {
 	return nil
 }
 
+func (x *Cluster) GetFreeze() *v11.Freeze {
+	if x != nil {
+		return x.Freeze
+	}
+	return nil
+}
+
 type ClusterSpec struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Description string                 `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
 	// Configuration of all services in it: over that of configuration sets, below that of the service.
-	Config        map[string]*ConfigSetting `protobuf:"bytes,30,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Config map[string]*ConfigSetting `protobuf:"bytes,30,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When new content of services in it may be applied.
+	Windows       []*v11.SyncWindow `protobuf:"bytes,40,rep,name=windows,proto3" json:"windows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +902,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +915,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -998,6 +928,13 @@ func (x *ClusterSpec) GetDescription() string {
 func (x *ClusterSpec) GetConfig() map[string]*ConfigSetting {
 	if x != nil {
 		return x.Config
+	}
+	return nil
+}
+
+func (x *ClusterSpec) GetWindows() []*v11.SyncWindow {
+	if x != nil {
+		return x.Windows
 	}
 	return nil
 }
@@ -1024,14 +961,18 @@ type ClusterStatus struct {
 	// From which address, and how.
 	TokenReuse string `protobuf:"bytes,34,opt,name=token_reuse,json=tokenReuse,proto3" json:"token_reuse,omitempty"`
 	// The agent that was seen last has a token that is bound to no key: it is of before there were keys, and is let in for one upgrade only.
-	TokenUnbound  bool `protobuf:"varint,35,opt,name=token_unbound,json=tokenUnbound,proto3" json:"token_unbound,omitempty"`
+	TokenUnbound bool `protobuf:"varint,35,opt,name=token_unbound,json=tokenUnbound,proto3" json:"token_unbound,omitempty"`
+	// How far the agent's clock is behind the hub's, or ahead if it is negative, in whole minutes. Windows open and close by the agent's.
+	ClockSkew *durationpb.Duration `protobuf:"bytes,40,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	// The agent holds windows, freezes and the manual mode.
+	HoldsWindows  bool `protobuf:"varint,41,opt,name=holds_windows,json=holdsWindows,proto3" json:"holds_windows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +984,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +997,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -1136,6 +1077,20 @@ func (x *ClusterStatus) GetTokenUnbound() bool {
 	return false
 }
 
+func (x *ClusterStatus) GetClockSkew() *durationpb.Duration {
+	if x != nil {
+		return x.ClockSkew
+	}
+	return nil
+}
+
+func (x *ClusterStatus) GetHoldsWindows() bool {
+	if x != nil {
+		return x.HoldsWindows
+	}
+	return false
+}
+
 // Service is a folder of a source that is kept applied in a cluster.
 type Service struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1151,7 +1106,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1118,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1131,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -1224,7 +1179,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1191,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1204,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -1296,7 +1251,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +1263,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +1276,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -1428,7 +1383,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1395,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1408,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -1589,13 +1544,15 @@ type ServiceStatus struct {
 	ConfigRevision string `protobuf:"bytes,30,opt,name=config_revision,json=configRevision,proto3" json:"config_revision,omitempty"`
 	// Why the newest configuration can't be delivered; what was delivered before stays.
 	ConfigProblem *Problem `protobuf:"bytes,31,opt,name=config_problem,json=configProblem,proto3" json:"config_problem,omitempty"`
+	// What windows and freezes say now, by the hub's clock. Unset: the service has none.
+	Windows       *WindowStatus `protobuf:"bytes,40,opt,name=windows,proto3" json:"windows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1564,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1577,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -1677,6 +1634,85 @@ func (x *ServiceStatus) GetConfigProblem() *Problem {
 		return x.ConfigProblem
 	}
 	return nil
+}
+
+func (x *ServiceStatus) GetWindows() *WindowStatus {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+// WindowStatus says whether new content of a service may be applied now.
+type WindowStatus struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Closed bool                   `protobuf:"varint,1,opt,name=closed,proto3" json:"closed,omitempty"`
+	// Which windows and freezes close it, in words.
+	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	// When closed changes. Unset: not within a year, or nobody knows.
+	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	// Why the cluster does not hold windows or the manual mode as they are meant: its agent is too old, or its clock is off. Empty: it does.
+	Fault         string `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WindowStatus) Reset() {
+	*x = WindowStatus{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WindowStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WindowStatus) ProtoMessage() {}
+
+func (x *WindowStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
+func (*WindowStatus) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WindowStatus) GetClosed() bool {
+	if x != nil {
+		return x.Closed
+	}
+	return false
+}
+
+func (x *WindowStatus) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *WindowStatus) GetChangeTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangeTime
+	}
+	return nil
+}
+
+func (x *WindowStatus) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
 }
 
 // GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -2229,7 +2265,7 @@ var File_fairlead_console_v1_resources_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
+	"#fairlead/console/v1/resources.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x04\n" +
 	"\bMetadata\x12\xc3\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
 	"\x0ename.dns_label\x12^must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\x04name\x12Z\n" +
@@ -2279,29 +2315,25 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
 	"fetch_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x12!\n" +
 	"\fresolved_ref\x18\x04 \x01(\tR\vresolvedRef\x12\x1b\n" +
-	"\tsigned_by\x18\x05 \x01(\tR\bsignedBy\"\xad\x01\n" +
+	"\tsigned_by\x18\x05 \x01(\tR\bsignedBy\"i\n" +
 	"\aProblem\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
-	"\x04refs\x18\x03 \x03(\tR\x04refs\x12B\n" +
-	"\fref_problems\x18\x04 \x03(\v2\x1f.fairlead.console.v1.RefProblemR\vrefProblems\"\x84\x01\n" +
-	"\n" +
-	"RefProblem\x12\x10\n" +
-	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\bR\amissing\"\xbe\x01\n" +
+	"\x04refs\x18\x03 \x03(\tR\x04refs\"\xf4\x01\n" +
 	"\aCluster\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ClusterSpecR\x04spec\x12:\n" +
-	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ClusterStatusR\x06status\"\x86\x03\n" +
+	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ClusterStatusR\x06status\x124\n" +
+	"\x06freeze\x18\n" +
+	" \x01(\v2\x1c.fairlead.delivery.v1.FreezeR\x06freeze\"\xcc\x03\n" +
 	"\vClusterSpec\x12*\n" +
 	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12\xeb\x01\n" +
 	"\x06config\x18\x1e \x03(\v2,.fairlead.console.v1.ClusterSpec.ConfigEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
-	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x1a]\n" +
+	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x12D\n" +
+	"\awindows\x18( \x03(\v2 .fairlead.delivery.v1.SyncWindowB\b\xbaH\x05\x92\x01\x02\x10 R\awindows\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
-	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\x99\x04\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xf8\x04\n" +
 	"\rClusterStatus\x127\n" +
 	"\tjoin_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\x12@\n" +
 	"\x0elast_seen_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12#\n" +
@@ -2315,7 +2347,10 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x10token_reuse_time\x18! \x01(\v2\x1a.google.protobuf.TimestampR\x0etokenReuseTime\x12\x1f\n" +
 	"\vtoken_reuse\x18\" \x01(\tR\n" +
 	"tokenReuse\x12#\n" +
-	"\rtoken_unbound\x18# \x01(\bR\ftokenUnbound\"\xdf\x05\n" +
+	"\rtoken_unbound\x18# \x01(\bR\ftokenUnbound\x128\n" +
+	"\n" +
+	"clock_skew\x18( \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x12#\n" +
+	"\rholds_windows\x18) \x01(\bR\fholdsWindows\"\xdf\x05\n" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
@@ -2368,7 +2403,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\ftest_request\x18) \x01(\v2!.fairlead.delivery.v1.TestRequestR\vtestRequest\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
-	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xb7\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xf4\x03\n" +
 	"\rServiceStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.fairlead.console.v1.ServiceStateR\x05state\x12#\n" +
 	"\rstate_message\x18\x02 \x01(\tR\fstateMessage\x12;\n" +
@@ -2378,7 +2413,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x03hub\x18\x05 \x01(\v2\x1d.fairlead.console.v1.HubTruthR\x03hub\x12;\n" +
 	"\acluster\x18\x06 \x01(\v2!.fairlead.console.v1.ClusterTruthR\acluster\x12'\n" +
 	"\x0fconfig_revision\x18\x1e \x01(\tR\x0econfigRevision\x12C\n" +
-	"\x0econfig_problem\x18\x1f \x01(\v2\x1c.fairlead.console.v1.ProblemR\rconfigProblem\"\xb9\x01\n" +
+	"\x0econfig_problem\x18\x1f \x01(\v2\x1c.fairlead.console.v1.ProblemR\rconfigProblem\x12;\n" +
+	"\awindows\x18( \x01(\v2!.fairlead.console.v1.WindowStatusR\awindows\"\x93\x01\n" +
+	"\fWindowStatus\x12\x16\n" +
+	"\x06closed\x18\x01 \x01(\bR\x06closed\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12;\n" +
+	"\vchange_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"changeTime\x12\x14\n" +
+	"\x05fault\x18\x04 \x01(\tR\x05fault\"\xb9\x01\n" +
 	"\bGitTruth\x12:\n" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
 	"\n" +
@@ -2475,15 +2517,15 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*SourceStatus)(nil),          // 8: fairlead.console.v1.SourceStatus
 	(*Head)(nil),                  // 9: fairlead.console.v1.Head
 	(*Problem)(nil),               // 10: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 11: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 12: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 13: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 14: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 15: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 16: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 17: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 18: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 19: fairlead.console.v1.ServiceStatus
+	(*Cluster)(nil),               // 11: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 12: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 13: fairlead.console.v1.ClusterStatus
+	(*Service)(nil),               // 14: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 15: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 16: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 17: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 18: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 19: fairlead.console.v1.WindowStatus
 	(*GitTruth)(nil),              // 20: fairlead.console.v1.GitTruth
 	(*HubTruth)(nil),              // 21: fairlead.console.v1.HubTruth
 	(*ClusterTruth)(nil),          // 22: fairlead.console.v1.ClusterTruth
@@ -2500,14 +2542,16 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
 	(*v1.Revision)(nil),           // 35: fairlead.artifact.v1.Revision
-	(v11.SyncMode)(0),             // 36: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 37: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 38: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 39: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 40: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 41: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 42: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 43: fairlead.console.v1.ConfigSetting
+	(*v11.Freeze)(nil),            // 36: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 37: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 38: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 39: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 40: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 41: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 42: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 43: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 44: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 45: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	28, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
@@ -2525,61 +2569,64 @@ var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	35, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
 	33, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
 	33, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	11, // 15: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	33, // 16: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	3,  // 17: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	13, // 18: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	14, // 19: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	29, // 20: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	3,  // 15: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	12, // 16: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	13, // 17: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	36, // 18: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	29, // 19: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	37, // 20: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
 	33, // 21: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
 	33, // 22: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
 	33, // 23: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
 	33, // 24: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
 	33, // 25: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	3,  // 26: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	18, // 27: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	19, // 28: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	16, // 29: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	17, // 30: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	17, // 31: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	18, // 32: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	36, // 33: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	33, // 34: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	33, // 35: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	37, // 36: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	38, // 37: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	30, // 38: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	39, // 39: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	40, // 40: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	1,  // 41: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	33, // 42: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	20, // 43: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	21, // 44: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	22, // 45: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	10, // 46: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	35, // 47: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	33, // 48: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 49: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	35, // 50: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	41, // 51: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	33, // 52: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 53: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	42, // 54: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	33, // 55: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 56: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	31, // 57: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 58: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	25, // 59: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	26, // 60: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	27, // 61: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	32, // 62: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	43, // 63: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	43, // 64: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	65, // [65:65] is the sub-list for method output_type
-	65, // [65:65] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	34, // 26: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	3,  // 27: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	17, // 28: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	18, // 29: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	15, // 30: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	16, // 31: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	16, // 32: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	17, // 33: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	38, // 34: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	33, // 35: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	33, // 36: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	39, // 37: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	40, // 38: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	30, // 39: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	41, // 40: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	42, // 41: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	1,  // 42: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	33, // 43: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	20, // 44: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	21, // 45: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	22, // 46: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	10, // 47: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	19, // 48: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	33, // 49: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	35, // 50: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	33, // 51: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 52: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	35, // 53: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	43, // 54: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	33, // 55: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 56: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	44, // 57: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	33, // 58: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 59: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	31, // 60: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 61: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	25, // 62: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	26, // 63: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	27, // 64: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	32, // 65: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	45, // 66: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	45, // 67: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }

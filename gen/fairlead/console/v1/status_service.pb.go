@@ -907,7 +907,9 @@ type ClusterSeen struct {
 	// ended it. An agent that lives is seen again within the console's grace, wherever it dials.
 	Lost bool `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
 	// With which tokens the agents of the cluster have asked since the call before.
-	Tokens        []*TokenUse `protobuf:"bytes,6,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	Tokens []*TokenUse `protobuf:"bytes,6,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// How far the agent's clock is behind the distributor's, or ahead if it is negative, in whole minutes; with agent only.
+	ClockSkew     *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -980,6 +982,13 @@ func (x *ClusterSeen) GetLost() bool {
 func (x *ClusterSeen) GetTokens() []*TokenUse {
 	if x != nil {
 		return x.Tokens
+	}
+	return nil
+}
+
+func (x *ClusterSeen) GetClockSkew() *durationpb.Duration {
+	if x != nil {
+		return x.ClockSkew
 	}
 	return nil
 }
@@ -1278,14 +1287,17 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
-	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xae\x02\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xe8\x02\n" +
 	"\vClusterSeen\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\x05agent\x18\x03 \x01(\v2\x1f.fairlead.delivery.v1.AgentInfoR\x05agent\x12@\n" +
 	"\x0enext_poll_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fnextPollTime\x12\x12\n" +
 	"\x04lost\x18\x05 \x01(\bR\x04lost\x12?\n" +
-	"\x06tokens\x18\x06 \x03(\v2\x1d.fairlead.console.v1.TokenUseB\b\xbaH\x05\x92\x01\x02\x10\bR\x06tokens\">\n" +
+	"\x06tokens\x18\x06 \x03(\v2\x1d.fairlead.console.v1.TokenUseB\b\xbaH\x05\x92\x01\x02\x10\bR\x06tokens\x128\n" +
+	"\n" +
+	"clock_skew\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\">\n" +
 	"\bTokenUse\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x02id\x12\x18\n" +
 	"\aunbound\x18\x02 \x01(\bR\aunbound\"\x14\n" +
@@ -1373,25 +1385,26 @@ var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
 	28, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
 	25, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
 	17, // 18: fairlead.console.v1.ClusterSeen.tokens:type_name -> fairlead.console.v1.TokenUse
-	20, // 19: fairlead.console.v1.RecordTokenUsesRequest.uses:type_name -> fairlead.console.v1.AgentTokenUse
-	25, // 20: fairlead.console.v1.AgentTokenUse.time:type_name -> google.protobuf.Timestamp
-	1,  // 21: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 22: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	8,  // 23: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
-	11, // 24: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
-	15, // 25: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	19, // 26: fairlead.console.v1.StatusService.RecordTokenUses:input_type -> fairlead.console.v1.RecordTokenUsesRequest
-	2,  // 27: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	7,  // 28: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	10, // 29: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
-	14, // 30: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
-	18, // 31: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	21, // 32: fairlead.console.v1.StatusService.RecordTokenUses:output_type -> fairlead.console.v1.RecordTokenUsesResponse
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	27, // 19: fairlead.console.v1.ClusterSeen.clock_skew:type_name -> google.protobuf.Duration
+	20, // 20: fairlead.console.v1.RecordTokenUsesRequest.uses:type_name -> fairlead.console.v1.AgentTokenUse
+	25, // 21: fairlead.console.v1.AgentTokenUse.time:type_name -> google.protobuf.Timestamp
+	1,  // 22: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 23: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 24: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
+	11, // 25: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
+	15, // 26: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	19, // 27: fairlead.console.v1.StatusService.RecordTokenUses:input_type -> fairlead.console.v1.RecordTokenUsesRequest
+	2,  // 28: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 29: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 30: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
+	14, // 31: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
+	18, // 32: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	21, // 33: fairlead.console.v1.StatusService.RecordTokenUses:output_type -> fairlead.console.v1.RecordTokenUsesResponse
+	28, // [28:34] is the sub-list for method output_type
+	22, // [22:28] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }

@@ -352,8 +352,12 @@ func (x *PinServiceResponse) GetService() *Service {
 }
 
 type RequestSyncRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The sync is let through windows and freezes that are closed now, once, and for an hour at most.
+	Override bool `protobuf:"varint,2,opt,name=override,proto3" json:"override,omitempty"`
+	// Objects to apply, as KIND/NAME or KIND/NAMESPACE/NAME; none: all. Nothing is removed and no hook runs then.
+	Only          []string `protobuf:"bytes,3,rep,name=only,proto3" json:"only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +399,241 @@ func (x *RequestSyncRequest) GetName() string {
 	return ""
 }
 
+func (x *RequestSyncRequest) GetOverride() bool {
+	if x != nil {
+		return x.Override
+	}
+	return false
+}
+
+func (x *RequestSyncRequest) GetOnly() []string {
+	if x != nil {
+		return x.Only
+	}
+	return nil
+}
+
+type FreezeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// project or cluster.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Shown to everybody who wonders why nothing happens.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it ends by itself. Unset: it does not.
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
+	Drift         v1.WindowDrift         `protobuf:"varint,5,opt,name=drift,proto3,enum=fairlead.delivery.v1.WindowDrift" json:"drift,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeRequest) Reset() {
+	*x = FreezeRequest{}
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeRequest) ProtoMessage() {}
+
+func (x *FreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeRequest.ProtoReflect.Descriptor instead.
+func (*FreezeRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *FreezeRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FreezeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FreezeRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *FreezeRequest) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
+	}
+	return nil
+}
+
+func (x *FreezeRequest) GetDrift() v1.WindowDrift {
+	if x != nil {
+		return x.Drift
+	}
+	return v1.WindowDrift(0)
+}
+
+type FreezeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Freeze        *v1.Freeze             `protobuf:"bytes,1,opt,name=freeze,proto3" json:"freeze,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FreezeResponse) Reset() {
+	*x = FreezeResponse{}
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FreezeResponse) ProtoMessage() {}
+
+func (x *FreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FreezeResponse.ProtoReflect.Descriptor instead.
+func (*FreezeResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FreezeResponse) GetFreeze() *v1.Freeze {
+	if x != nil {
+		return x.Freeze
+	}
+	return nil
+}
+
+type UnfreezeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// project or cluster.
+	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeRequest) Reset() {
+	*x = UnfreezeRequest{}
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeRequest) ProtoMessage() {}
+
+func (x *UnfreezeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeRequest.ProtoReflect.Descriptor instead.
+func (*UnfreezeRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *UnfreezeRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *UnfreezeRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type UnfreezeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// There was one.
+	Ended         bool `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnfreezeResponse) Reset() {
+	*x = UnfreezeResponse{}
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnfreezeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnfreezeResponse) ProtoMessage() {}
+
+func (x *UnfreezeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnfreezeResponse.ProtoReflect.Descriptor instead.
+func (*UnfreezeResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UnfreezeResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 type RequestSyncResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// With spec.sync.request_time set; the sync is done when the cluster reports the digest of the hub.
@@ -405,7 +644,7 @@ type RequestSyncResponse struct {
 
 func (x *RequestSyncResponse) Reset() {
 	*x = RequestSyncResponse{}
-	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +656,7 @@ func (x *RequestSyncResponse) String() string {
 func (*RequestSyncResponse) ProtoMessage() {}
 
 func (x *RequestSyncResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +669,7 @@ func (x *RequestSyncResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestSyncResponse.ProtoReflect.Descriptor instead.
 func (*RequestSyncResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RequestSyncResponse) GetService() *Service {
@@ -451,7 +690,7 @@ type ConfirmPruneRequest struct {
 
 func (x *ConfirmPruneRequest) Reset() {
 	*x = ConfirmPruneRequest{}
-	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +702,7 @@ func (x *ConfirmPruneRequest) String() string {
 func (*ConfirmPruneRequest) ProtoMessage() {}
 
 func (x *ConfirmPruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +715,7 @@ func (x *ConfirmPruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPruneRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmPruneRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ConfirmPruneRequest) GetName() string {
@@ -502,7 +741,7 @@ type ConfirmPruneResponse struct {
 
 func (x *ConfirmPruneResponse) Reset() {
 	*x = ConfirmPruneResponse{}
-	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +753,7 @@ func (x *ConfirmPruneResponse) String() string {
 func (*ConfirmPruneResponse) ProtoMessage() {}
 
 func (x *ConfirmPruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_sync_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +766,7 @@ func (x *ConfirmPruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmPruneResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmPruneResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_sync_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ConfirmPruneResponse) GetService() *Service {
@@ -541,7 +780,7 @@ var File_fairlead_console_v1_sync_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_sync_service_proto_rawDesc = "" +
 	"\n" +
-	"&fairlead/console/v1/sync_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x01\n" +
+	"&fairlead/console/v1/sync_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/console/v1/resources.proto\x1a\"fairlead/delivery/v1/options.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x01\n" +
 	"\x12HoldServiceRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12>\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\n" +
@@ -566,22 +805,42 @@ const file_fairlead_console_v1_sync_service_proto_rawDesc = "" +
 	"until_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tuntilTime:a\xbaH^\x1a\\\n" +
 	"\x0epin.until_next\x12#until_next needs a commit to pin to\x1a%!this.until_next || this.commit != ''\"L\n" +
 	"\x12PinServiceResponse\x126\n" +
-	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"1\n" +
+	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"\xfa\x01\n" +
 	"\x12RequestSyncRequest\x12\x1b\n" +
-	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"M\n" +
+	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\x1a\n" +
+	"\boverride\x18\x02 \x01(\bR\boverride\x12\xaa\x01\n" +
+	"\x04only\x18\x03 \x03(\tB\x95\x01\xbaH\x91\x01\x92\x01\x8d\x01\x10@\x18\x01\"\x86\x01\xba\x01\x82\x01\n" +
+	"\tsync.only\x12(must be KIND/NAME or KIND/NAMESPACE/NAME\x1aKthis.size() <= 640 && this.matches('^[A-Za-z][A-Za-z0-9.-]*(/[^/]+){1,2}$')R\x04only\"\x8e\x02\n" +
+	"\rFreezeRequest\x12+\n" +
+	"\x04kind\x18\x01 \x01(\tB\x17\xbaH\x14r\x12R\aprojectR\aclusterR\x04kind\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\"\n" +
+	"\x06reason\x18\x03 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x06reason\x12L\n" +
+	"\n" +
+	"until_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\tuntilTime\x12A\n" +
+	"\x05drift\x18\x05 \x01(\x0e2!.fairlead.delivery.v1.WindowDriftB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05drift\"F\n" +
+	"\x0eFreezeResponse\x124\n" +
+	"\x06freeze\x18\x01 \x01(\v2\x1c.fairlead.delivery.v1.FreezeR\x06freeze\"[\n" +
+	"\x0fUnfreezeRequest\x12+\n" +
+	"\x04kind\x18\x01 \x01(\tB\x17\xbaH\x14r\x12R\aprojectR\aclusterR\x04kind\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\"(\n" +
+	"\x10UnfreezeResponse\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\bR\x05ended\"M\n" +
 	"\x13RequestSyncResponse\x126\n" +
 	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice\"S\n" +
 	"\x13ConfirmPruneRequest\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\x1f\n" +
 	"\x05guard\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18PR\x05guard\"N\n" +
 	"\x14ConfirmPruneResponse\x126\n" +
-	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice2\x93\x04\n" +
+	"\aservice\x18\x01 \x01(\v2\x1c.fairlead.console.v1.ServiceR\aservice2\xc9\x05\n" +
 	"\vSyncService\x12e\n" +
 	"\vHoldService\x12'.fairlead.console.v1.HoldServiceRequest\x1a(.fairlead.console.v1.HoldServiceResponse\"\x03\x90\x02\x02\x12k\n" +
 	"\rResumeService\x12).fairlead.console.v1.ResumeServiceRequest\x1a*.fairlead.console.v1.ResumeServiceResponse\"\x03\x90\x02\x02\x12b\n" +
 	"\n" +
 	"PinService\x12&.fairlead.console.v1.PinServiceRequest\x1a'.fairlead.console.v1.PinServiceResponse\"\x03\x90\x02\x02\x12b\n" +
-	"\vRequestSync\x12'.fairlead.console.v1.RequestSyncRequest\x1a(.fairlead.console.v1.RequestSyncResponse\"\x00\x12h\n" +
+	"\vRequestSync\x12'.fairlead.console.v1.RequestSyncRequest\x1a(.fairlead.console.v1.RequestSyncResponse\"\x00\x12V\n" +
+	"\x06Freeze\x12\".fairlead.console.v1.FreezeRequest\x1a#.fairlead.console.v1.FreezeResponse\"\x03\x90\x02\x02\x12\\\n" +
+	"\bUnfreeze\x12$.fairlead.console.v1.UnfreezeRequest\x1a%.fairlead.console.v1.UnfreezeResponse\"\x03\x90\x02\x02\x12h\n" +
 	"\fConfirmPrune\x12(.fairlead.console.v1.ConfirmPruneRequest\x1a).fairlead.console.v1.ConfirmPruneResponse\"\x03\x90\x02\x02B\xc9\x01\n" +
 	"\x17com.fairlead.console.v1B\x10SyncServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
@@ -597,7 +856,7 @@ func file_fairlead_console_v1_sync_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_sync_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_sync_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_fairlead_console_v1_sync_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_fairlead_console_v1_sync_service_proto_goTypes = []any{
 	(*HoldServiceRequest)(nil),    // 0: fairlead.console.v1.HoldServiceRequest
 	(*HoldServiceResponse)(nil),   // 1: fairlead.console.v1.HoldServiceResponse
@@ -606,37 +865,50 @@ var file_fairlead_console_v1_sync_service_proto_goTypes = []any{
 	(*PinServiceRequest)(nil),     // 4: fairlead.console.v1.PinServiceRequest
 	(*PinServiceResponse)(nil),    // 5: fairlead.console.v1.PinServiceResponse
 	(*RequestSyncRequest)(nil),    // 6: fairlead.console.v1.RequestSyncRequest
-	(*RequestSyncResponse)(nil),   // 7: fairlead.console.v1.RequestSyncResponse
-	(*ConfirmPruneRequest)(nil),   // 8: fairlead.console.v1.ConfirmPruneRequest
-	(*ConfirmPruneResponse)(nil),  // 9: fairlead.console.v1.ConfirmPruneResponse
-	(v1.SyncMode)(0),              // 10: fairlead.delivery.v1.SyncMode
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*Service)(nil),               // 12: fairlead.console.v1.Service
+	(*FreezeRequest)(nil),         // 7: fairlead.console.v1.FreezeRequest
+	(*FreezeResponse)(nil),        // 8: fairlead.console.v1.FreezeResponse
+	(*UnfreezeRequest)(nil),       // 9: fairlead.console.v1.UnfreezeRequest
+	(*UnfreezeResponse)(nil),      // 10: fairlead.console.v1.UnfreezeResponse
+	(*RequestSyncResponse)(nil),   // 11: fairlead.console.v1.RequestSyncResponse
+	(*ConfirmPruneRequest)(nil),   // 12: fairlead.console.v1.ConfirmPruneRequest
+	(*ConfirmPruneResponse)(nil),  // 13: fairlead.console.v1.ConfirmPruneResponse
+	(v1.SyncMode)(0),              // 14: fairlead.delivery.v1.SyncMode
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Service)(nil),               // 16: fairlead.console.v1.Service
+	(v1.WindowDrift)(0),           // 17: fairlead.delivery.v1.WindowDrift
+	(*v1.Freeze)(nil),             // 18: fairlead.delivery.v1.Freeze
 }
 var file_fairlead_console_v1_sync_service_proto_depIdxs = []int32{
-	10, // 0: fairlead.console.v1.HoldServiceRequest.mode:type_name -> fairlead.delivery.v1.SyncMode
-	11, // 1: fairlead.console.v1.HoldServiceRequest.until_time:type_name -> google.protobuf.Timestamp
-	12, // 2: fairlead.console.v1.HoldServiceResponse.service:type_name -> fairlead.console.v1.Service
-	12, // 3: fairlead.console.v1.ResumeServiceResponse.service:type_name -> fairlead.console.v1.Service
-	11, // 4: fairlead.console.v1.PinServiceRequest.until_time:type_name -> google.protobuf.Timestamp
-	12, // 5: fairlead.console.v1.PinServiceResponse.service:type_name -> fairlead.console.v1.Service
-	12, // 6: fairlead.console.v1.RequestSyncResponse.service:type_name -> fairlead.console.v1.Service
-	12, // 7: fairlead.console.v1.ConfirmPruneResponse.service:type_name -> fairlead.console.v1.Service
-	0,  // 8: fairlead.console.v1.SyncService.HoldService:input_type -> fairlead.console.v1.HoldServiceRequest
-	2,  // 9: fairlead.console.v1.SyncService.ResumeService:input_type -> fairlead.console.v1.ResumeServiceRequest
-	4,  // 10: fairlead.console.v1.SyncService.PinService:input_type -> fairlead.console.v1.PinServiceRequest
-	6,  // 11: fairlead.console.v1.SyncService.RequestSync:input_type -> fairlead.console.v1.RequestSyncRequest
-	8,  // 12: fairlead.console.v1.SyncService.ConfirmPrune:input_type -> fairlead.console.v1.ConfirmPruneRequest
-	1,  // 13: fairlead.console.v1.SyncService.HoldService:output_type -> fairlead.console.v1.HoldServiceResponse
-	3,  // 14: fairlead.console.v1.SyncService.ResumeService:output_type -> fairlead.console.v1.ResumeServiceResponse
-	5,  // 15: fairlead.console.v1.SyncService.PinService:output_type -> fairlead.console.v1.PinServiceResponse
-	7,  // 16: fairlead.console.v1.SyncService.RequestSync:output_type -> fairlead.console.v1.RequestSyncResponse
-	9,  // 17: fairlead.console.v1.SyncService.ConfirmPrune:output_type -> fairlead.console.v1.ConfirmPruneResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	14, // 0: fairlead.console.v1.HoldServiceRequest.mode:type_name -> fairlead.delivery.v1.SyncMode
+	15, // 1: fairlead.console.v1.HoldServiceRequest.until_time:type_name -> google.protobuf.Timestamp
+	16, // 2: fairlead.console.v1.HoldServiceResponse.service:type_name -> fairlead.console.v1.Service
+	16, // 3: fairlead.console.v1.ResumeServiceResponse.service:type_name -> fairlead.console.v1.Service
+	15, // 4: fairlead.console.v1.PinServiceRequest.until_time:type_name -> google.protobuf.Timestamp
+	16, // 5: fairlead.console.v1.PinServiceResponse.service:type_name -> fairlead.console.v1.Service
+	15, // 6: fairlead.console.v1.FreezeRequest.until_time:type_name -> google.protobuf.Timestamp
+	17, // 7: fairlead.console.v1.FreezeRequest.drift:type_name -> fairlead.delivery.v1.WindowDrift
+	18, // 8: fairlead.console.v1.FreezeResponse.freeze:type_name -> fairlead.delivery.v1.Freeze
+	16, // 9: fairlead.console.v1.RequestSyncResponse.service:type_name -> fairlead.console.v1.Service
+	16, // 10: fairlead.console.v1.ConfirmPruneResponse.service:type_name -> fairlead.console.v1.Service
+	0,  // 11: fairlead.console.v1.SyncService.HoldService:input_type -> fairlead.console.v1.HoldServiceRequest
+	2,  // 12: fairlead.console.v1.SyncService.ResumeService:input_type -> fairlead.console.v1.ResumeServiceRequest
+	4,  // 13: fairlead.console.v1.SyncService.PinService:input_type -> fairlead.console.v1.PinServiceRequest
+	6,  // 14: fairlead.console.v1.SyncService.RequestSync:input_type -> fairlead.console.v1.RequestSyncRequest
+	7,  // 15: fairlead.console.v1.SyncService.Freeze:input_type -> fairlead.console.v1.FreezeRequest
+	9,  // 16: fairlead.console.v1.SyncService.Unfreeze:input_type -> fairlead.console.v1.UnfreezeRequest
+	12, // 17: fairlead.console.v1.SyncService.ConfirmPrune:input_type -> fairlead.console.v1.ConfirmPruneRequest
+	1,  // 18: fairlead.console.v1.SyncService.HoldService:output_type -> fairlead.console.v1.HoldServiceResponse
+	3,  // 19: fairlead.console.v1.SyncService.ResumeService:output_type -> fairlead.console.v1.ResumeServiceResponse
+	5,  // 20: fairlead.console.v1.SyncService.PinService:output_type -> fairlead.console.v1.PinServiceResponse
+	11, // 21: fairlead.console.v1.SyncService.RequestSync:output_type -> fairlead.console.v1.RequestSyncResponse
+	8,  // 22: fairlead.console.v1.SyncService.Freeze:output_type -> fairlead.console.v1.FreezeResponse
+	10, // 23: fairlead.console.v1.SyncService.Unfreeze:output_type -> fairlead.console.v1.UnfreezeResponse
+	13, // 24: fairlead.console.v1.SyncService.ConfirmPrune:output_type -> fairlead.console.v1.ConfirmPruneResponse
+	18, // [18:25] is the sub-list for method output_type
+	11, // [11:18] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_sync_service_proto_init() }
@@ -651,7 +923,7 @@ func file_fairlead_console_v1_sync_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_sync_service_proto_rawDesc), len(file_fairlead_console_v1_sync_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,9 @@ const (
 	AgentCapability_AGENT_CAPABILITY_UNSPECIFIED AgentCapability = 0
 	// Runs tests (ServiceDelivery.tests, test_request). An agent without it takes an asking for tests as a new revision.
 	AgentCapability_AGENT_CAPABILITY_TESTS AgentCapability = 1
+	// Holds windows, freezes and the manual mode (ServiceDelivery.window_sets, manual). An agent without it applies new content whatever windows
+	// say, and holds a service in manual mode.
+	AgentCapability_AGENT_CAPABILITY_WINDOWS AgentCapability = 8
 )
 
 // Enum value maps for AgentCapability.
@@ -42,10 +45,12 @@ var (
 	AgentCapability_name = map[int32]string{
 		0: "AGENT_CAPABILITY_UNSPECIFIED",
 		1: "AGENT_CAPABILITY_TESTS",
+		8: "AGENT_CAPABILITY_WINDOWS",
 	}
 	AgentCapability_value = map[string]int32{
 		"AGENT_CAPABILITY_UNSPECIFIED": 0,
 		"AGENT_CAPABILITY_TESTS":       1,
+		"AGENT_CAPABILITY_WINDOWS":     8,
 	}
 )
 
@@ -294,7 +299,9 @@ type AgentInfo struct {
 	Version           string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	KubernetesVersion string                 `protobuf:"bytes,2,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
 	// What the agent can do beside what the first release could. A hub ignores values that it does not know.
-	Capabilities  []AgentCapability `protobuf:"varint,3,rep,packed,name=capabilities,proto3,enum=fairlead.delivery.v1.AgentCapability" json:"capabilities,omitempty"`
+	Capabilities []AgentCapability `protobuf:"varint,3,rep,packed,name=capabilities,proto3,enum=fairlead.delivery.v1.AgentCapability" json:"capabilities,omitempty"`
+	// The agent's clock when it asked: windows are judged by it. A distributor tells the console only how far it is off.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=time,proto3" json:"time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -346,6 +353,13 @@ func (x *AgentInfo) GetKubernetesVersion() string {
 func (x *AgentInfo) GetCapabilities() []AgentCapability {
 	if x != nil {
 		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
 	}
 	return nil
 }
@@ -628,6 +642,10 @@ type ServiceDelivery struct {
 	// What the digest would be without tests and test_request: a change of those is no new revision, and runs no hooks. Empty: as
 	// digest.
 	ContentDigest string `protobuf:"bytes,42,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
+	// When new content may be applied. No part of content_digest.
+	WindowSets []*WindowSet `protobuf:"bytes,50,rep,name=window_sets,json=windowSets,proto3" json:"window_sets,omitempty"`
+	// sync.mode is SYNC_MODE_HOLD for agents that know no SYNC_MODE_MANUAL, and means that.
+	Manual        bool `protobuf:"varint,51,opt,name=manual,proto3" json:"manual,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -772,6 +790,20 @@ func (x *ServiceDelivery) GetContentDigest() string {
 		return x.ContentDigest
 	}
 	return ""
+}
+
+func (x *ServiceDelivery) GetWindowSets() []*WindowSet {
+	if x != nil {
+		return x.WindowSets
+	}
+	return nil
+}
+
+func (x *ServiceDelivery) GetManual() bool {
+	if x != nil {
+		return x.Manual
+	}
+	return false
 }
 
 type WatchRequest struct {
@@ -1203,8 +1235,7 @@ type ServiceReport struct {
 	Traceparent string `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// What a person has to confirm before objects are removed; unset: nothing.
 	Guard *Guard `protobuf:"bytes,15,opt,name=guard,proto3" json:"guard,omitempty"`
-	// Objects that differ from what is applied and are not repaired at once, because the mode forbids it or because others keep changing them:
-	// they are among `objects`, with a drift_time or a rival.
+	// Objects that others keep changing, or may not be repaired now: they are among `objects` with a rival.
 	ObjectsDrifted int32 `protobuf:"varint,16,opt,name=objects_drifted,json=objectsDrifted,proto3" json:"objects_drifted,omitempty"`
 	// How often something that others changed was put right, since the agent knows the service; and when last.
 	Repairs    uint64                 `protobuf:"varint,17,opt,name=repairs,proto3" json:"repairs,omitempty"`
@@ -1472,11 +1503,7 @@ type ObjectReport struct {
 	// Field manager that changed it against Git; empty: nobody did.
 	Rival string `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`
 	// JSON pointers of the fields that it changed; at most 20.
-	Fields []string `protobuf:"bytes,9,rep,name=fields,proto3" json:"fields,omitempty"`
-	// When the agent repairs it next, for an object that was changed or deleted again and again; unset: at once, or never.
-	NextAttemptTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"`
-	// When the agent's watch saw that it drifts from what is applied; unset: it does not.
-	DriftTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=drift_time,json=driftTime,proto3" json:"drift_time,omitempty"`
+	Fields        []string `protobuf:"bytes,9,rep,name=fields,proto3" json:"fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1574,25 +1601,11 @@ func (x *ObjectReport) GetFields() []string {
 	return nil
 }
 
-func (x *ObjectReport) GetNextAttemptTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.NextAttemptTime
-	}
-	return nil
-}
-
-func (x *ObjectReport) GetDriftTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.DriftTime
-	}
-	return nil
-}
-
 var File_fairlead_delivery_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
+	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
 	"\vSyncRequest\x12\x1f\n" +
 	"\x06digest\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12B\n" +
 	"\x04have\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceDigestB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x125\n" +
@@ -1601,11 +1614,13 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06nudged\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06nudged\"U\n" +
 	"\rServiceDigest\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
-	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"\xbb\x01\n" +
+	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"\xeb\x01\n" +
 	"\tAgentInfo\x12!\n" +
 	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aversion\x126\n" +
 	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\x12S\n" +
-	"\fcapabilities\x18\x03 \x03(\x0e2%.fairlead.delivery.v1.AgentCapabilityB\b\xbaH\x05\x92\x01\x02\x10@R\fcapabilities\"\xb4\x02\n" +
+	"\fcapabilities\x18\x03 \x03(\x0e2%.fairlead.delivery.v1.AgentCapabilityB\b\xbaH\x05\x92\x01\x02\x10@R\fcapabilities\x12.\n" +
+	"\x04time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xb4\x02\n" +
 	"\fSyncResponse\x12F\n" +
 	"\fnot_modified\x18\x01 \x01(\v2!.fairlead.delivery.v1.NotModifiedH\x00R\vnotModified\x12C\n" +
 	"\vhave_wanted\x18\x02 \x01(\v2 .fairlead.delivery.v1.HaveWantedH\x00R\n" +
@@ -1619,7 +1634,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"HaveWanted\"f\n" +
 	"\aChanges\x12A\n" +
 	"\bservices\x18\x01 \x03(\v2%.fairlead.delivery.v1.ServiceDeliveryR\bservices\x12\x18\n" +
-	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xcf\x06\n" +
+	"\aremoved\x18\x02 \x03(\tR\aremoved\"\xa9\a\n" +
 	"\x0fServiceDelivery\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1c\n" +
@@ -1637,7 +1652,10 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x05rules\x18\x1f \x01(\v2!.fairlead.delivery.v1.ObjectRulesR\x05rules\x124\n" +
 	"\x05tests\x18( \x01(\v2\x1e.fairlead.delivery.v1.TestSpecR\x05tests\x12D\n" +
 	"\ftest_request\x18) \x01(\v2!.fairlead.delivery.v1.TestRequestR\vtestRequest\x12%\n" +
-	"\x0econtent_digest\x18* \x01(\tR\rcontentDigest\x1a@\n" +
+	"\x0econtent_digest\x18* \x01(\tR\rcontentDigest\x12@\n" +
+	"\vwindow_sets\x182 \x03(\v2\x1f.fairlead.delivery.v1.WindowSetR\n" +
+	"windowSets\x12\x16\n" +
+	"\x06manual\x183 \x01(\bR\x06manual\x1a@\n" +
 	"\x12ClusterLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x0e\n" +
@@ -1686,7 +1704,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x02id\x12\x1a\n" +
 	"\bremoving\x18\x02 \x01(\x05R\bremoving\x12#\n" +
 	"\robjects_total\x18\x03 \x01(\x05R\fobjectsTotal\x12E\n" +
-	"\x06sample\x18\x04 \x03(\v2#.fairlead.delivery.v1.ManagedObjectB\b\xbaH\x05\x92\x01\x02\x10\x14R\x06sample\"\x8c\x03\n" +
+	"\x06sample\x18\x04 \x03(\v2#.fairlead.delivery.v1.ManagedObjectB\b\xbaH\x05\x92\x01\x02\x10\x14R\x06sample\"\x89\x02\n" +
 	"\fObjectReport\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -1696,14 +1714,11 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06health\x18\x06 \x01(\tR\x06health\x12\"\n" +
 	"\amessage\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\x12\x1e\n" +
 	"\x05rival\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05rival\x12'\n" +
-	"\x06fields\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\bR\x06fields\x12F\n" +
-	"\x11next_attempt_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x129\n" +
-	"\n" +
-	"drift_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tdriftTime*O\n" +
+	"\x06fields\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\bR\x06fields*m\n" +
 	"\x0fAgentCapability\x12 \n" +
 	"\x1cAGENT_CAPABILITY_UNSPECIFIED\x10\x00\x12\x1a\n" +
-	"\x16AGENT_CAPABILITY_TESTS\x10\x01*\xcb\x01\n" +
+	"\x16AGENT_CAPABILITY_TESTS\x10\x01\x12\x1c\n" +
+	"\x18AGENT_CAPABILITY_WINDOWS\x10\b*\xcb\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_APPLYING\x10\x01\x12\x15\n" +
@@ -1759,53 +1774,54 @@ var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(*Guard)(nil),                 // 19: fairlead.delivery.v1.Guard
 	(*ObjectReport)(nil),          // 20: fairlead.delivery.v1.ObjectReport
 	nil,                           // 21: fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 23: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 24: fairlead.artifact.v1.Artifact
-	(*RenderSpec)(nil),            // 25: fairlead.delivery.v1.RenderSpec
-	(*SyncSpec)(nil),              // 26: fairlead.delivery.v1.SyncSpec
-	(*Configuration)(nil),         // 27: fairlead.delivery.v1.Configuration
-	(*ObjectRules)(nil),           // 28: fairlead.delivery.v1.ObjectRules
-	(*TestSpec)(nil),              // 29: fairlead.delivery.v1.TestSpec
-	(*TestRequest)(nil),           // 30: fairlead.delivery.v1.TestRequest
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*TestSummary)(nil),           // 32: fairlead.delivery.v1.TestSummary
-	(*ManagedObject)(nil),         // 33: fairlead.delivery.v1.ManagedObject
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 24: fairlead.artifact.v1.Revision
+	(*v1.Artifact)(nil),           // 25: fairlead.artifact.v1.Artifact
+	(*RenderSpec)(nil),            // 26: fairlead.delivery.v1.RenderSpec
+	(*SyncSpec)(nil),              // 27: fairlead.delivery.v1.SyncSpec
+	(*Configuration)(nil),         // 28: fairlead.delivery.v1.Configuration
+	(*ObjectRules)(nil),           // 29: fairlead.delivery.v1.ObjectRules
+	(*TestSpec)(nil),              // 30: fairlead.delivery.v1.TestSpec
+	(*TestRequest)(nil),           // 31: fairlead.delivery.v1.TestRequest
+	(*WindowSet)(nil),             // 32: fairlead.delivery.v1.WindowSet
+	(*TestSummary)(nil),           // 33: fairlead.delivery.v1.TestSummary
+	(*ManagedObject)(nil),         // 34: fairlead.delivery.v1.ManagedObject
 }
 var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	3,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
 	4,  // 1: fairlead.delivery.v1.SyncRequest.agent:type_name -> fairlead.delivery.v1.AgentInfo
 	0,  // 2: fairlead.delivery.v1.AgentInfo.capabilities:type_name -> fairlead.delivery.v1.AgentCapability
-	6,  // 3: fairlead.delivery.v1.SyncResponse.not_modified:type_name -> fairlead.delivery.v1.NotModified
-	7,  // 4: fairlead.delivery.v1.SyncResponse.have_wanted:type_name -> fairlead.delivery.v1.HaveWanted
-	8,  // 5: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
-	22, // 6: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
-	9,  // 7: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
-	23, // 8: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
-	24, // 9: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
-	25, // 10: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
-	26, // 11: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	21, // 12: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	27, // 13: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
-	28, // 14: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
-	29, // 15: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
-	30, // 16: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	12, // 17: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
-	13, // 18: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
-	14, // 19: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	18, // 20: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	17, // 21: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	1,  // 22: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	31, // 23: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	31, // 24: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	20, // 25: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	19, // 26: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	31, // 27: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	20, // 28: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	32, // 29: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
-	33, // 30: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	31, // 31: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
-	31, // 32: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
+	22, // 3: fairlead.delivery.v1.AgentInfo.time:type_name -> google.protobuf.Timestamp
+	6,  // 4: fairlead.delivery.v1.SyncResponse.not_modified:type_name -> fairlead.delivery.v1.NotModified
+	7,  // 5: fairlead.delivery.v1.SyncResponse.have_wanted:type_name -> fairlead.delivery.v1.HaveWanted
+	8,  // 6: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
+	23, // 7: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
+	9,  // 8: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
+	24, // 9: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
+	25, // 10: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
+	26, // 11: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
+	27, // 12: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	21, // 13: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	28, // 14: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
+	29, // 15: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
+	30, // 16: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
+	31, // 17: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	32, // 18: fairlead.delivery.v1.ServiceDelivery.window_sets:type_name -> fairlead.delivery.v1.WindowSet
+	12, // 19: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
+	13, // 20: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
+	14, // 21: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
+	18, // 22: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	17, // 23: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	1,  // 24: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	22, // 25: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	22, // 26: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	20, // 27: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	19, // 28: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	22, // 29: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	20, // 30: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	33, // 31: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
+	34, // 32: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
 	2,  // 33: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
 	10, // 34: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
 	15, // 35: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
@@ -1828,6 +1844,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 	file_fairlead_delivery_v1_detail_proto_init()
 	file_fairlead_delivery_v1_options_proto_init()
 	file_fairlead_delivery_v1_tests_proto_init()
+	file_fairlead_delivery_v1_windows_proto_init()
 	file_fairlead_delivery_v1_delivery_proto_msgTypes[3].OneofWrappers = []any{
 		(*SyncResponse_NotModified)(nil),
 		(*SyncResponse_HaveWanted)(nil),

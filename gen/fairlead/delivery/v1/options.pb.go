@@ -210,6 +210,9 @@ const (
 	SyncMode_SYNC_MODE_HOLD SyncMode = 3
 	// Keeps its hands off, and only looks.
 	SyncMode_SYNC_MODE_SUSPEND SyncMode = 4
+	// Applies what the hub has when a person asks for a sync, and undoes what others change of what is applied. Newer revisions wait for the
+	// next sync.
+	SyncMode_SYNC_MODE_MANUAL SyncMode = 5
 )
 
 // Enum value maps for SyncMode.
@@ -220,6 +223,7 @@ var (
 		2: "SYNC_MODE_DRY_RUN",
 		3: "SYNC_MODE_HOLD",
 		4: "SYNC_MODE_SUSPEND",
+		5: "SYNC_MODE_MANUAL",
 	}
 	SyncMode_value = map[string]int32{
 		"SYNC_MODE_UNSPECIFIED": 0,
@@ -227,6 +231,7 @@ var (
 		"SYNC_MODE_DRY_RUN":     2,
 		"SYNC_MODE_HOLD":        3,
 		"SYNC_MODE_SUSPEND":     4,
+		"SYNC_MODE_MANUAL":      5,
 	}
 )
 
@@ -644,7 +649,13 @@ type SyncSpec struct {
 	// agent remembers. Set by RequestSync only, and kept by every other write: no file says it.
 	RequestTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=request_time,json=requestTime,proto3" json:"request_time,omitempty"`
 	// When the hooks begin that come after the objects: Helm's post-install and post-upgrade, PostSync of Argo CD, post-sync.
-	PostHooks     PostHooks `protobuf:"varint,12,opt,name=post_hooks,json=postHooks,proto3,enum=fairlead.delivery.v1.PostHooks" json:"post_hooks,omitempty"`
+	PostHooks PostHooks `protobuf:"varint,12,opt,name=post_hooks,json=postHooks,proto3,enum=fairlead.delivery.v1.PostHooks" json:"post_hooks,omitempty"`
+	// When new content may be applied, besides what the project and the cluster say. Agents get them as ServiceDelivery.window_sets.
+	Windows []*SyncWindow `protobuf:"bytes,20,rep,name=windows,proto3" json:"windows,omitempty"`
+	// The sync of request_time is let through windows and freezes that are closed. Set by RequestSync only.
+	RequestOverride bool `protobuf:"varint,21,opt,name=request_override,json=requestOverride,proto3" json:"request_override,omitempty"`
+	// Objects of the sync of request_time, as KIND/NAME or KIND/NAMESPACE/NAME; none: all. Set by RequestSync only.
+	RequestOnly   []string `protobuf:"bytes,22,rep,name=request_only,json=requestOnly,proto3" json:"request_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -761,6 +772,27 @@ func (x *SyncSpec) GetPostHooks() PostHooks {
 		return x.PostHooks
 	}
 	return PostHooks_POST_HOOKS_UNSPECIFIED
+}
+
+func (x *SyncSpec) GetWindows() []*SyncWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *SyncSpec) GetRequestOverride() bool {
+	if x != nil {
+		return x.RequestOverride
+	}
+	return false
+}
+
+func (x *SyncSpec) GetRequestOnly() []string {
+	if x != nil {
+		return x.RequestOnly
+	}
+	return nil
 }
 
 // IgnoreRule leaves fields of objects to others: they are not applied once the object exists, and not repaired.
@@ -1046,7 +1078,7 @@ var File_fairlead_delivery_v1_options_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\"fairlead/delivery/v1/options.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x02\n" +
+	"\"fairlead/delivery/v1/options.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x02\n" +
 	"\n" +
 	"RenderSpec\x12D\n" +
 	"\brenderer\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.RendererB\b\xbaH\x05\x82\x01\x02\x10\x01R\brenderer\x12\xba\x01\n" +
@@ -1074,7 +1106,8 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\x0fvalues_from.key\x12Imust be a key of a ConfigMap or Secret: letters, digits, '-', '_' and '.'\x1a7this.size() <= 253 && this.matches('^[-._a-zA-Z0-9]*$')R\x03key\x12)\n" +
 	"\vtarget_path\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\n" +
 	"targetPath\x12\x1a\n" +
-	"\boptional\x18\x05 \x01(\bR\boptional\"\xef\b\n" +
+	"\boptional\x18\x05 \x01(\bR\boptional\"\x94\n" +
+	"\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\xaa\x01\n" +
@@ -1093,7 +1126,10 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	" \x01(\x0e2\".fairlead.delivery.v1.DeletePolicyB\b\xbaH\x05\x82\x01\x02\x10\x01R\bonDelete\x12P\n" +
 	"\frequest_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\v\"\a\b\xff\x82\xd1\xff\xaf\a2\x00R\vrequestTime\x12H\n" +
 	"\n" +
-	"post_hooks\x18\f \x01(\x0e2\x1f.fairlead.delivery.v1.PostHooksB\b\xbaH\x05\x82\x01\x02\x10\x01R\tpostHooks\"\x9f\x02\n" +
+	"post_hooks\x18\f \x01(\x0e2\x1f.fairlead.delivery.v1.PostHooksB\b\xbaH\x05\x82\x01\x02\x10\x01R\tpostHooks\x12D\n" +
+	"\awindows\x18\x14 \x03(\v2 .fairlead.delivery.v1.SyncWindowB\b\xbaH\x05\x92\x01\x02\x10 R\awindows\x12)\n" +
+	"\x10request_override\x18\x15 \x01(\bR\x0frequestOverride\x122\n" +
+	"\frequest_only\x18\x16 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x05R\vrequestOnly\"\x9f\x02\n" +
 	"\n" +
 	"IgnoreRule\x12\x1e\n" +
 	"\x05group\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05group\x12\x1b\n" +
@@ -1134,13 +1170,14 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\tPostHooks\x12\x1a\n" +
 	"\x16POST_HOOKS_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fPOST_HOOKS_SENT\x10\x01\x12\x16\n" +
-	"\x12POST_HOOKS_HEALTHY\x10\x02*{\n" +
+	"\x12POST_HOOKS_HEALTHY\x10\x02*\x91\x01\n" +
 	"\bSyncMode\x12\x19\n" +
 	"\x15SYNC_MODE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSYNC_MODE_AUTO\x10\x01\x12\x15\n" +
 	"\x11SYNC_MODE_DRY_RUN\x10\x02\x12\x12\n" +
 	"\x0eSYNC_MODE_HOLD\x10\x03\x12\x15\n" +
-	"\x11SYNC_MODE_SUSPEND\x10\x04*M\n" +
+	"\x11SYNC_MODE_SUSPEND\x10\x04\x12\x14\n" +
+	"\x10SYNC_MODE_MANUAL\x10\x05*M\n" +
 	"\bAdoption\x12\x18\n" +
 	"\x14ADOPTION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fADOPTION_ALWAYS\x10\x01\x12\x12\n" +
@@ -1181,6 +1218,7 @@ var file_fairlead_delivery_v1_options_proto_goTypes = []any{
 	(*FieldTest)(nil),             // 12: fairlead.delivery.v1.FieldTest
 	(*PruneSpec)(nil),             // 13: fairlead.delivery.v1.PruneSpec
 	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*SyncWindow)(nil),            // 15: fairlead.delivery.v1.SyncWindow
 }
 var file_fairlead_delivery_v1_options_proto_depIdxs = []int32{
 	0,  // 0: fairlead.delivery.v1.RenderSpec.renderer:type_name -> fairlead.delivery.v1.Renderer
@@ -1195,13 +1233,14 @@ var file_fairlead_delivery_v1_options_proto_depIdxs = []int32{
 	5,  // 9: fairlead.delivery.v1.SyncSpec.on_delete:type_name -> fairlead.delivery.v1.DeletePolicy
 	14, // 10: fairlead.delivery.v1.SyncSpec.request_time:type_name -> google.protobuf.Timestamp
 	2,  // 11: fairlead.delivery.v1.SyncSpec.post_hooks:type_name -> fairlead.delivery.v1.PostHooks
-	12, // 12: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
-	12, // 13: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	15, // 12: fairlead.delivery.v1.SyncSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	12, // 13: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
+	12, // 14: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_options_proto_init() }
@@ -1209,6 +1248,7 @@ func file_fairlead_delivery_v1_options_proto_init() {
 	if File_fairlead_delivery_v1_options_proto != nil {
 		return
 	}
+	file_fairlead_delivery_v1_windows_proto_init()
 	file_fairlead_delivery_v1_options_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

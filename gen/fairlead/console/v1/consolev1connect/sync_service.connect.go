@@ -42,6 +42,10 @@ const (
 	SyncServicePinServiceProcedure = "/fairlead.console.v1.SyncService/PinService"
 	// SyncServiceRequestSyncProcedure is the fully-qualified name of the SyncService's RequestSync RPC.
 	SyncServiceRequestSyncProcedure = "/fairlead.console.v1.SyncService/RequestSync"
+	// SyncServiceFreezeProcedure is the fully-qualified name of the SyncService's Freeze RPC.
+	SyncServiceFreezeProcedure = "/fairlead.console.v1.SyncService/Freeze"
+	// SyncServiceUnfreezeProcedure is the fully-qualified name of the SyncService's Unfreeze RPC.
+	SyncServiceUnfreezeProcedure = "/fairlead.console.v1.SyncService/Unfreeze"
 	// SyncServiceConfirmPruneProcedure is the fully-qualified name of the SyncService's ConfirmPrune
 	// RPC.
 	SyncServiceConfirmPruneProcedure = "/fairlead.console.v1.SyncService/ConfirmPrune"
@@ -56,8 +60,14 @@ type SyncServiceClient interface {
 	// PinService delivers one commit, wherever the ref points, or goes back to the ref, which also ends a rollback. FailedPrecondition when it is to be
 	// until the ref moves on, and the hub does not know where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
-	// RequestSync has everything rendered and compared anew, whatever the agent remembers.
+	// RequestSync has everything rendered and compared anew, whatever the agent remembers. A service in manual mode is applied as the hub has it.
+	// FailedPrecondition while windows or a freeze close the service, unless each of them lets a person's sync through; with override
+	// PermissionDenied for a caller that may override none of those that do not.
 	RequestSync(context.Context, *v1.RequestSyncRequest) (*v1.RequestSyncResponse, error)
+	// Freeze keeps what is applied of all services of a project or cluster. It takes the right to edit the project or the cluster.
+	Freeze(context.Context, *v1.FreezeRequest) (*v1.FreezeResponse, error)
+	// Unfreeze ends a freeze. It takes the same right.
+	Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error)
 	// ConfirmPrune lets a removal go on that a guard stopped. FailedPrecondition when the service's report has no guard
 	// with that id any more: look at what would be removed now.
 	ConfirmPrune(context.Context, *v1.ConfirmPruneRequest) (*v1.ConfirmPruneResponse, error)
@@ -101,6 +111,20 @@ func NewSyncServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(syncServiceMethods.ByName("RequestSync")),
 			connect.WithClientOptions(opts...),
 		),
+		freeze: connect.NewClient[v1.FreezeRequest, v1.FreezeResponse](
+			httpClient,
+			baseURL+SyncServiceFreezeProcedure,
+			connect.WithSchema(syncServiceMethods.ByName("Freeze")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		unfreeze: connect.NewClient[v1.UnfreezeRequest, v1.UnfreezeResponse](
+			httpClient,
+			baseURL+SyncServiceUnfreezeProcedure,
+			connect.WithSchema(syncServiceMethods.ByName("Unfreeze")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 		confirmPrune: connect.NewClient[v1.ConfirmPruneRequest, v1.ConfirmPruneResponse](
 			httpClient,
 			baseURL+SyncServiceConfirmPruneProcedure,
@@ -117,6 +141,8 @@ type syncServiceClient struct {
 	resumeService *connect.Client[v1.ResumeServiceRequest, v1.ResumeServiceResponse]
 	pinService    *connect.Client[v1.PinServiceRequest, v1.PinServiceResponse]
 	requestSync   *connect.Client[v1.RequestSyncRequest, v1.RequestSyncResponse]
+	freeze        *connect.Client[v1.FreezeRequest, v1.FreezeResponse]
+	unfreeze      *connect.Client[v1.UnfreezeRequest, v1.UnfreezeResponse]
 	confirmPrune  *connect.Client[v1.ConfirmPruneRequest, v1.ConfirmPruneResponse]
 }
 
@@ -156,6 +182,24 @@ func (c *syncServiceClient) RequestSync(ctx context.Context, req *v1.RequestSync
 	return nil, err
 }
 
+// Freeze calls fairlead.console.v1.SyncService.Freeze.
+func (c *syncServiceClient) Freeze(ctx context.Context, req *v1.FreezeRequest) (*v1.FreezeResponse, error) {
+	response, err := c.freeze.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Unfreeze calls fairlead.console.v1.SyncService.Unfreeze.
+func (c *syncServiceClient) Unfreeze(ctx context.Context, req *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error) {
+	response, err := c.unfreeze.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ConfirmPrune calls fairlead.console.v1.SyncService.ConfirmPrune.
 func (c *syncServiceClient) ConfirmPrune(ctx context.Context, req *v1.ConfirmPruneRequest) (*v1.ConfirmPruneResponse, error) {
 	response, err := c.confirmPrune.CallUnary(ctx, connect.NewRequest(req))
@@ -174,8 +218,14 @@ type SyncServiceHandler interface {
 	// PinService delivers one commit, wherever the ref points, or goes back to the ref, which also ends a rollback. FailedPrecondition when it is to be
 	// until the ref moves on, and the hub does not know where that points.
 	PinService(context.Context, *v1.PinServiceRequest) (*v1.PinServiceResponse, error)
-	// RequestSync has everything rendered and compared anew, whatever the agent remembers.
+	// RequestSync has everything rendered and compared anew, whatever the agent remembers. A service in manual mode is applied as the hub has it.
+	// FailedPrecondition while windows or a freeze close the service, unless each of them lets a person's sync through; with override
+	// PermissionDenied for a caller that may override none of those that do not.
 	RequestSync(context.Context, *v1.RequestSyncRequest) (*v1.RequestSyncResponse, error)
+	// Freeze keeps what is applied of all services of a project or cluster. It takes the right to edit the project or the cluster.
+	Freeze(context.Context, *v1.FreezeRequest) (*v1.FreezeResponse, error)
+	// Unfreeze ends a freeze. It takes the same right.
+	Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error)
 	// ConfirmPrune lets a removal go on that a guard stopped. FailedPrecondition when the service's report has no guard
 	// with that id any more: look at what would be removed now.
 	ConfirmPrune(context.Context, *v1.ConfirmPruneRequest) (*v1.ConfirmPruneResponse, error)
@@ -215,6 +265,20 @@ func NewSyncServiceHandler(svc SyncServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(syncServiceMethods.ByName("RequestSync")),
 		connect.WithHandlerOptions(opts...),
 	)
+	syncServiceFreezeHandler := connect.NewUnaryHandlerSimple(
+		SyncServiceFreezeProcedure,
+		svc.Freeze,
+		connect.WithSchema(syncServiceMethods.ByName("Freeze")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	syncServiceUnfreezeHandler := connect.NewUnaryHandlerSimple(
+		SyncServiceUnfreezeProcedure,
+		svc.Unfreeze,
+		connect.WithSchema(syncServiceMethods.ByName("Unfreeze")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	syncServiceConfirmPruneHandler := connect.NewUnaryHandlerSimple(
 		SyncServiceConfirmPruneProcedure,
 		svc.ConfirmPrune,
@@ -232,6 +296,10 @@ func NewSyncServiceHandler(svc SyncServiceHandler, opts ...connect.HandlerOption
 			syncServicePinServiceHandler.ServeHTTP(w, r)
 		case SyncServiceRequestSyncProcedure:
 			syncServiceRequestSyncHandler.ServeHTTP(w, r)
+		case SyncServiceFreezeProcedure:
+			syncServiceFreezeHandler.ServeHTTP(w, r)
+		case SyncServiceUnfreezeProcedure:
+			syncServiceUnfreezeHandler.ServeHTTP(w, r)
 		case SyncServiceConfirmPruneProcedure:
 			syncServiceConfirmPruneHandler.ServeHTTP(w, r)
 		default:
@@ -257,6 +325,14 @@ func (UnimplementedSyncServiceHandler) PinService(context.Context, *v1.PinServic
 
 func (UnimplementedSyncServiceHandler) RequestSync(context.Context, *v1.RequestSyncRequest) (*v1.RequestSyncResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.SyncService.RequestSync is not implemented"))
+}
+
+func (UnimplementedSyncServiceHandler) Freeze(context.Context, *v1.FreezeRequest) (*v1.FreezeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.SyncService.Freeze is not implemented"))
+}
+
+func (UnimplementedSyncServiceHandler) Unfreeze(context.Context, *v1.UnfreezeRequest) (*v1.UnfreezeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.SyncService.Unfreeze is not implemented"))
 }
 
 func (UnimplementedSyncServiceHandler) ConfirmPrune(context.Context, *v1.ConfirmPruneRequest) (*v1.ConfirmPruneResponse, error) {

@@ -17,6 +17,8 @@ import type { RenderSpec, SyncMode, SyncSpec } from "../../delivery/v1/options_p
 import { file_fairlead_delivery_v1_options } from "../../delivery/v1/options_pb";
 import type { TestRequest, TestSpec } from "../../delivery/v1/tests_pb";
 import { file_fairlead_delivery_v1_tests } from "../../delivery/v1/tests_pb";
+import type { Freeze, SyncWindow } from "../../delivery/v1/windows_pb";
+import { file_fairlead_delivery_v1_windows } from "../../delivery/v1/windows_pb";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
@@ -25,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2Ui6QEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkSHgoWc3VibW9kdWxlX3JlcG9zaXRvcmllcxgIIAMoCSJRCgxWZXJpZmljYXRpb24SDAoEa2V5cxgBIAMoCRIzCgRtb2RlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb25Nb2RlIoUBCgxTb3VyY2VTdGF0dXMSKAoFaGVhZHMYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSDQoFZXBvY2gYAiABKAMSDQoFb3duZXIYAyABKAkSLQoHcHJvYmxlbRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSKeAQoESGVhZBILCgNyZWYYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXNvbHZlZF9yZWYYBCABKAkSEQoJc2lnbmVkX2J5GAUgASgJIooBCgdQcm9ibGVtEg8KB21lc3NhZ2UYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHJlZnMYAyADKAkSNQoMcmVmX3Byb2JsZW1zGAQgAygLMh8uZmFpcmxlYWQuY29uc29sZS52MS5SZWZQcm9ibGVtImYKClJlZlByb2JsZW0SCwoDcmVmGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21pc3NpbmcYBCABKAgingEKB0NsdXN0ZXISLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclN0YXR1cyKzAQoLQ2x1c3RlclNwZWMSEwoLZGVzY3JpcHRpb24YASABKAkSPAoGY29uZmlnGB4gAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYy5Db25maWdFbnRyeRpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIowDCg1DbHVzdGVyU3RhdHVzEi0KCWpvaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9zZWVuX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWFnZW50X3ZlcnNpb24YAyABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAQgASgJEhEKCWNvbm5lY3RlZBgFIAEoCBIyCg5uZXh0X3BvbGxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc2tldxgeIAEoCRIuCgpsZWF2ZV90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI0ChB0b2tlbl9yZXVzZV90aW1lGCEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgt0b2tlbl9yZXVzZRgiIAEoCRIVCg10b2tlbl91bmJvdW5kGCMgASgIItIBCgdTZXJ2aWNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0dXMSMgoGbGV2ZXJzGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlTGV2ZXJzIpIBCg1TZXJ2aWNlTGV2ZXJzEigKBG1vZGUYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEicKA3BpbhgCIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISLgoEc3BlYxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMi7gEKBUxldmVyEiwKBG1vZGUYASABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jTW9kZRIOCgZjb21taXQYAiABKAkSEwoLdW5waW5fYWZ0ZXIYAyABKAkSEgoKZGVwbG95bWVudBgEIAEoAxIOCgZhdXRob3IYBSABKAkSDgoGcmVhc29uGAYgASgJEi4KCnNpbmNlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEgwKBHBhdGgYAyABKAkSDwoHY2x1c3RlchgEIAEoCRIRCgluYW1lc3BhY2UYBSABKAkSDwoHaW5jbHVkZRgGIAMoCRIOCgZpZ25vcmUYByADKAkSMAoGcmVuZGVyGBQgASgLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyU3BlYxIsCgRzeW5jGBUgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY1NwZWMSDwoHcHJvamVjdBgeIAEoCRITCgtjb25maWdfc2V0cxgfIAMoCRI8CgZjb25maWcYICADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjLkNvbmZpZ0VudHJ5EhMKC3VucGluX2FmdGVyGCEgASgJEg8KB2NhdGFsb2cYIiABKAgSFwoPc2VydmljZV9hY2NvdW50GCMgASgJEi0KBXRlc3RzGCggASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFNwZWMSNwoMdGVzdF9yZXF1ZXN0GCkgASgLMiEuZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFJlcXVlc3QaUQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEjEKBXZhbHVlGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXR0aW5nOgI4ASLkAgoNU2VydmljZVN0YXR1cxIwCgVzdGF0ZRgBIAEoDjIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVN0YXRlEhUKDXN0YXRlX21lc3NhZ2UYAiABKAkSLwoLc3RhdGVfc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKA2dpdBgEIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0VHJ1dGgSKgoDaHViGAUgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5IdWJUcnV0aBIyCgdjbHVzdGVyGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVHJ1dGgSFwoPY29uZmlnX3JldmlzaW9uGB4gASgJEjQKDmNvbmZpZ19wcm9ibGVtGB8gASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIpsBCghHaXRUcnV0aBIwCghyZXZpc2lvbhgBIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEi4KCmZldGNoX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YAyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0i9wEKCEh1YlRydXRoEg4KBmRpZ2VzdBgBIAEoCRIwCghyZXZpc2lvbhgCIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEjAKCGFydGlmYWN0GAMgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuQXJ0aWZhY3QSMAoMcmVzb2x2ZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAUgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEhYKDmNvbnRlbnRfZGlnZXN0GAYgASgJInUKDENsdXN0ZXJUcnV0aBIzCgZyZXBvcnQYASABKAsyIy5mYWlybGVhZC5kZWxpdmVyeS52MS5TZXJ2aWNlUmVwb3J0EjAKDHJlY2VpdmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAimwEKBlNlY3JldBIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESMwoEZGF0YRgCIAMoCzIlLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VjcmV0LkRhdGFFbnRyeRorCglEYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJmCgVHcmFudBIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLAoEc3BlYxgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTcGVjIpYBCglHcmFudFNwZWMSMwoIc3ViamVjdHMYASADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3ViamVjdBIMCgRyb2xlGAIgASgJEjQKCGNsdXN0ZXJzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzEhAKCHByb2plY3RzGB4gAygJIlUKDEdyYW50U3ViamVjdBIOCgR1c2VyGAEgASgJSAASDwoFZ3JvdXAYAiABKAlIABIZCg9zZXJ2aWNlX2FjY291bnQYHiABKAlIAEIJCgdzdWJqZWN0IpoBCg1HcmFudENsdXN0ZXJzEg0KBW5hbWVzGAEgAygJEj4KBmxhYmVscxgCIAMoCzIuLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycy5MYWJlbHNFbnRyeRILCgNhbGwYAyABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASqUAQoQVmVyaWZpY2F0aW9uTW9kZRIhCh1WRVJJRklDQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhwKGFZFUklGSUNBVElPTl9NT0RFX0NPTU1JVBABEhkKFVZFUklGSUNBVElPTl9NT0RFX1RBRxACEiQKIFZFUklGSUNBVElPTl9NT0RFX1RBR19BTkRfQ09NTUlUEAMqoQIKDFNlcnZpY2VTdGF0ZRIdChlTRVJWSUNFX1NUQVRFX1VOU1BFQ0lGSUVEEAASGQoVU0VSVklDRV9TVEFURV9QRU5ESU5HEAESHQoZU0VSVklDRV9TVEFURV9QUk9HUkVTU0lORxACEhkKFVNFUlZJQ0VfU1RBVEVfSEVBTFRIWRADEhoKFlNFUlZJQ0VfU1RBVEVfREVHUkFERUQQBBIYChRTRVJWSUNFX1NUQVRFX0ZBSUxFRBAFEhkKFVNFUlZJQ0VfU1RBVEVfVU5LTk9XThAGEhYKElNFUlZJQ0VfU1RBVEVfSEVMRBAHEhkKFVNFUlZJQ0VfU1RBVEVfV0FJVElORxAIEhkKFVNFUlZJQ0VfU1RBVEVfRElGRkVSUxAJKmMKB091dGNvbWUSFwoTT1VUQ09NRV9VTlNQRUNJRklFRBAAEhMKD09VVENPTUVfQ1JFQVRFRBABEhMKD09VVENPTUVfVVBEQVRFRBACEhUKEU9VVENPTUVfVU5DSEFOR0VEEANiBnByb3RvMw", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2Ui6QEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkSHgoWc3VibW9kdWxlX3JlcG9zaXRvcmllcxgIIAMoCSJRCgxWZXJpZmljYXRpb24SDAoEa2V5cxgBIAMoCRIzCgRtb2RlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb25Nb2RlIoUBCgxTb3VyY2VTdGF0dXMSKAoFaGVhZHMYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSDQoFZXBvY2gYAiABKAMSDQoFb3duZXIYAyABKAkSLQoHcHJvYmxlbRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSKeAQoESGVhZBILCgNyZWYYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXNvbHZlZF9yZWYYBCABKAkSEQoJc2lnbmVkX2J5GAUgASgJIlMKB1Byb2JsZW0SDwoHbWVzc2FnZRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcmVmcxgDIAMoCSLMAQoHQ2x1c3RlchIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3RhdHVzEiwKBmZyZWV6ZRgKIAEoCzIcLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkZyZWV6ZSLmAQoLQ2x1c3RlclNwZWMSEwoLZGVzY3JpcHRpb24YASABKAkSPAoGY29uZmlnGB4gAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYy5Db25maWdFbnRyeRIxCgd3aW5kb3dzGCggAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY1dpbmRvdxpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBItIDCg1DbHVzdGVyU3RhdHVzEi0KCWpvaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9zZWVuX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWFnZW50X3ZlcnNpb24YAyABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAQgASgJEhEKCWNvbm5lY3RlZBgFIAEoCBIyCg5uZXh0X3BvbGxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc2tldxgeIAEoCRIuCgpsZWF2ZV90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI0ChB0b2tlbl9yZXVzZV90aW1lGCEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgt0b2tlbl9yZXVzZRgiIAEoCRIVCg10b2tlbl91bmJvdW5kGCMgASgIEi0KCmNsb2NrX3NrZXcYKCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFQoNaG9sZHNfd2luZG93cxgpIAEoCCLSAQoHU2VydmljZRIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdHVzEjIKBmxldmVycxgEIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUxldmVycyKSAQoNU2VydmljZUxldmVycxIoCgRtb2RlGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchInCgNwaW4YAiABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEi4KBHNwZWMYAyABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjIu4BCgVMZXZlchIsCgRtb2RlGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGY29tbWl0GAIgASgJEhMKC3VucGluX2FmdGVyGAMgASgJEhIKCmRlcGxveW1lbnQYBCABKAMSDgoGYXV0aG9yGAUgASgJEg4KBnJlYXNvbhgGIAEoCRIuCgpzaW5jZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK7BAoLU2VydmljZVNwZWMSDgoGc291cmNlGAEgASgJEgsKA3JlZhgCIAEoCRIMCgRwYXRoGAMgASgJEg8KB2NsdXN0ZXIYBCABKAkSEQoJbmFtZXNwYWNlGAUgASgJEg8KB2luY2x1ZGUYBiADKAkSDgoGaWdub3JlGAcgAygJEjAKBnJlbmRlchgUIAEoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlJlbmRlclNwZWMSLAoEc3luYxgVIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNTcGVjEg8KB3Byb2plY3QYHiABKAkSEwoLY29uZmlnX3NldHMYHyADKAkSPAoGY29uZmlnGCAgAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYy5Db25maWdFbnRyeRITCgt1bnBpbl9hZnRlchghIAEoCRIPCgdjYXRhbG9nGCIgASgIEhcKD3NlcnZpY2VfYWNjb3VudBgjIAEoCRItCgV0ZXN0cxgoIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RTcGVjEjcKDHRlc3RfcmVxdWVzdBgpIAEoCzIhLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RSZXF1ZXN0GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEimAMKDVNlcnZpY2VTdGF0dXMSMAoFc3RhdGUYASABKA4yIS5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0ZRIVCg1zdGF0ZV9tZXNzYWdlGAIgASgJEi8KC3N0YXRlX3NpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgNnaXQYBCABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkdpdFRydXRoEioKA2h1YhgFIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViVHJ1dGgSMgoHY2x1c3RlchgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclRydXRoEhcKD2NvbmZpZ19yZXZpc2lvbhgeIAEoCRI0Cg5jb25maWdfcHJvYmxlbRgfIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIyCgd3aW5kb3dzGCggASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5XaW5kb3dTdGF0dXMibwoMV2luZG93U3RhdHVzEg4KBmNsb3NlZBgBIAEoCBIPCgdtZXNzYWdlGAIgASgJEi8KC2NoYW5nZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVmYXVsdBgEIAEoCSKbAQoIR2l0VHJ1dGgSMAoIcmV2aXNpb24YASABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAMgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIvcBCghIdWJUcnV0aBIOCgZkaWdlc3QYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCghhcnRpZmFjdBgDIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLkFydGlmYWN0EjAKDHJlc29sdmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgFIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIWCg5jb250ZW50X2RpZ2VzdBgGIAEoCSJ1CgxDbHVzdGVyVHJ1dGgSMwoGcmVwb3J0GAEgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuU2VydmljZVJlcG9ydBIwCgxyZWNlaXZlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpsBCgZTZWNyZXQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEjMKBGRhdGEYAiADKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLlNlY3JldC5EYXRhRW50cnkaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEiwKBHNwZWMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3BlYyKWAQoJR3JhbnRTcGVjEjMKCHN1YmplY3RzGAEgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFN1YmplY3QSDAoEcm9sZRgCIAEoCRI0CghjbHVzdGVycxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycxIQCghwcm9qZWN0cxgeIAMoCSJVCgxHcmFudFN1YmplY3QSDgoEdXNlchgBIAEoCUgAEg8KBWdyb3VwGAIgASgJSAASGQoPc2VydmljZV9hY2NvdW50GB4gASgJSABCCQoHc3ViamVjdCKaAQoNR3JhbnRDbHVzdGVycxINCgVuYW1lcxgBIAMoCRI+CgZsYWJlbHMYAiADKAsyLi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMuTGFiZWxzRW50cnkSCwoDYWxsGAMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqlAEKEFZlcmlmaWNhdGlvbk1vZGUSIQodVkVSSUZJQ0FUSU9OX01PREVfVU5TUEVDSUZJRUQQABIcChhWRVJJRklDQVRJT05fTU9ERV9DT01NSVQQARIZChVWRVJJRklDQVRJT05fTU9ERV9UQUcQAhIkCiBWRVJJRklDQVRJT05fTU9ERV9UQUdfQU5EX0NPTU1JVBADKqECCgxTZXJ2aWNlU3RhdGUSHQoZU0VSVklDRV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVNFUlZJQ0VfU1RBVEVfUEVORElORxABEh0KGVNFUlZJQ0VfU1RBVEVfUFJPR1JFU1NJTkcQAhIZChVTRVJWSUNFX1NUQVRFX0hFQUxUSFkQAxIaChZTRVJWSUNFX1NUQVRFX0RFR1JBREVEEAQSGAoUU0VSVklDRV9TVEFURV9GQUlMRUQQBRIZChVTRVJWSUNFX1NUQVRFX1VOS05PV04QBhIWChJTRVJWSUNFX1NUQVRFX0hFTEQQBxIZChVTRVJWSUNFX1NUQVRFX1dBSVRJTkcQCBIZChVTRVJWSUNFX1NUQVRFX0RJRkZFUlMQCSpjCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABITCg9PVVRDT01FX0NSRUFURUQQARITCg9PVVRDT01FX1VQREFURUQQAhIVChFPVVRDT01FX1VOQ0hBTkdFRBADYgZwcm90bzM", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -342,14 +344,6 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
    * @generated from field: repeated string refs = 3;
    */
   refs: string[];
-
-  /**
-   * A source's problem: what is wrong with single refs. Each is the problem of the services that follow the ref, and of no other service. Where
-   * `refs` is set the message repeats these, for readers that don't know this field; else the message is about the whole source only.
-   *
-   * @generated from field: repeated fairlead.console.v1.RefProblem ref_problems = 4;
-   */
-  refProblems: RefProblem[];
 };
 
 /**
@@ -358,43 +352,6 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
  */
 export const ProblemSchema: GenMessage<Problem> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 7);
-
-/**
- * RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
- *
- * @generated from message fairlead.console.v1.RefProblem
- */
-export type RefProblem = Message<"fairlead.console.v1.RefProblem"> & {
-  /**
-   * @generated from field: string ref = 1;
-   */
-  ref: string;
-
-  /**
-   * @generated from field: string message = 2;
-   */
-  message: string;
-
-  /**
-   * @generated from field: google.protobuf.Timestamp since = 3;
-   */
-  since?: Timestamp | undefined;
-
-  /**
-   * The Git host does not have the ref: only the services that follow it are concerned. Otherwise it has the ref, and it can't be published, as for
-   * want of a signature.
-   *
-   * @generated from field: bool missing = 4;
-   */
-  missing: boolean;
-};
-
-/**
- * Describes the message fairlead.console.v1.RefProblem.
- * Use `create(RefProblemSchema)` to create a new message.
- */
-export const RefProblemSchema: GenMessage<RefProblem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 8);
 
 /**
  * Cluster is a Kubernetes cluster with an agent.
@@ -418,6 +375,13 @@ export type Cluster = Message<"fairlead.console.v1.Cluster"> & {
    * @generated from field: fairlead.console.v1.ClusterStatus status = 3;
    */
   status?: ClusterStatus | undefined;
+
+  /**
+   * Output only: the freeze that an operator put on its services.
+   *
+   * @generated from field: fairlead.delivery.v1.Freeze freeze = 10;
+   */
+  freeze?: Freeze | undefined;
 };
 
 /**
@@ -425,7 +389,7 @@ export type Cluster = Message<"fairlead.console.v1.Cluster"> & {
  * Use `create(ClusterSchema)` to create a new message.
  */
 export const ClusterSchema: GenMessage<Cluster> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 9);
+  messageDesc(file_fairlead_console_v1_resources, 8);
 
 /**
  * @generated from message fairlead.console.v1.ClusterSpec
@@ -442,6 +406,13 @@ export type ClusterSpec = Message<"fairlead.console.v1.ClusterSpec"> & {
    * @generated from field: map<string, fairlead.console.v1.ConfigSetting> config = 30;
    */
   config: { [key: string]: ConfigSetting };
+
+  /**
+   * When new content of services in it may be applied.
+   *
+   * @generated from field: repeated fairlead.delivery.v1.SyncWindow windows = 40;
+   */
+  windows: SyncWindow[];
 };
 
 /**
@@ -449,7 +420,7 @@ export type ClusterSpec = Message<"fairlead.console.v1.ClusterSpec"> & {
  * Use `create(ClusterSpecSchema)` to create a new message.
  */
 export const ClusterSpecSchema: GenMessage<ClusterSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 10);
+  messageDesc(file_fairlead_console_v1_resources, 9);
 
 /**
  * @generated from message fairlead.console.v1.ClusterStatus
@@ -528,6 +499,20 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
    * @generated from field: bool token_unbound = 35;
    */
   tokenUnbound: boolean;
+
+  /**
+   * How far the agent's clock is behind the hub's, or ahead if it is negative, in whole minutes. Windows open and close by the agent's.
+   *
+   * @generated from field: google.protobuf.Duration clock_skew = 40;
+   */
+  clockSkew?: Duration | undefined;
+
+  /**
+   * The agent holds windows, freezes and the manual mode.
+   *
+   * @generated from field: bool holds_windows = 41;
+   */
+  holdsWindows: boolean;
 };
 
 /**
@@ -535,7 +520,7 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
  * Use `create(ClusterStatusSchema)` to create a new message.
  */
 export const ClusterStatusSchema: GenMessage<ClusterStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 11);
+  messageDesc(file_fairlead_console_v1_resources, 10);
 
 /**
  * Service is a folder of a source that is kept applied in a cluster.
@@ -573,7 +558,7 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  * Use `create(ServiceSchema)` to create a new message.
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 12);
+  messageDesc(file_fairlead_console_v1_resources, 11);
 
 /**
  * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
@@ -610,7 +595,7 @@ export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
  * Use `create(ServiceLeversSchema)` to create a new message.
  */
 export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 13);
+  messageDesc(file_fairlead_console_v1_resources, 12);
 
 /**
  * Lever is what an operator pulled.
@@ -676,7 +661,7 @@ export type Lever = Message<"fairlead.console.v1.Lever"> & {
  * Use `create(LeverSchema)` to create a new message.
  */
 export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 14);
+  messageDesc(file_fairlead_console_v1_resources, 13);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -812,7 +797,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 15);
+  messageDesc(file_fairlead_console_v1_resources, 14);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -865,6 +850,13 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
    * @generated from field: fairlead.console.v1.Problem config_problem = 31;
    */
   configProblem?: Problem | undefined;
+
+  /**
+   * What windows and freezes say now, by the hub's clock. Unset: the service has none.
+   *
+   * @generated from field: fairlead.console.v1.WindowStatus windows = 40;
+   */
+  windows?: WindowStatus | undefined;
 };
 
 /**
@@ -872,6 +864,46 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 15);
+
+/**
+ * WindowStatus says whether new content of a service may be applied now.
+ *
+ * @generated from message fairlead.console.v1.WindowStatus
+ */
+export type WindowStatus = Message<"fairlead.console.v1.WindowStatus"> & {
+  /**
+   * @generated from field: bool closed = 1;
+   */
+  closed: boolean;
+
+  /**
+   * Which windows and freezes close it, in words.
+   *
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * When closed changes. Unset: not within a year, or nobody knows.
+   *
+   * @generated from field: google.protobuf.Timestamp change_time = 3;
+   */
+  changeTime?: Timestamp | undefined;
+
+  /**
+   * Why the cluster does not hold windows or the manual mode as they are meant: its agent is too old, or its clock is off. Empty: it does.
+   *
+   * @generated from field: string fault = 4;
+   */
+  fault: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.WindowStatus.
+ * Use `create(WindowStatusSchema)` to create a new message.
+ */
+export const WindowStatusSchema: GenMessage<WindowStatus> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 16);
 
 /**

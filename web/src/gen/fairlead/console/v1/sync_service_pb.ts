@@ -8,6 +8,8 @@ import type { Service } from "./resources_pb";
 import { file_fairlead_console_v1_resources } from "./resources_pb";
 import type { SyncMode } from "../../delivery/v1/options_pb";
 import { file_fairlead_delivery_v1_options } from "../../delivery/v1/options_pb";
+import type { Freeze, WindowDrift } from "../../delivery/v1/windows_pb";
+import { file_fairlead_delivery_v1_windows } from "../../delivery/v1/windows_pb";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/sync_service.proto.
  */
 export const file_fairlead_console_v1_sync_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3N5bmNfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKQAQoSSG9sZFNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSLAoEbW9kZRgCIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBnJlYXNvbhgDIAEoCRIuCgp1bnRpbF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJEChNIb2xkU2VydmljZVJlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UiJAoUUmVzdW1lU2VydmljZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJGChVSZXN1bWVTZXJ2aWNlUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZSKFAQoRUGluU2VydmljZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZjb21taXQYAiABKAkSDgoGcmVhc29uGAMgASgJEhIKCnVudGlsX25leHQYBCABKAgSLgoKdW50aWxfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQwoSUGluU2VydmljZVJlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UiIgoSUmVxdWVzdFN5bmNSZXF1ZXN0EgwKBG5hbWUYASABKAkiRAoTUmVxdWVzdFN5bmNSZXNwb25zZRItCgdzZXJ2aWNlGAEgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlIjIKE0NvbmZpcm1QcnVuZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRINCgVndWFyZBgCIAEoCSJFChRDb25maXJtUHJ1bmVSZXNwb25zZRItCgdzZXJ2aWNlGAEgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlMpEECgtTeW5jU2VydmljZRJlCgtIb2xkU2VydmljZRInLmZhaXJsZWFkLmNvbnNvbGUudjEuSG9sZFNlcnZpY2VSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5Ib2xkU2VydmljZVJlc3BvbnNlIgOQAgISawoNUmVzdW1lU2VydmljZRIpLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzdW1lU2VydmljZVJlcXVlc3QaKi5mYWlybGVhZC5jb25zb2xlLnYxLlJlc3VtZVNlcnZpY2VSZXNwb25zZSIDkAICEmIKClBpblNlcnZpY2USJi5mYWlybGVhZC5jb25zb2xlLnYxLlBpblNlcnZpY2VSZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5QaW5TZXJ2aWNlUmVzcG9uc2UiA5ACAhJgCgtSZXF1ZXN0U3luYxInLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVxdWVzdFN5bmNSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5SZXF1ZXN0U3luY1Jlc3BvbnNlEmgKDENvbmZpcm1QcnVuZRIoLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlybVBydW5lUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlybVBydW5lUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_console_v1_resources, file_fairlead_delivery_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3N5bmNfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKQAQoSSG9sZFNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSLAoEbW9kZRgCIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBnJlYXNvbhgDIAEoCRIuCgp1bnRpbF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJEChNIb2xkU2VydmljZVJlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UiJAoUUmVzdW1lU2VydmljZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSJGChVSZXN1bWVTZXJ2aWNlUmVzcG9uc2USLQoHc2VydmljZRgBIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZSKFAQoRUGluU2VydmljZVJlcXVlc3QSDAoEbmFtZRgBIAEoCRIOCgZjb21taXQYAiABKAkSDgoGcmVhc29uGAMgASgJEhIKCnVudGlsX25leHQYBCABKAgSLgoKdW50aWxfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQwoSUGluU2VydmljZVJlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UiQgoSUmVxdWVzdFN5bmNSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIb3ZlcnJpZGUYAiABKAgSDAoEb25seRgDIAMoCSKdAQoNRnJlZXplUmVxdWVzdBIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGcmVhc29uGAMgASgJEi4KCnVudGlsX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKBWRyaWZ0GAUgASgOMiEuZmFpcmxlYWQuZGVsaXZlcnkudjEuV2luZG93RHJpZnQiPgoORnJlZXplUmVzcG9uc2USLAoGZnJlZXplGAEgASgLMhwuZmFpcmxlYWQuZGVsaXZlcnkudjEuRnJlZXplIi0KD1VuZnJlZXplUmVxdWVzdBIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkiIQoQVW5mcmVlemVSZXNwb25zZRINCgVlbmRlZBgBIAEoCCJEChNSZXF1ZXN0U3luY1Jlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UiMgoTQ29uZmlybVBydW5lUmVxdWVzdBIMCgRuYW1lGAEgASgJEg0KBWd1YXJkGAIgASgJIkUKFENvbmZpcm1QcnVuZVJlc3BvbnNlEi0KB3NlcnZpY2UYASABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2UyxwUKC1N5bmNTZXJ2aWNlEmUKC0hvbGRTZXJ2aWNlEicuZmFpcmxlYWQuY29uc29sZS52MS5Ib2xkU2VydmljZVJlcXVlc3QaKC5mYWlybGVhZC5jb25zb2xlLnYxLkhvbGRTZXJ2aWNlUmVzcG9uc2UiA5ACAhJrCg1SZXN1bWVTZXJ2aWNlEikuZmFpcmxlYWQuY29uc29sZS52MS5SZXN1bWVTZXJ2aWNlUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzdW1lU2VydmljZVJlc3BvbnNlIgOQAgISYgoKUGluU2VydmljZRImLmZhaXJsZWFkLmNvbnNvbGUudjEuUGluU2VydmljZVJlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlBpblNlcnZpY2VSZXNwb25zZSIDkAICEmAKC1JlcXVlc3RTeW5jEicuZmFpcmxlYWQuY29uc29sZS52MS5SZXF1ZXN0U3luY1JlcXVlc3QaKC5mYWlybGVhZC5jb25zb2xlLnYxLlJlcXVlc3RTeW5jUmVzcG9uc2USVgoGRnJlZXplEiIuZmFpcmxlYWQuY29uc29sZS52MS5GcmVlemVSZXF1ZXN0GiMuZmFpcmxlYWQuY29uc29sZS52MS5GcmVlemVSZXNwb25zZSIDkAICElwKCFVuZnJlZXplEiQuZmFpcmxlYWQuY29uc29sZS52MS5VbmZyZWV6ZVJlcXVlc3QaJS5mYWlybGVhZC5jb25zb2xlLnYxLlVuZnJlZXplUmVzcG9uc2UiA5ACAhJoCgxDb25maXJtUHJ1bmUSKC5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpcm1QcnVuZVJlcXVlc3QaKS5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpcm1QcnVuZVJlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_fairlead_console_v1_resources, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_windows, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.console.v1.HoldServiceRequest
@@ -176,6 +178,20 @@ export type RequestSyncRequest = Message<"fairlead.console.v1.RequestSyncRequest
    * @generated from field: string name = 1;
    */
   name: string;
+
+  /**
+   * The sync is let through windows and freezes that are closed now, once, and for an hour at most.
+   *
+   * @generated from field: bool override = 2;
+   */
+  override: boolean;
+
+  /**
+   * Objects to apply, as KIND/NAME or KIND/NAMESPACE/NAME; none: all. Nothing is removed and no hook runs then.
+   *
+   * @generated from field: repeated string only = 3;
+   */
+  only: string[];
 };
 
 /**
@@ -184,6 +200,109 @@ export type RequestSyncRequest = Message<"fairlead.console.v1.RequestSyncRequest
  */
 export const RequestSyncRequestSchema: GenMessage<RequestSyncRequest> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_sync_service, 6);
+
+/**
+ * @generated from message fairlead.console.v1.FreezeRequest
+ */
+export type FreezeRequest = Message<"fairlead.console.v1.FreezeRequest"> & {
+  /**
+   * project or cluster.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Shown to everybody who wonders why nothing happens.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * When it ends by itself. Unset: it does not.
+   *
+   * @generated from field: google.protobuf.Timestamp until_time = 4;
+   */
+  untilTime?: Timestamp | undefined;
+
+  /**
+   * @generated from field: fairlead.delivery.v1.WindowDrift drift = 5;
+   */
+  drift: WindowDrift;
+};
+
+/**
+ * Describes the message fairlead.console.v1.FreezeRequest.
+ * Use `create(FreezeRequestSchema)` to create a new message.
+ */
+export const FreezeRequestSchema: GenMessage<FreezeRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sync_service, 7);
+
+/**
+ * @generated from message fairlead.console.v1.FreezeResponse
+ */
+export type FreezeResponse = Message<"fairlead.console.v1.FreezeResponse"> & {
+  /**
+   * @generated from field: fairlead.delivery.v1.Freeze freeze = 1;
+   */
+  freeze?: Freeze | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.FreezeResponse.
+ * Use `create(FreezeResponseSchema)` to create a new message.
+ */
+export const FreezeResponseSchema: GenMessage<FreezeResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sync_service, 8);
+
+/**
+ * @generated from message fairlead.console.v1.UnfreezeRequest
+ */
+export type UnfreezeRequest = Message<"fairlead.console.v1.UnfreezeRequest"> & {
+  /**
+   * project or cluster.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.UnfreezeRequest.
+ * Use `create(UnfreezeRequestSchema)` to create a new message.
+ */
+export const UnfreezeRequestSchema: GenMessage<UnfreezeRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sync_service, 9);
+
+/**
+ * @generated from message fairlead.console.v1.UnfreezeResponse
+ */
+export type UnfreezeResponse = Message<"fairlead.console.v1.UnfreezeResponse"> & {
+  /**
+   * There was one.
+   *
+   * @generated from field: bool ended = 1;
+   */
+  ended: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.UnfreezeResponse.
+ * Use `create(UnfreezeResponseSchema)` to create a new message.
+ */
+export const UnfreezeResponseSchema: GenMessage<UnfreezeResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sync_service, 10);
 
 /**
  * @generated from message fairlead.console.v1.RequestSyncResponse
@@ -202,7 +321,7 @@ export type RequestSyncResponse = Message<"fairlead.console.v1.RequestSyncRespon
  * Use `create(RequestSyncResponseSchema)` to create a new message.
  */
 export const RequestSyncResponseSchema: GenMessage<RequestSyncResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sync_service, 7);
+  messageDesc(file_fairlead_console_v1_sync_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.ConfirmPruneRequest
@@ -226,7 +345,7 @@ export type ConfirmPruneRequest = Message<"fairlead.console.v1.ConfirmPruneReque
  * Use `create(ConfirmPruneRequestSchema)` to create a new message.
  */
 export const ConfirmPruneRequestSchema: GenMessage<ConfirmPruneRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sync_service, 8);
+  messageDesc(file_fairlead_console_v1_sync_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.ConfirmPruneResponse
@@ -243,7 +362,7 @@ export type ConfirmPruneResponse = Message<"fairlead.console.v1.ConfirmPruneResp
  * Use `create(ConfirmPruneResponseSchema)` to create a new message.
  */
 export const ConfirmPruneResponseSchema: GenMessage<ConfirmPruneResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sync_service, 9);
+  messageDesc(file_fairlead_console_v1_sync_service, 13);
 
 /**
  * SyncService is the levers of a service: each stands over what files say of it (Service.levers) and changes nothing else, so
@@ -287,7 +406,9 @@ export const SyncService: GenService<{
     output: typeof PinServiceResponseSchema;
   },
   /**
-   * RequestSync has everything rendered and compared anew, whatever the agent remembers.
+   * RequestSync has everything rendered and compared anew, whatever the agent remembers. A service in manual mode is applied as the hub has it.
+   * FailedPrecondition while windows or a freeze close the service, unless each of them lets a person's sync through; with override
+   * PermissionDenied for a caller that may override none of those that do not.
    *
    * @generated from rpc fairlead.console.v1.SyncService.RequestSync
    */
@@ -295,6 +416,26 @@ export const SyncService: GenService<{
     methodKind: "unary";
     input: typeof RequestSyncRequestSchema;
     output: typeof RequestSyncResponseSchema;
+  },
+  /**
+   * Freeze keeps what is applied of all services of a project or cluster. It takes the right to edit the project or the cluster.
+   *
+   * @generated from rpc fairlead.console.v1.SyncService.Freeze
+   */
+  freeze: {
+    methodKind: "unary";
+    input: typeof FreezeRequestSchema;
+    output: typeof FreezeResponseSchema;
+  },
+  /**
+   * Unfreeze ends a freeze. It takes the same right.
+   *
+   * @generated from rpc fairlead.console.v1.SyncService.Unfreeze
+   */
+  unfreeze: {
+    methodKind: "unary";
+    input: typeof UnfreezeRequestSchema;
+    output: typeof UnfreezeResponseSchema;
   },
   /**
    * ConfirmPrune lets a removal go on that a guard stopped. FailedPrecondition when the service's report has no guard
