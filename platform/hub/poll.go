@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/delivery"
@@ -212,7 +213,7 @@ func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest
 	digests := p.Wanted.Have()
 	request := &deliveryv1.SyncRequest{
 		Digest:   delivery.SetDigest(digests),
-		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(), Capabilities: p.Capabilities},
+		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(), Capabilities: p.Capabilities, Time: timestamppb.Now()},
 		Revision: p.seen,
 		Nudged:   last.claim(),
 	}

@@ -245,6 +245,7 @@ func (h *testHub) push(t *testing.T, service, namespace string, files map[string
 		Revision: &artifactv1.Revision{Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 	}
 	sent.Sync, sent.Rules = h.services[service].GetSync(), h.services[service].GetRules()
+	sent.WindowSets, sent.Manual = h.services[service].GetWindowSets(), h.services[service].GetManual()
 	sent.Tests, sent.TestRequest, sent.Configuration = h.services[service].GetTests(), h.services[service].GetTestRequest(), h.services[service].GetConfiguration()
 	sent.Render, sent.ClusterLabels = h.rendering[service].spec, h.rendering[service].labels
 	seal(sent)
@@ -280,18 +281,18 @@ func (h *testHub) bound(service string, rules *deliveryv1.ObjectRules) string {
 
 // seal gives a delivery its digest.
 func seal(sent *deliveryv1.ServiceDelivery) {
-	options, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Sync: sent.GetSync(), Render: sent.GetRender(), Rules: sent.GetRules()})
+	options, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Sync: sent.GetSync(), Render: sent.GetRender(), Rules: sent.GetRules(), Manual: sent.GetManual()})
 	if err != nil {
 		panic(err)
 	}
 	sent.Digest = delivery.ServiceDigest(delivery.Service{
 		Name: sent.GetName(), Namespace: sent.GetNamespace(), Path: sent.GetPath(), Artifact: sent.GetArtifact().GetDigest(), Options: string(options),
 	})
-	if sent.GetTests() == nil && sent.GetTestRequest() == nil {
+	if sent.GetTests() == nil && sent.GetTestRequest() == nil && sent.GetWindowSets() == nil {
 		return
 	}
 	sent.ContentDigest = sent.GetDigest()
-	tests, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Tests: sent.GetTests(), TestRequest: sent.GetTestRequest()})
+	tests, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Tests: sent.GetTests(), TestRequest: sent.GetTestRequest(), WindowSets: sent.GetWindowSets()})
 	if err != nil {
 		panic(err)
 	}

@@ -39,8 +39,13 @@ type Deps struct {
 func New(deps Deps) *hub.Poller {
 	return hub.NewPoller(hub.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
-		AgentVersion: deps.AgentVersion, Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS}, Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
+		AgentVersion: deps.AgentVersion, Capabilities: capabilities(), Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
+}
+
+// capabilities are what the agent can do beside what the first release could.
+func capabilities() []deliveryv1.AgentCapability {
+	return []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS}
 }
 
 // wanted is the state on disk, as the poller sees it.
@@ -112,5 +117,6 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		Render: sent.GetRender(), Sync: sent.GetSync(), ClusterLabels: sent.GetClusterLabels(),
 		Configuration: sent.GetConfiguration(), Rules: sent.GetRules(),
 		Tests: sent.GetTests(), TestRequest: sent.GetTestRequest(), ContentDigest: sent.GetContentDigest(),
+		Windows: sent.GetWindowSets(), Manual: sent.GetManual() || sent.GetSync().GetMode() == deliveryv1.SyncMode_SYNC_MODE_MANUAL,
 	}, nil
 }

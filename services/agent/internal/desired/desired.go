@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -57,6 +58,11 @@ type Service struct {
 	// Tests say when its tests run, and how; TestRequest is the last asking for a run. Both may be nil.
 	Tests       *deliveryv1.TestSpec    `json:"-"`
 	TestRequest *deliveryv1.TestRequest `json:"-"`
+	// Windows say when new content may be applied. Manual: only when a person asks for a sync.
+	Windows []*deliveryv1.WindowSet `json:"-"`
+	Manual  bool                    `json:"manual,omitempty"`
+	// AskedFor is the Content that came with the last request for a sync: what comes later waits for another one.
+	AskedFor string `json:"askedFor,omitempty"`
 	// Hidden are further texts that nobody is to read: see Store.Hide.
 	Hidden []string `json:"-"`
 }
@@ -113,6 +119,8 @@ type kept struct {
 	Rules         json.RawMessage `json:"rules,omitempty"`
 	Tests         json.RawMessage `json:"tests,omitempty"`
 	TestRequest   json.RawMessage `json:"testRequest,omitempty"`
+
+	Windows []json.RawMessage `json:"windows,omitempty"`
 }
 
 type plain Service
@@ -132,6 +140,13 @@ func (s Service) MarshalJSON() ([]byte, error) {
 			return nil, err
 		}
 		*to = text
+	}
+	for _, set := range s.Windows {
+		text, err := protojson.Marshal(set)
+		if err != nil {
+			return nil, err
+		}
+		out.Windows = append(out.Windows, text)
 	}
 	return json.Marshal(out)
 }
@@ -176,6 +191,13 @@ func (s *Service) UnmarshalJSON(data []byte) error {
 		if err := read.Unmarshal(in.TestRequest, s.TestRequest); err != nil {
 			return err
 		}
+	}
+	for _, text := range in.Windows {
+		set := &deliveryv1.WindowSet{}
+		if err := read.Unmarshal(text, set); err != nil {
+			return err
+		}
+		s.Windows = append(s.Windows, set)
 	}
 	if in.Sync != nil {
 		s.Sync = &deliveryv1.SyncSpec{}
@@ -339,7 +361,7 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 			if !known {
 				before = next.Leaving[service.Name]
 			}
-			service.Former = former(before, service)
+			service.Former, service.AskedFor = former(before, service), askedFor(before, service)
 			next.Services[service.Name] = service
 			delete(next.Leaving, service.Name)
 		}
@@ -351,6 +373,36 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 			delete(next.Services, name)
 		}
 	})
+}
+
+// askedFor is the content that the last request for a sync is about: the one that came with it. While a service is held, suspended or in dry
+// run a request applies nothing, and nothing of it is left over for later.
+func askedFor(before, service Service) string {
+	mode := service.Sync.GetMode()
+	still := !service.Manual && mode != deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED && mode != deliveryv1.SyncMode_SYNC_MODE_AUTO
+	switch asked := service.Sync.GetRequestTime(); {
+	case asked == nil || still:
+		return ""
+	case proto.Equal(asked, before.Sync.GetRequestTime()):
+		return before.AskedFor
+	}
+	return service.Content()
+}
+
+// Asked names the last request for a sync, if it is about what is wanted now; "": there is none.
+func (s Service) Asked() string {
+	if s.AskedFor == "" || s.AskedFor != s.Content() {
+		return ""
+	}
+	return s.RequestID()
+}
+
+// RequestID names the last request for a sync, whatever it is about.
+func (s Service) RequestID() string {
+	if s.Sync.GetRequestTime() == nil {
+		return ""
+	}
+	return s.Sync.GetRequestTime().AsTime().Format(time.RFC3339Nano)
 }
 
 // Forget drops a service that has left, unless it was wanted again meanwhile.

@@ -160,3 +160,34 @@ func TestDamagedRecordIsSetAside(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestARequestForASyncIsAboutWhatCameWithIt(t *testing.T) {
+	t.Parallel()
+	s, err := desired.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func(at int64, mode deliveryv1.SyncMode, path string) desired.Service {
+		return desired.Service{Name: "web", Digest: "d", Path: path, Manual: mode == deliveryv1.SyncMode_SYNC_MODE_MANUAL, Sync: &deliveryv1.SyncSpec{Mode: mode, RequestTime: &timestamppb.Timestamp{Seconds: at}}}
+	}
+	const manual, hold = deliveryv1.SyncMode_SYNC_MODE_MANUAL, deliveryv1.SyncMode_SYNC_MODE_HOLD
+	for i, step := range []struct {
+		service desired.Service
+		asked   bool
+	}{
+		{asked(1, manual, "a"), true},
+		{asked(1, manual, "b"), false}, // what came later
+		{asked(1, manual, "a"), true},  // what it was about again
+		{asked(2, manual, "b"), true},
+		{asked(3, hold, "b"), false}, // nothing is applied
+		{asked(3, manual, "b"), false},
+		{desired.Service{Name: "web", Digest: "d", Path: "b"}, false},
+	} {
+		if err := s.Update([]desired.Service{step.service}, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if is, _ := s.Get("web"); (is.Asked() != "") != step.asked {
+			t.Errorf("step %d: asked %q", i, is.Asked())
+		}
+	}
+}

@@ -97,6 +97,8 @@ type Applied struct {
 	// PreDelete and PostDelete: there are hooks to run when the service is removed.
 	PreDelete  bool `json:"preDelete,omitempty"`
 	PostDelete bool `json:"postDelete,omitempty"`
+	// Asked names the last request for a sync that was served.
+	Asked string `json:"asked,omitempty"`
 }
 
 // Release is what a digest is to the cluster: the first that is delivered to it, or one of those after that. It says which hooks run,
@@ -121,7 +123,9 @@ type Record struct {
 	Applied  Applied
 	Complete bool
 	// Begun names the rendered objects of which some were sent since, if it is not complete.
-	Begun    string
+	Begun string
+	// Some: they were sent because a person named them, so the rest waits for its own leave.
+	Some     bool
 	Progress Progress
 	// Release is that of the digest that was begun last.
 	Release Release

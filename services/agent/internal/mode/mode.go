@@ -1,5 +1,5 @@
 // Package mode decides what may be done about a service: by its mode, by the annotation that holds it in
-// the cluster, and by the services that it waits for. It is pure: facts in, verdict out.
+// the cluster, by windows, and by the services that it waits for. It is pure: facts in, verdict out.
 package mode
 
 import (
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/window"
 )
 
 // Facts is what a verdict is about.
@@ -22,6 +23,14 @@ type Facts struct {
 	Applied, Wanted State
 	// Depends tells, per service that this one waits for, why it is not ready. Those that are ready are left out.
 	Depends map[string]string
+	// Manual: what is new waits for a person's sync. The mode of Sync does not count then.
+	Manual bool
+	// Windows say whether what is new may be applied now.
+	Windows window.State
+	// Asked: a person asked for a sync of exactly what is wanted, and it was not served yet. Override: also while windows are closed.
+	Asked, Override bool
+	// Begun: what is wanted was let through, and parts of it are in the cluster.
+	Begun bool
 }
 
 // State is what objects were, or would be, made from.
@@ -43,7 +52,13 @@ type Verdict struct {
 // Decide gives the verdict.
 func Decide(f Facts) Verdict {
 	news := f.Applied.Content == "" || f.Applied.Content != f.Wanted.Content
+	through := f.Asked || f.Begun
 	switch mode := f.Sync.GetMode(); {
+	case f.Held != nil && f.Manual:
+		return f.annotated(news)
+	case f.Manual && news && !through:
+		return f.held(news, "In manual mode"+because(f.Sync.GetReason())+": new content waits for a sync.", !f.Windows.Leaves)
+	case f.Manual:
 	case mode == deliveryv1.SyncMode_SYNC_MODE_DRY_RUN:
 		return Verdict{Diff: true, Phase: deliveryv1.Phase_PHASE_DIFFERS, Text: "Nothing is applied, this is a dry run" + because(f.Sync.GetReason()) + "."}
 	case mode == deliveryv1.SyncMode_SYNC_MODE_SUSPEND:
@@ -51,14 +66,21 @@ func Decide(f Facts) Verdict {
 		v.Diff = true // drift stays, and is to be seen
 		return v
 	case mode == deliveryv1.SyncMode_SYNC_MODE_HOLD:
-		return f.held(news, "Held"+because(f.Sync.GetReason())+".", true)
+		return f.held(news, "Held"+because(f.Sync.GetReason())+".", !f.Windows.Leaves)
 	case f.Held != nil:
-		return f.held(news, "Held by the annotation fairlead.dev/hold in the cluster"+because(*f.Held)+".", true)
+		return f.annotated(news)
+	}
+	if w := f.Windows; w.Closed && !f.Begun && !(f.Asked && (w.Manual || f.Override)) {
+		return f.held(news, w.Words(), !w.Leaves)
 	}
 	if news && len(f.Depends) > 0 {
 		return Verdict{Repair: true, Diff: true, Phase: deliveryv1.Phase_PHASE_WAITING, Text: f.waits()}
 	}
 	return Verdict{Apply: true, Repair: true}
+}
+
+func (f Facts) annotated(news bool) Verdict {
+	return f.held(news, "Held by the annotation fairlead.dev/hold in the cluster"+because(*f.Held)+".", !f.Windows.Leaves)
 }
 
 func (f Facts) held(news bool, why string, repair bool) Verdict {

@@ -224,7 +224,7 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	superset, changed := union(record, items, needed, held, restingHooks(rendered, all))
 	superset.Left = left
 	if changed {
-		superset.Begun = setOf(service).String()
+		superset.Begun, superset.Some = setOf(service).String(), false
 		superset.Progress = progressOf(record, service)
 		superset.Release = release
 	}
@@ -407,13 +407,14 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	before := record.Applied
 	isNew := before.RevisionDigest() != service.RevisionDigest()
 	record.Entries = entries
-	record.Complete, record.Begun = true, ""
+	record.Complete, record.Begun, record.Some = true, "", false
 	record.Progress, record.Release = progressOf(record, service), record.ReleaseOf(service.RevisionDigest())
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
 	record.Applied = inventory.Applied{
 		Digest: service.Digest, ContentDigest: service.ContentDigest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(),
 		Values: service.Values(), ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(),
 		PreDelete: hasHooks(items, object.PreDelete), PostDelete: hasHooks(items, object.PostDelete), Time: time.Now().UTC().Truncate(time.Second),
+		Asked: service.RequestID(),
 	}
 	if !isNew && before.Digest != service.Digest { // only its tests are others
 		record.Applied.Commit, record.Applied.Time = before.Commit, before.Time

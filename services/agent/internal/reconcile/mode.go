@@ -14,6 +14,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/accounts"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/window"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
@@ -31,6 +32,11 @@ const (
 	diffAgain = 10 * time.Minute
 	// compareRetry is when a comparison that failed is tried again, where nothing new waits for it.
 	compareRetry = 30 * time.Second
+	// clockLook is how long windows are not looked at again at most: clocks are set.
+	clockLook = 10 * time.Minute
+	// overrideLasts is how long after a person asked for it a sync is let through windows that are closed: an agent that hears of it later, or
+	// can't serve it until then, waits as if nobody had overridden anything.
+	overrideLasts = time.Hour
 )
 
 // Details takes long lists about services. Set returns when the list can't be lost any more.
@@ -51,11 +57,21 @@ type stance struct {
 	diff     *deliveryv1.Diff
 	// listed is the state of the inventory that the hub was told of.
 	listed string
+	// some: single objects that a sync names may be applied, whatever the verdict says of the rest.
+	some bool
+	// windows are what the verdict saw of them.
+	windows window.State
 }
 
 // facts gathers what a verdict is about.
 func (c *Controller) facts(service desired.Service, record inventory.Record) mode.Facts {
+	now, asked := time.Now(), service.Asked()
 	f := mode.Facts{
+		Manual: service.Manual, Windows: window.Judge(service.Windows, now),
+		Asked:    asked != "" && asked != record.Applied.Asked,
+		Override: service.Sync.GetRequestOverride() && now.Sub(service.Sync.GetRequestTime().AsTime()) < overrideLasts,
+		Begun:    !record.Complete && !record.Some && record.Begun != "" && record.Begun == setOf(service).String(),
+
 		Sync:    service.Sync,
 		Applied: mode.State{Content: cmp.Or(record.Applied.Set, record.Applied.Digest), Commit: record.Applied.Commit},
 		Wanted:  mode.State{Content: setOf(service).String(), Commit: service.Commit},
@@ -102,8 +118,23 @@ func (c *Controller) unready(name string) string {
 // judge finds out what may be done now.
 func (k *keeper) judge(service desired.Service, record inventory.Record) mode.Verdict {
 	f := k.facts(service, record)
-	k.stance.verdict, k.stance.same = mode.Decide(f), f.Applied.Content == f.Wanted.Content
+	only := f.Asked && len(service.Sync.GetRequestOnly()) > 0
+	k.stance.some = only && mode.Decide(f).Apply
+	f.Asked = f.Asked && !only
+	k.stance.verdict, k.stance.same, k.stance.windows = mode.Decide(f), f.Applied.Content == f.Wanted.Content, f.Windows
 	return k.stance.verdict
+}
+
+// windowsLook says when the windows of a service are to be looked at again.
+func (k *keeper) windowsLook() time.Duration {
+	switch w := k.stance.windows; {
+	case !w.Any:
+		return idle
+	case w.Change.IsZero():
+		return clockLook
+	default:
+		return min(max(time.Until(w.Change), 0), clockLook)
+	}
 }
 
 // stand looks after a service that nothing new is applied of now. What others change is repaired beside it.

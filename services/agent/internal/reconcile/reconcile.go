@@ -464,7 +464,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
 	record, cleaning := k.trial.Clear(ctx, patience, record)
-	wait := k.tend(ctx, patience, service, record)
+	wait := min(k.tend(ctx, patience, service, record), k.windowsLook())
 	if cleaning > 0 {
 		wait = min(wait, cleaning)
 	}
@@ -477,7 +477,19 @@ func (k *keeper) tend(ctx, patience context.Context, service desired.Service, re
 	k.Watcher.FollowSources(k.name, sourcesOf(service))
 	k.recallSecrets(ctx, service)
 	k.noteSources()
-	if !k.judge(service, record).Apply {
+	k.judge(service, record)
+	if k.stance.some {
+		next, failure := k.some(ctx, patience, service, record)
+		if patience.Err() != nil {
+			return 0
+		}
+		if failure != nil {
+			return k.failed(service, next, *failure)
+		}
+		record = next
+		k.judge(service, record)
+	}
+	if !k.stance.verdict.Apply {
 		return k.stand(ctx, patience, service, record)
 	}
 	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) && !k.Inventory.Inherits(record) {

@@ -1,0 +1,141 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/agent/internal/apply"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// some applies those objects of what is wanted that a sync names, and no others: nothing is removed, and no hook runs. The inventory has the
+// service as one that holds parts of two revisions, so that drift of each object is repaired to what was sent of it.
+func (k *keeper) some(ctx, patience context.Context, service desired.Service, record inventory.Record) (inventory.Record, *problem) {
+	before := staysAsItWas(record)
+	if record.Applied.Digest == "" {
+		return record, (&problem{final: true, text: "A sync of single objects needs a service that was applied before: sync all of it first"}).because(before)
+	}
+	if err := k.Artifacts.Prepare(patience, service); err != nil {
+		return record, retried(err).because(before)
+	}
+	release, ok := k.slot(patience)
+	if !ok {
+		return record, &problem{}
+	}
+	defer release()
+	k.applying.Lock()
+	defer k.applying.Unlock()
+	objects, failure := k.objects(ctx, patience, service, record)
+	if failure != nil {
+		return record, failure
+	}
+	defer func() { _ = objects.Close() }()
+	items, failure := k.chosen(ctx, service, record, objects)
+	if failure != nil {
+		k.Inventory.Release(k.name)
+		return record, failure.because(before)
+	}
+	return k.send(ctx, service, record, objects, items)
+}
+
+// chosen are the items that a sync names. Each is the service's own already, or nobody's.
+func (k *keeper) chosen(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set) ([]set.Item, *problem) {
+	all, err := objects.Items()
+	if err != nil {
+		return nil, retried(err)
+	}
+	items, missing := choose(all, service.Sync.GetRequestOnly())
+	if missing != "" {
+		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %d objects of the service (hooks can't be named): see `fairlead tree service %s`", missing, len(all), k.name)}
+	}
+	if _, failure := k.claim(items); failure != nil {
+		return nil, failure
+	}
+	adopted, strangers, failures := k.Applier.Strangers(ctx, apply.Request{Service: k.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
+	switch {
+	case len(failures) > 0:
+		return nil, refused(failures)
+	case len(adopted)+len(strangers) > 0:
+		return nil, &problem{final: true, text: "The sync names an object that is in the cluster already and was not made by the service: sync all of the service to take it over"}
+	}
+	return items, nil
+}
+
+// choose finds the items that are named, as KIND/NAME or KIND/NAMESPACE/NAME; missing is a name that fits none.
+func choose(items []set.Item, names []string) (out []set.Item, missing string) {
+	for _, name := range names {
+		fits := func(item set.Item) bool {
+			return item.Hook == 0 && item.Flags&object.NotKept == 0 && named(item.Key, name)
+		}
+		if !slices.ContainsFunc(items, fits) {
+			return nil, name
+		}
+		for _, item := range items {
+			if fits(item) && !slices.ContainsFunc(out, func(other set.Item) bool { return other.Key == item.Key }) {
+				out = append(out, item)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b set.Item) int { return int(a.Wave) - int(b.Wave) })
+	return out, ""
+}
+
+// named tells whether a text names an object.
+func named(key object.Key, text string) bool {
+	parts := strings.Split(text, "/")
+	kind, name := parts[0], parts[len(parts)-1]
+	if len(parts) == 3 && parts[1] != key.Namespace || name != key.Name {
+		return false
+	}
+	return strings.EqualFold(kind, key.Kind) || strings.EqualFold(kind, key.Kind+"."+key.Group)
+}
+
+// send applies items one by one. The inventory lists them before, and how far it came after.
+func (k *keeper) send(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set, items []set.Item) (inventory.Record, *problem) {
+	next := record
+	next.Entries = slices.Clone(record.Entries)
+	at := map[object.Key]int{}
+	for i, entry := range next.Entries {
+		at[entry.Key] = i
+	}
+	for _, item := range items {
+		if _, ok := at[item.Key]; !ok {
+			at[item.Key] = len(next.Entries)
+			next.Entries = append(next.Entries, inventory.Entry{Ref: item.Ref, Wave: item.Wave})
+		}
+	}
+	if setOf(service).String() != record.Applied.Set {
+		next.Complete, next.Begun, next.Some = false, setOf(service).String(), true
+	}
+	if err := k.Inventory.Save(ctx, next); err != nil {
+		return record, retried(err).because("what is applied stays")
+	}
+	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: next}
+	var failures []apply.Failure
+	for _, item := range items {
+		answer, refusal := k.Applier.One(ctx, request, item, false)
+		if refusal != nil {
+			failures = append(failures, apply.Failure{Item: item, Problem: *refusal})
+			continue
+		}
+		entry := &next.Entries[at[item.Key]]
+		entry.Version, entry.UID, entry.Sum, entry.Leaving = item.Version, answer.GetUID(), item.Sum, false
+	}
+	if len(failures) == 0 {
+		next.Applied.Asked = service.RequestID()
+	}
+	if err := k.Inventory.Save(ctx, next); err != nil {
+		return record, retried(err).because("what is applied stays")
+	}
+	k.keepSets(next)
+	if len(failures) > 0 {
+		return next, refused(failures).because(fmt.Sprintf("%d of %d named objects are applied", len(items)-len(failures), len(items)))
+	}
+	k.log.Info("applied named objects", "revision", service.Commit, "objects", len(items))
+	return next, nil
+}

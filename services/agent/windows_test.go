@@ -1,0 +1,218 @@
+package agent_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// settings changes how a service is delivered, and returns its new digest.
+func (h *testHub) settings(service string, change func(*deliveryv1.ServiceDelivery)) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	sent := proto.CloneOf(h.services[service])
+	change(sent)
+	seal(sent)
+	h.services[service] = sent
+	h.nudge()
+	return sent.GetDigest()
+}
+
+// freeze puts a freeze on the project of a service; nil ends it.
+func (h *testHub) freeze(service string, f *deliveryv1.Freeze) string {
+	return h.settings(service, func(s *deliveryv1.ServiceDelivery) {
+		s.WindowSets = nil
+		if f != nil {
+			s.WindowSets = []*deliveryv1.WindowSet{{Kind: "project", Name: "shop", Freeze: f}}
+		}
+	})
+}
+
+// askSync asks for a sync of a service.
+func (h *testHub) askSync(service string, override bool) string {
+	return h.settings(service, func(s *deliveryv1.ServiceDelivery) {
+		if s.Sync == nil {
+			s.Sync = &deliveryv1.SyncSpec{}
+		}
+		s.Sync.RequestTime, s.Sync.RequestOverride = timestamppb.Now(), override
+	})
+}
+
+func TestAFreezeHoldsNewContentAndOutlastsARestartWithoutTheHub(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")})
+	w.hub.awaitPhase(t, name, good, healthy)
+	on := w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada", Reason: "the sale"})
+	report := w.hub.awaitPhase(t, name, on, healthy)
+	if report.GetAppliedDigest() != on || !strings.Contains(report.GetMessage(), `Closed: the freeze of project "shop" by user:ada (the sale).`) {
+		t.Errorf("nothing waits, and it says %v", report)
+	}
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	report = w.hub.awaitPhase(t, name, newer, held)
+	if !strings.Contains(report.GetMessage(), "the freeze of project") || !strings.Contains(report.GetMessage(), "waits.") {
+		t.Errorf("got %v", report)
+	}
+	// With the hub away the agent holds what it was told last, and undoes what others change.
+	stop()
+	w.hub.setDown(true)
+	stop = w.start()
+	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"other"}}`)
+	w.eventually("drift is repaired", func() bool { return w.value("b") == "1" })
+	w.mustData("a", "1")
+	w.hub.setDown(false)
+	// A sync waits, too. Only one that overrides the freeze is served, and only for what was there.
+	asked := w.hub.askSync(name, false)
+	w.hub.awaitPhase(t, name, asked, held)
+	w.mustData("a", "1")
+	asked = w.hub.askSync(name, true)
+	w.hub.awaitPhase(t, name, asked, healthy)
+	w.mustData("a", "2")
+	later := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
+	w.hub.awaitPhase(t, name, later, held)
+	stop() // nor does the agent forget that it served it
+	w.start()
+	off := w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada", Drift: deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE})
+	w.hub.awaitPhase(t, name, off, held)
+	w.mustData("a", "2")
+	off = w.hub.freeze(name, nil)
+	w.hub.awaitPhase(t, name, off, healthy)
+	w.mustData("a", "3")
+}
+
+// Nothing tells the agent that a time has come but its own clock.
+func TestAnAgentAppliesWhatWaitedWhenItsClockOpensTheWindow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
+	w.hub.awaitPhase(t, name, good, healthy)
+	until := time.Now().Add(4 * time.Second)
+	w.hub.freeze(name, &deliveryv1.Freeze{UntilTime: timestamppb.New(until)})
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	report := w.hub.awaitPhase(t, name, newer, healthy)
+	if at := report.GetAppliedTime().AsTime(); at.Before(until.Truncate(time.Second)) {
+		t.Errorf("applied at %s, frozen until %s", at, until)
+	}
+	w.mustData("a", "2")
+}
+
+func TestAWindowThatLeavesDriftIsClosedForRepairsToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
+	w.hub.awaitPhase(t, name, good, healthy)
+	shut := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.WindowSets = []*deliveryv1.WindowSet{{Kind: "cluster", Name: "edge-1", Windows: []*deliveryv1.SyncWindow{{
+			Action: deliveryv1.WindowAction_WINDOW_ACTION_DENY, Schedule: "0 0 * * *", Duration: durationpb.New(31 * 24 * time.Hour), Drift: deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE,
+		}}}}
+	})
+	w.hub.awaitPhase(t, name, shut, healthy)
+	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
+	// A new revision waits, and the difference says that the drift is still there.
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	w.hub.awaitPhase(t, name, newer, held)
+	w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool {
+		return d.GetDigest() == newer && len(d.GetDiff().GetObjects()) == 1 && d.GetDiff().GetObjects()[0].GetFields()[0].GetLive() == `"other"`
+	})
+	w.mustData("a", "other")
+}
+
+func TestInManualModeOnlyASyncApplies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	manually := func(s *deliveryv1.ServiceDelivery) {
+		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
+	}
+	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
+	w.hub.awaitPhase(t, name, good, healthy)
+	w.hub.awaitPhase(t, name, w.hub.settings(name, manually), healthy)
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	report := w.hub.awaitPhase(t, name, newer, held)
+	if !strings.Contains(report.GetMessage(), "In manual mode: new content waits for a sync.") {
+		t.Errorf("it says %q", report.GetMessage())
+	}
+	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
+	w.eventually("drift is repaired", func() bool { return w.value("a") == "1" })
+	w.hub.awaitPhase(t, name, w.hub.askSync(name, false), healthy)
+	w.mustData("a", "2")
+	newest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
+	w.hub.awaitPhase(t, name, newest, held)
+	stop()
+	w.start()
+	again := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) { s.Sync.Reason = "one at a time" })
+	w.hub.awaitPhase(t, name, again, held)
+	w.mustData("a", "2")
+}
+
+// An asked-for sync is for what was there: content that can't be applied does not let the next one through.
+func TestASyncThatFailedLetsNothingNewerThrough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
+	w.hub.awaitPhase(t, name, good, healthy)
+	w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
+	})
+	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": "kind: ["})
+	w.hub.awaitPhase(t, name, w.hub.askSync(name, false), failed)
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	w.hub.awaitPhase(t, name, newer, held)
+	w.mustData("a", "1")
+}
+
+func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	files := func(x string) map[string]string {
+		return map[string]string{"a.yaml": configMap("a", x), "b.yaml": configMap("b", x), "new.yaml": configMap("n"+x, x)}
+	}
+	good := w.hub.push(t, name, w.namespace, files("1"))
+	w.hub.awaitPhase(t, name, good, healthy)
+	w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
+	})
+	newer := w.hub.push(t, name, w.namespace, files("2"))
+	w.hub.awaitPhase(t, name, newer, held)
+	only := func(names ...string) string {
+		return w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+			s.Sync.RequestTime, s.Sync.RequestOnly = timestamppb.Now(), names
+		})
+	}
+	report := w.hub.awaitPhase(t, name, only("ConfigMap/c"), failed)
+	if !strings.Contains(report.GetMessage(), "ConfigMap/c, which is not among the 3 objects") {
+		t.Errorf("it says %q", report.GetMessage())
+	}
+	w.hub.awaitPhase(t, name, only("configmap/a", "ConfigMap/"+w.namespace+"/n2"), held)
+	w.mustData("a", "2")
+	w.mustData("n2", "2")
+	w.mustData("b", "1")
+	w.mustData("n1", "1")
+	// What others change of each goes back to what was sent of it, also after a restart.
+	stop()
+	w.start()
+	for object, want := range map[string]string{"a": "2", "b": "1", "n2": "2"} {
+		w.kubectl("patch", "configmap", object, "--type=merge", `-p={"data":{"x":"other"}}`)
+		w.eventually(object+" is repaired", func() bool { return w.value(object) == want })
+	}
+	w.hub.awaitPhase(t, name, only(), healthy)
+	w.mustData("b", "2")
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "n1")
+}
