@@ -17,9 +17,14 @@ func optionsOf(spec *consolev1.ServiceSpec) string {
 	if spec.GetSync() != nil {
 		s := proto.CloneOf(spec.GetSync())
 		s.Pin = ""
-		if s.GetMode() == deliveryv1.SyncMode_SYNC_MODE_AUTO {
+		switch s.GetMode() {
+		case deliveryv1.SyncMode_SYNC_MODE_AUTO:
 			s.Mode = deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED
+		case deliveryv1.SyncMode_SYNC_MODE_MANUAL: // agents that don't know it hold the service
+			s.Mode, out.Manual = deliveryv1.SyncMode_SYNC_MODE_HOLD, true
 		}
+		out.WindowSets = windowSet(serviceSet, "", s.GetWindows(), nil)
+		s.Windows = nil
 		if proto.Size(s) > 0 {
 			out.Sync = s
 		}
@@ -37,6 +42,34 @@ func optionsOf(spec *consolev1.ServiceSpec) string {
 		out.TestRequest = spec.GetTestRequest()
 	}
 	return writeOptions(&out)
+}
+
+// serviceSet is the kind of the windows that a service has of its own.
+const serviceSet = "service"
+
+// windowSet is what one resource says of the times of a service, as agents get it; nil: nothing.
+func windowSet(kind, name string, windows []*deliveryv1.SyncWindow, freeze *deliveryv1.Freeze) []*deliveryv1.WindowSet {
+	if len(windows) == 0 && freeze == nil {
+		return nil
+	}
+	out := &deliveryv1.WindowSet{Kind: kind, Name: name, Freeze: freeze}
+	for _, w := range windows {
+		w = proto.CloneOf(w)
+		w.Overriders = nil
+		out.Windows = append(out.Windows, w)
+	}
+	return []*deliveryv1.WindowSet{out}
+}
+
+// WindowsOfProject and WindowsOfCluster are what these say of the times of their services, in the form of Options: behind those it is part of
+// them. Empty: nothing.
+func WindowsOfProject(p *consolev1.Project) string {
+	return writeOptions(&deliveryv1.ServiceDelivery{WindowSets: windowSet("project", p.GetMetadata().GetName(), p.GetSpec().GetWindows(), p.GetFreeze())})
+}
+
+// WindowsOfCluster: see WindowsOfProject.
+func WindowsOfCluster(c *consolev1.Cluster) string {
+	return writeOptions(&deliveryv1.ServiceDelivery{WindowSets: windowSet("cluster", c.GetMetadata().GetName(), c.GetSpec().GetWindows(), c.GetFreeze())})
 }
 
 func writeOptions(d *deliveryv1.ServiceDelivery) string {
@@ -65,17 +98,17 @@ func (s *Service) Options(labels map[string]string) string {
 	return writeOptions(d)
 }
 
-// ContentOptions are Options without when tests run and who asked for them: what decides whether the cluster gets a new revision.
+// ContentOptions are Options without windows, and without when tests run and who asked for them: what decides whether the cluster gets a new revision.
 func (s *Service) ContentOptions(labels map[string]string) string {
 	all := s.Options(labels)
 	if all == "" {
 		return ""
 	}
 	d := readOptions(all)
-	if d.GetTests() == nil && d.GetTestRequest() == nil {
+	if d.GetTests() == nil && d.GetTestRequest() == nil && d.GetWindowSets() == nil {
 		return all
 	}
-	d.Tests, d.TestRequest = nil, nil
+	d.Tests, d.TestRequest, d.WindowSets = nil, nil, nil
 	return writeOptions(d)
 }
 

@@ -104,6 +104,15 @@ func (s *Service) message() *consolev1.Service {
 			Tests: options.GetTests(), TestRequest: options.GetTestRequest(),
 		},
 	}
+	if options.GetManual() {
+		out.Spec.Sync.Mode = deliveryv1.SyncMode_SYNC_MODE_MANUAL
+	}
+	for _, set := range options.GetWindowSets() {
+		if out.Spec.Sync == nil {
+			out.Spec.Sync = &deliveryv1.SyncSpec{}
+		}
+		out.Spec.Sync.Windows = set.GetWindows()
+	}
 	if s.pinned != nil {
 		if out.Spec.Sync == nil {
 			out.Spec.Sync = &deliveryv1.SyncSpec{}

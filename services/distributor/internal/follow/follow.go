@@ -44,12 +44,13 @@ func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) plan.Change 
 func some(u *plan.Update, c Catalog, d catalog.Delta) {
 	for name := range d.Projects { // before their services
 		p, _ := c.Project(name)
-		u.Project(name, catalog.BoundsOf(p))
+		u.Project(name, catalog.BoundsOf(p), catalog.WindowsOfProject(p))
 	}
 	for name := range d.Clusters {
 		r, exists := c.Cluster(name)
 		u.Cluster(name, exists)
 		u.Labels(name, r.GetMetadata().GetLabels())
+		u.Windows(name, catalog.WindowsOfCluster(r))
 	}
 	for name := range d.Sources {
 		s, _ := c.Source(name)
@@ -69,11 +70,12 @@ func all(u *plan.Update, c Catalog) {
 		u.Current()
 	}
 	for _, p := range c.Projects() {
-		u.Project(p.GetMetadata().GetName(), catalog.BoundsOf(p))
+		u.Project(p.GetMetadata().GetName(), catalog.BoundsOf(p), catalog.WindowsOfProject(p))
 	}
 	for _, r := range c.Clusters() {
 		u.Cluster(r.GetMetadata().GetName(), true)
 		u.Labels(r.GetMetadata().GetName(), r.GetMetadata().GetLabels())
+		u.Windows(r.GetMetadata().GetName(), catalog.WindowsOfCluster(r))
 	}
 	for _, s := range c.Sources() { // before the services: what is remembered of them is known by their heads
 		u.Source(s.GetMetadata().GetName(), source(s))

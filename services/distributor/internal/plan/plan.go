@@ -110,6 +110,7 @@ type Plan struct {
 	services map[string]*service
 	clusters map[string]*cluster
 	rules    map[string]string // of projects that bound objects, as options
+	windows  map[string]string // of projects that have windows or are frozen, as options
 	sources  map[string]*source
 	folders  map[catalog.Folder]*folder
 	wants    map[Want]*want
@@ -195,6 +196,7 @@ type cluster struct {
 	name     string
 	exists   bool // in the catalog
 	labels   map[string]string
+	windows  string     // of its own, as options
 	services []*service // in the order of names
 	digest   string     // over what is delivered
 	changed  time.Time
@@ -250,7 +252,7 @@ type Memory struct {
 // in first.
 func New(last Memory) *Plan {
 	return &Plan{
-		services: map[string]*service{}, clusters: map[string]*cluster{}, rules: map[string]string{}, sources: map[string]*source{},
+		services: map[string]*service{}, clusters: map[string]*cluster{}, rules: map[string]string{}, windows: map[string]string{}, sources: map[string]*source{},
 		folders: map[catalog.Folder]*folder{}, wants: map[Want]*want{}, open: map[*want]struct{}{},
 		waiting: map[*line]struct{}{}, inUse: map[artifact.Digest]int{}, last: last,
 	}

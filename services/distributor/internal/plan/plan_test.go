@@ -510,9 +510,9 @@ func TestOptionsAreDelivered(t *testing.T) {
 	}{
 		{"labels", func(u *plan.Update) { u.Labels("x", map[string]string{"zone": "b"}) }, "templated"},
 		{"the same labels", func(u *plan.Update) { u.Labels("x", map[string]string{"zone": "b"}) }, ""},
-		{"bounds of another project", func(u *plan.Update) { u.Project("of-nobody", rules("of-nobody")) }, ""},
-		{"bounds", func(u *plan.Update) { u.Project("of-plain", rules("of-plain")) }, "plain"},
-		{"the same bounds", func(u *plan.Update) { u.Project("of-plain", rules("of-plain")) }, ""},
+		{"bounds of another project", func(u *plan.Update) { u.Project("of-nobody", rules("of-nobody"), "") }, ""},
+		{"bounds", func(u *plan.Update) { u.Project("of-plain", rules("of-plain"), "") }, "plain"},
+		{"the same bounds", func(u *plan.Update) { u.Project("of-plain", rules("of-plain"), "") }, ""},
 		{"hold", func(u *plan.Update) {
 			u.Service(is("plain", nil, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD}))
 		}, "plain"},
@@ -711,7 +711,7 @@ func TestTestsChangeTheDigestAndNotTheContents(t *testing.T) {
 	p.Update(now, func(u *plan.Update) {
 		u.Cluster("x", true)
 		u.Labels("x", map[string]string{"zone": "a"})
-		u.Project("of-shop", rules("of-shop"))
+		u.Project("of-shop", rules("of-shop"), "")
 		u.Source("shop", &plan.Source{UID: "2", Heads: map[string]plan.Revision{"HEAD": {Commit: strings.Repeat("1", 40)}}})
 		u.Service(is(nil, nil))
 		u.Loaded()

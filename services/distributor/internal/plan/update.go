@@ -104,14 +104,29 @@ func (u *Update) Labels(name string, labels map[string]string) {
 	}
 }
 
-// Project says what a project bounds of its services' objects; empty: nothing, or it is gone.
-func (u *Update) Project(name, rules string) {
-	if u.plan.rules[name] == rules {
+// Windows says what a cluster says of the times of its services.
+func (u *Update) Windows(name, windows string) {
+	c := u.plan.clusters[name]
+	if c == nil || c.windows == windows {
 		return
 	}
-	u.plan.rules[name] = rules
+	c.windows = windows
+	for _, s := range c.services {
+		u.compute(s)
+	}
+}
+
+// Project says what a project bounds of its services' objects, and what it says of their times; empty: nothing, or it is gone.
+func (u *Update) Project(name, rules, windows string) {
+	if u.plan.rules[name] == rules && u.plan.windows[name] == windows {
+		return
+	}
+	u.plan.rules[name], u.plan.windows[name] = rules, windows
 	if rules == "" {
 		delete(u.plan.rules, name)
+	}
+	if windows == "" {
+		delete(u.plan.windows, name)
 	}
 	for _, s := range u.plan.services { // seldom, and nothing is asked for again
 		if s.is.Project() == name {
@@ -120,9 +135,10 @@ func (u *Update) Project(name, rules string) {
 	}
 }
 
-// options is what is delivered of a service besides its folder. What its project bounds stands behind, where it is one with them.
+// options is what is delivered of a service besides its folder. What its project bounds stands behind, where it is one with them, and so do
+// the windows of its project and cluster.
 func (p *Plan) options(c *cluster, s *catalog.Service) string {
-	return s.Options(c.labels) + p.rules[s.Project()]
+	return s.Options(c.labels) + p.rules[s.Project()] + p.windows[s.Project()] + c.windows
 }
 
 // Only removes what does not exist.
@@ -137,9 +153,11 @@ func (u *Update) Only(service, cluster, source, project func(name string) bool) 
 			u.Cluster(name, false)
 		}
 	}
-	for name := range u.plan.rules {
-		if !project(name) {
-			u.Project(name, "")
+	for _, of := range []map[string]string{u.plan.rules, u.plan.windows} {
+		for name := range of {
+			if !project(name) {
+				u.Project(name, "", "")
+			}
 		}
 	}
 	for name := range u.plan.sources {

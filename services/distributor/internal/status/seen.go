@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -42,6 +43,7 @@ type Seen struct {
 type agent struct {
 	info *deliveryv1.AgentInfo
 	next time.Time
+	skew time.Duration // of its clock, which is so far behind this one
 }
 
 // NewSeen returns Seen; Run works.
@@ -64,12 +66,20 @@ func (s *Seen) Polled(by identity.Identity, at, next time.Time, info *deliveryv1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if info != nil {
-		s.agents[by.Name] = agent{info, next}
+		s.agents[by.Name] = agent{info, next, skewOf(info, at)}
 	}
 	if !s.used(by.Name, by.TokenID) {
 		s.use(by.Name, &consolev1.TokenUse{Id: by.TokenID, Unbound: by.Key == ""})
 	}
 	s.mark(by.Name, at)
+}
+
+// skewOf is how far an agent's clock is behind, in whole minutes: less is not told, for a request takes its time, too.
+func skewOf(info *deliveryv1.AgentInfo, now time.Time) time.Duration {
+	if info.GetTime() == nil {
+		return 0
+	}
+	return now.Sub(info.GetTime().AsTime()).Truncate(time.Minute)
 }
 
 // used says whether the use of a token is noted. mu is held.
@@ -175,6 +185,9 @@ func (s *Seen) message(cluster string, at time.Time) *consolev1.ClusterSeen {
 	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Tokens: s.tokens[cluster]}
 	if a := s.agents[cluster]; a.info != nil {
 		seen.Agent, seen.NextPollTime = a.info, timestamppb.New(a.next)
+		if a.skew != 0 {
+			seen.ClockSkew = durationpb.New(a.skew)
+		}
 	}
 	return seen
 }
