@@ -117,7 +117,7 @@ func isJudged(method string) bool {
 			return true
 		}
 	}
-	return method == "Apply" || method == "WatchResources" || method == "WatchQueries" || method == "CountResources" || method == "ListEvents" || method == "WatchEvents" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune" || method == "RunTests" || method == "UndeleteResource"
+	return method == "Apply" || method == "WatchResources" || method == "WatchQueries" || method == "CountResources" || method == "ListEvents" || method == "WatchEvents" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune" || method == "RunTests" || method == "UndeleteResource" || method == "Freeze" || method == "Unfreeze"
 }
 
 // caller calls a procedure with an empty request and returns the code: for a good caller that is

@@ -38,7 +38,7 @@ func writesCatalog(method string) bool {
 		}
 	}
 	switch method {
-	case "Apply", "ConfirmGlobalService", "RollbackService", "UndeleteResource", "HoldService", "ResumeService", "PinService", "RequestSync", "ConfirmPrune", "RunTests":
+	case "Apply", "ConfirmGlobalService", "RollbackService", "UndeleteResource", "HoldService", "ResumeService", "PinService", "RequestSync", "ConfirmPrune", "RunTests", "Freeze", "Unfreeze":
 		return true
 	}
 	return false

@@ -147,7 +147,9 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.console.v1.ServiceSpec.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSpec.ignore": []string{"test/", `\#x`},
 		"fairlead.delivery.v1.IgnoreRule.pointers": []string{"/spec/replicas"}, "fairlead.delivery.v1.HelmSpec.values": "a: 1",
 		"fairlead.delivery.v1.HelmSpec.kube_version": "v1.36.3", "fairlead.delivery.v1.ValuesReference.kind": "Secret",
-		"fairlead.delivery.v1.TestSpec.schedule": "0 3 * * *", "fairlead.delivery.v1.TestSpec.time_zone": "Europe/Berlin",
+		"fairlead.delivery.v1.SyncWindow.schedule": "0 3 * * *", "fairlead.delivery.v1.SyncWindow.time_zone": "Europe/Berlin",
+		"fairlead.delivery.v1.SyncWindow.overriders": []string{"group:sre"},
+		"fairlead.delivery.v1.TestSpec.schedule":     "0 3 * * *", "fairlead.delivery.v1.TestSpec.time_zone": "Europe/Berlin",
 	})
 	service.TestRequest = nil // which RunTests alone sets
 	service.UnpinAfter = strings.Repeat("b", 40)
@@ -187,7 +189,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service.Sync.RequestTime = nil // which RequestSync alone sets
+	service.Sync.RequestTime, service.Sync.RequestOverride, service.Sync.RequestOnly = nil, false, nil // which RequestSync alone sets
 	for _, c := range []struct{ got, want proto.Message }{
 		{one.GetSource().GetSpec(), spec},
 		{f.sources["shop"].GetSpec(), spec},

@@ -42,6 +42,7 @@ const (
 	modeDryRun  = "SYNC_MODE_DRY_RUN"
 	modeHold    = "SYNC_MODE_HOLD"
 	modeSuspend = "SYNC_MODE_SUSPEND"
+	modeManual  = "SYNC_MODE_MANUAL"
 
 	adoptNever = "ADOPTION_NEVER"
 	keepObject = "DELETE_POLICY_ORPHAN"

@@ -27,6 +27,8 @@ const (
 	released  = "released"
 	synced    = "sync asked"
 	confirmed = "confirmed"
+
+	overridden = "sync asked over closed windows"
 )
 
 // pull reads a service, has its levers changed, and writes it back: again, if it was changed by others in between.
@@ -150,9 +152,30 @@ func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, u
 	})
 }
 
-// RequestSync has everything of a service rendered and compared anew.
-func (c *Catalog) RequestSync(ctx context.Context, by By, name string) (Service, error) {
-	return c.pull(ctx, by, name, synced, func(_ *Service, p *parts) (err error) {
+// RequestSync has everything of a service rendered and compared anew. One in manual mode is applied as the hub has it.
+func (c *Catalog) RequestSync(ctx context.Context, by By, name string, r SyncRequest) (Service, error) {
+	s, err := c.GetService(ctx, name)
+	if err != nil {
+		return Service{}, err
+	}
+	overrides, err := r.admit(&s)
+	if err != nil {
+		return Service{}, err
+	}
+	action := synced
+	if overrides {
+		action = overridden
+	}
+	return c.pull(ctx, by, name, action, func(_ *Service, p *parts) (err error) {
+		p.asked.override, p.asked.only = nil, nil
+		if overrides {
+			p.asked.override = json.RawMessage("true")
+		}
+		if len(r.Only) > 0 {
+			if p.asked.only, err = json.Marshal(r.Only); err != nil {
+				return err
+			}
+		}
 		p.asked.time, err = json.Marshal(c.now().UTC().Format(time.RFC3339Nano))
 		return err
 	})
@@ -200,6 +223,7 @@ type wishes struct {
 	DependsOn   []string          `json:"dependsOn"`
 	Mode        string            `json:"mode"`
 	Reason      string            `json:"reason"`
+	Windows     Windows           `json:"windows"`
 	Adoption    string            `json:"adoption"`
 	OnDelete    string            `json:"onDelete"`
 	Impersonate string            `json:"impersonate"`

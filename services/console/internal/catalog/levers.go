@@ -44,6 +44,7 @@ type Lever struct {
 const (
 	keyMode, keyReason, keyPin, keyRequest = "mode", "reason", "pin", "requestTime"
 	keyPrune, keyConfirmed                 = "prune", "confirmed"
+	keyOverride, keyOnly                   = "requestOverride", "requestOnly"
 	pinNone                                = "none"
 )
 
@@ -51,6 +52,8 @@ const (
 type requests struct {
 	time, confirmed json.RawMessage
 	tests           json.RawMessage
+	// override and only are how the sync of time was asked for.
+	override, only json.RawMessage
 }
 
 // parts are a stored spec, taken apart.
@@ -68,8 +71,10 @@ func partsOf(s ServiceSpec) (p parts, err error) {
 		return p, err
 	}
 	p.asked.tests = s.TestRequest
-	p.asked.time = keys[keyRequest]
-	delete(keys, keyRequest)
+	p.asked.time, p.asked.override, p.asked.only = keys[keyRequest], keys[keyOverride], keys[keyOnly]
+	for _, key := range []string{keyRequest, keyOverride, keyOnly} {
+		delete(keys, key)
+	}
 	if p.asked.confirmed, err = takeConfirmed(keys); err != nil {
 		return p, err
 	}
@@ -145,8 +150,10 @@ func (p parts) whole() (ServiceSpec, error) {
 	if p.levers.Mode != nil || p.levers.Pin != nil {
 		setText(keys, keyReason, reason)
 	}
-	if p.asked.time != nil {
-		keys[keyRequest] = p.asked.time
+	for key, value := range map[string]json.RawMessage{keyRequest: p.asked.time, keyOverride: p.asked.override, keyOnly: p.asked.only} {
+		if value != nil {
+			keys[key] = value
+		}
 	}
 	if err := giveConfirmed(keys, p.asked.confirmed); err != nil {
 		return out, err
@@ -191,7 +198,7 @@ func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceS
 	if err != nil {
 		return says, nil, err
 	}
-	next.asked.time = is.asked.time
+	next.asked.time, next.asked.override, next.asked.only = is.asked.time, is.asked.override, is.asked.only
 	if next.asked.confirmed == nil {
 		next.asked.confirmed = is.asked.confirmed
 	}
@@ -316,6 +323,8 @@ func (l *Lever) Words() string {
 		out = "the dry run"
 	case l.Mode == modeHold:
 		out = "the hold"
+	case l.Mode == modeManual:
+		out = "the manual mode"
 	case l.Mode != "":
 		out = "the automatic mode"
 	case l.Commit == "":
@@ -440,7 +449,7 @@ func withoutLevers(s ServiceSpec) (ServiceSpec, error) {
 	if err != nil {
 		return s, err
 	}
-	for _, key := range []string{keyMode, keyReason, keyPin, keyRequest} {
+	for _, key := range []string{keyMode, keyReason, keyPin, keyRequest, keyOverride, keyOnly} {
 		delete(keys, key)
 	}
 	if _, err := takeConfirmed(keys); err != nil {

@@ -109,6 +109,10 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 		return nil, err
 	}
 	now := c.now()
+	times, err := c.timingOf(ctx, v, out, now)
+	if err != nil {
+		return nil, err
+	}
 	for i := range out {
 		s := &out[i]
 		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
@@ -121,6 +125,9 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 			return nil, fmt.Errorf("service %q: %w", s.Meta.Name, err)
 		}
 		s.Status.State, s.Status.Message, s.Status.Since = judge(*s, cluster, now)
+		s.Status.Windows = times.judge(s, &cluster)
+		s.Status.WindowFault = windowFault(s, &cluster)
+		s.Status.Message = join(s.Status.Message, s.Status.WindowFault)
 	}
 	return out, nil
 }

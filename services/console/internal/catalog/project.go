@@ -30,6 +30,9 @@ type ProjectSpec struct {
 	Accounts []string `json:"accounts,omitempty"`
 	// Config is the layer below all others of the configuration of its services.
 	Config Settings `json:"config,omitempty"`
+	// Windows say when new content of its services may be applied; Freeze, an operator's lever, that none may.
+	Windows Windows `json:"windows,omitempty"`
+	Freeze  *Freeze `json:"freeze,omitempty"`
 }
 
 // defaultNamespace is where objects go that name none, in services that name none.
@@ -84,6 +87,9 @@ func Projects() Type[ProjectSpec] {
 			if !accountName.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
 				return refuse(Invalid, "spec.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
 			}
+		}
+		if err := p.Spec.Windows.check("windows"); err != nil {
+			return err
 		}
 		return p.Spec.Config.check("config")
 	}, Refs: func(p ProjectSpec) []reference { return p.Config.refs("spec.config") }}

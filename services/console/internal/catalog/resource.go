@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -151,6 +152,9 @@ type ClusterSpec struct {
 	Description string `json:"description,omitempty"`
 	// Config is a layer of the configuration of all its services.
 	Config Settings `json:"config,omitempty"`
+	// Windows say when new content of services in it may be applied; Freeze, an operator's lever, that none may.
+	Windows Windows `json:"windows,omitempty"`
+	Freeze  *Freeze `json:"freeze,omitempty"`
 }
 
 // ClusterStatus is what is known of a cluster's agent.
@@ -174,6 +178,10 @@ type AgentInfo struct {
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// Tests: it runs the tests of services.
 	Tests bool `json:"tests,omitempty"`
+	// Windows: it holds windows, freezes and the manual mode.
+	Windows bool `json:"windows,omitempty"`
+	// ClockSkew is how far its clock is behind the hub's, in whole minutes.
+	ClockSkew time.Duration `json:"clockSkewNanos,omitempty"`
 	// NextPoll is about when it asks again if nothing nudges before.
 	NextPoll time.Time `json:"nextPoll,omitzero"`
 	// Unbound: its token is bound to no key.
@@ -233,6 +241,10 @@ type ServiceStatus struct {
 	ConfigRevision string
 	// ConfigProblem is why the newest configuration can't be delivered.
 	ConfigProblem *Problem
+	// Windows is what windows and freezes say now.
+	Windows window.State
+	// WindowFault is why the cluster does not hold them as they are meant; empty: it does.
+	WindowFault string
 }
 
 // GitTruth is where the service's ref points upstream, as last fetched.

@@ -141,6 +141,9 @@ func (c *Cluster) validate() error {
 	if !dnsLabel.MatchString(c.Meta.Name) {
 		return badName(c.Meta.Name)
 	}
+	if err := c.Spec.Windows.check("windows"); err != nil {
+		return err
+	}
 	return c.Spec.Config.check("config")
 }
 
@@ -177,6 +180,9 @@ func (s *Service) validate() (err error) {
 	if s.Spec.Path, err = cleanFolder("path", s.Spec.Path); err != nil {
 		return err
 	}
+	if err := s.Spec.wishes().Windows.check("sync.windows"); err != nil {
+		return err
+	}
 	if err := s.Spec.validateTests(); err != nil {
 		return err
 	}
@@ -205,6 +211,8 @@ func (s *ServiceSpec) validateCatalog() error {
 		{"sync.impersonate", sync.Impersonate != ""},
 		{"sync.ignore", len(sync.Ignore) > 0},
 		{"sync.health", len(sync.Health) > 0},
+		{"sync.windows", len(sync.Windows) > 0},
+		{"sync.mode: manual", sync.Mode == modeManual},
 		{"tests", s.Tests != nil},
 	} {
 		if of.set {

@@ -274,6 +274,9 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	if err := e.keepLevers(current); err != nil {
 		return err
 	}
+	if err := e.keepFreeze(current); err != nil {
+		return err
+	}
 	if e.draft.Spec, err = json.Marshal(e.spec); err != nil {
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}

@@ -314,6 +314,8 @@ func (l *levers) mode() string {
 		return "suspended"
 	case "SYNC_MODE_DRY_RUN":
 		return "in dry run"
+	case "SYNC_MODE_MANUAL":
+		return "in manual mode"
 	}
 	return ""
 }

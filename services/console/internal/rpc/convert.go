@@ -16,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/version"
+	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/catalog"
 )
 
@@ -164,22 +165,41 @@ func encodeProblem(p *catalog.Problem) *consolev1.Problem {
 
 func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
 	return catalog.Cluster{Meta: decodeMeta(c.GetMetadata()), Spec: catalog.ClusterSpec{
-		Description: c.GetSpec().GetDescription(), Config: decodeSettings(c.GetSpec().GetConfig()),
+		Description: c.GetSpec().GetDescription(), Config: decodeSettings(c.GetSpec().GetConfig()), Windows: c.GetSpec().GetWindows(),
 	}}
 }
 
 func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 	return &consolev1.Cluster{
 		Metadata: encodeMeta(c.Meta),
-		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: encodeSettings(c.Spec.Config)},
+		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: encodeSettings(c.Spec.Config), Windows: c.Spec.Windows},
+		Freeze:   c.Spec.Freeze.Encode(time.Now()),
 		Status: &consolev1.ClusterStatus{
 			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
 			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
 			NextPollTime: stamp(c.Status.Agent.NextPoll), LeaveTime: stamp(c.Status.LeaveTime),
 			Skew:           skew(c.Status.Agent.Version, version.String()),
 			TokenReuseTime: stamp(c.Status.ReuseTime), TokenReuse: c.Status.Reuse, TokenUnbound: c.Status.Agent.Unbound,
+
+			ClockSkew: encodeSkew(c.Status.Agent.ClockSkew), HoldsWindows: c.Status.Agent.Windows,
 		},
 	}
+}
+
+// encodeSkew is nil for a clock that goes right.
+func encodeSkew(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// encodeWindows is nil for a service without windows.
+func encodeWindows(w window.State, fault string) *consolev1.WindowStatus {
+	if !w.Any && fault == "" {
+		return nil
+	}
+	return &consolev1.WindowStatus{Closed: w.Closed, Message: w.Words(), ChangeTime: stamp(w.Change), Fault: fault}
 }
 
 // skew says how far an agent is behind the hub. Builds that are no release are not compared.
@@ -264,6 +284,7 @@ func encodeService(s catalog.Service) *consolev1.Service {
 		Cluster: &consolev1.ClusterTruth{Report: encodeReport(status.Cluster.Report), ReceiveTime: stamp(status.Cluster.ReceiveTime)},
 
 		ConfigRevision: status.ConfigRevision, ConfigProblem: encodeProblem(status.ConfigProblem),
+		Windows: encodeWindows(status.Windows, status.WindowFault),
 	}
 	if head := status.Git.Head; head != nil {
 		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), stamp(head.FetchTime)

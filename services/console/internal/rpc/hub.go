@@ -76,6 +76,8 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 	err := s.Catalog.RecordSeen(ctx, each(req.GetClusters(), func(c *consolev1.ClusterSeen) catalog.ClusterSeen {
 		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
 		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
+		agent.Windows = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS)
+		agent.ClockSkew = c.GetClockSkew().AsDuration()
 		if c.GetAgent() != nil {
 			agent.NextPoll = moment(c.GetNextPollTime())
 		}

@@ -3,15 +3,21 @@ package rpc
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	rules "fairlead.dev/platform/access"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
 )
 
 // syncMounts are the levers of services, and what agents hand over about their objects.
@@ -40,6 +46,8 @@ func syncPolicy() identity.Policy {
 		consolev1connect.SyncServicePinServiceProcedure:    judged,
 		consolev1connect.SyncServiceRequestSyncProcedure:   judged,
 		consolev1connect.SyncServiceConfirmPruneProcedure:  judged,
+		consolev1connect.SyncServiceFreezeProcedure:        judged,
+		consolev1connect.SyncServiceUnfreezeProcedure:      judged,
 
 		consolev1connect.TestServiceRunTestsProcedure:     judged,
 		consolev1connect.TestServiceListTestRunsProcedure: identity.RoleUser | identity.RoleHub,
@@ -88,11 +96,65 @@ func (s *levers) PinService(ctx context.Context, req *consolev1.PinServiceReques
 }
 
 func (s *levers) RequestSync(ctx context.Context, req *consolev1.RequestSyncRequest) (*consolev1.RequestSyncResponse, error) {
-	out, err := s.Catalog.RequestSync(ctx, by(ctx), req.GetName())
+	out, err := s.Catalog.RequestSync(ctx, by(ctx), req.GetName(), catalog.SyncRequest{
+		Override: req.GetOverride(), Only: req.GetOnly(), MayOverride: func(c window.Closing) error { return s.mayOverride(ctx, c) },
+	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RequestSyncResponse{Service: encodeService(out)}, nil
+}
+
+// mayOverride refuses to override what closes a service, unless the caller may edit the resource that has it, or the windows name it.
+func (s *levers) mayOverride(ctx context.Context, c window.Closing) error {
+	who, _ := identity.FromContext(ctx)
+	for _, w := range c.Windows {
+		if overrides(who, w.GetOverriders()) {
+			return nil
+		}
+	}
+	kind := map[string]string{"project": rules.Project, "cluster": rules.Cluster, "service": rules.Service}[c.Kind]
+	at, err := s.Rights.Find(ctx, rules.Target{Kind: kind, Name: c.Name})
+	if err != nil {
+		return err
+	}
+	return s.Rights.May(ctx, rules.Edit, at)
+}
+
+// overrides tells whether a caller is among those that a window names.
+func overrides(who identity.Identity, subjects []string) bool {
+	if who.Kind != identity.KindUser {
+		return false
+	}
+	account, isAccount := who.ServiceAccount()
+	return slices.ContainsFunc(subjects, func(subject string) bool {
+		switch kind, name, _ := strings.Cut(subject, ":"); kind {
+		case "user":
+			return !isAccount && name == who.Name
+		case "group":
+			return slices.Contains(who.Groups, name)
+		case "serviceaccount":
+			return isAccount && name == account
+		}
+		return false
+	})
+}
+
+func (s *levers) Freeze(ctx context.Context, req *consolev1.FreezeRequest) (*consolev1.FreezeResponse, error) {
+	f := &catalog.Freeze{Reason: req.GetReason(), Until: moment(req.GetUntilTime()), Leaves: req.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE}
+	out, _, err := s.Catalog.Freeze(ctx, by(ctx), store.Kind(req.GetKind()), req.GetName(), f)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.FreezeResponse{Freeze: out.Encode(time.Now())}, nil
+}
+
+func (s *levers) Unfreeze(ctx context.Context, req *consolev1.UnfreezeRequest) (*consolev1.UnfreezeResponse, error) {
+	_, was, err := s.Catalog.Freeze(ctx, by(ctx), store.Kind(req.GetKind()), req.GetName(), nil)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.UnfreezeResponse{Ended: was}, nil
 }
 
 func (s *levers) ConfirmPrune(ctx context.Context, req *consolev1.ConfirmPruneRequest) (*consolev1.ConfirmPruneResponse, error) {

@@ -1,0 +1,277 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/window"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Windows say when new content of services may be applied. They are stored as they are written down, in protojson.
+type Windows []*deliveryv1.SyncWindow
+
+// MarshalJSON writes each window as protojson.
+func (w Windows) MarshalJSON() ([]byte, error) {
+	out := make([]json.RawMessage, len(w))
+	for i, one := range w {
+		var err error
+		if out[i], err = protojson.Marshal(one); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Fields of a newer console are dropped.
+func (w *Windows) UnmarshalJSON(data []byte) error {
+	var in []json.RawMessage
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*w = make(Windows, len(in))
+	for i, text := range in {
+		(*w)[i] = &deliveryv1.SyncWindow{}
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, (*w)[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check says which window is none. field is where they are written.
+func (w Windows) check(field string) error {
+	for i, one := range w {
+		if err := window.Check(one); err != nil {
+			return refuse(Invalid, "spec.%s[%d]: %v", field, i, err)
+		}
+		same := func(other *deliveryv1.SyncWindow) bool { return other.GetName() == one.GetName() }
+		if first := slices.IndexFunc(w, same); one.GetName() != "" && first != i {
+			return refuse(Invalid, "spec.%s[%d].name %q: is that of spec.%s[%d], too: messages tell them apart by it", field, i, one.GetName(), field, first)
+		}
+	}
+	return nil
+}
+
+// Freeze is the lever of a project or cluster: nothing new of its services is applied. It is stored in their spec, and no write of them
+// carries or ends it.
+type Freeze struct {
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	// Until is when it ends by itself; zero: it does not.
+	Until time.Time `json:"until,omitzero"`
+	// Leaves: drift stays meanwhile.
+	Leaves bool `json:"leavesDrift,omitempty"`
+}
+
+// Encode is the freeze as agents and people get it; nil: there is none, or it is over.
+func (f *Freeze) Encode(now time.Time) *deliveryv1.Freeze {
+	if f == nil || !f.Until.IsZero() && !f.Until.After(now) {
+		return nil
+	}
+	out := &deliveryv1.Freeze{Author: f.By, Reason: f.Reason, SinceTime: timestamppb.New(f.Since)}
+	if !f.Until.IsZero() {
+		out.UntilTime = timestamppb.New(f.Until)
+	}
+	if f.Leaves {
+		out.Drift = deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE
+	}
+	return out
+}
+
+// keepFreeze gives an edit of a project or cluster the freeze that is there.
+func (e *Edit) keepFreeze(current *store.Resource) error {
+	if e.pulls {
+		return nil
+	}
+	var is struct {
+		Freeze *Freeze `json:"freeze"`
+	}
+	switch spec := e.spec.(type) {
+	case ProjectSpec:
+		if current != nil {
+			if err := decode(*current, &is); err != nil {
+				return err
+			}
+		}
+		spec.Freeze = is.Freeze
+		e.spec = spec
+	case ClusterSpec:
+		if current != nil {
+			if err := decode(*current, &is); err != nil {
+				return err
+			}
+		}
+		spec.Freeze = is.Freeze
+		e.spec = spec
+	}
+	return nil
+}
+
+// Ways in which the history names the lever of projects and clusters.
+const (
+	frozen   = "frozen"
+	unfrozen = "unfrozen"
+)
+
+// Freeze keeps what is applied of the services of a project or cluster; nil ends that. It tells whether there was a freeze before.
+func (c *Catalog) Freeze(ctx context.Context, by By, kind store.Kind, name string, f *Freeze) (is *Freeze, was bool, err error) {
+	action := unfrozen
+	if f != nil {
+		if err := c.checkUntil(f.Until); err != nil {
+			return nil, false, err
+		}
+		f.By, f.Since, action = by.Subject, c.now().UTC(), frozen
+	}
+	for attempt := 1; ; attempt++ {
+		edit, before, err := c.freezing(ctx, kind, name, f)
+		if err != nil {
+			return nil, false, err
+		}
+		edit.pulls, edit.draft.Action = true, action
+		_, err = c.PutAll(ctx, by, []Edit{edit}, false)
+		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
+			continue
+		}
+		return f, before.Encode(c.now()) != nil, err
+	}
+}
+
+func (c *Catalog) freezing(ctx context.Context, kind store.Kind, name string, f *Freeze) (e Edit, before *Freeze, err error) {
+	if kind == store.KindCluster {
+		cluster, err := c.GetCluster(ctx, name)
+		if err != nil {
+			return e, nil, err
+		}
+		before, cluster.Spec.Freeze = cluster.Spec.Freeze, f
+		e, err = cluster.Draft(Expectation{ETag: cluster.Meta.ETag})
+		return e, before, err
+	}
+	project, err := Get(ctx, c, Projects(), name)
+	if err != nil {
+		return e, nil, err
+	}
+	before, project.Spec.Freeze = project.Spec.Freeze, f
+	e, err = Projects().Draft(project, Expectation{ETag: project.Meta.ETag})
+	return e, before, err
+}
+
+// timing judges the windows of services that are read together.
+type timing struct {
+	now      time.Time
+	projects map[string]Project
+	// shared are states of services without windows of their own, by project and cluster.
+	shared map[[2]string]window.State
+}
+
+func (c *Catalog) timingOf(ctx context.Context, v store.View, services []Service, now time.Time) (*timing, error) {
+	names := map[string]bool{}
+	for i := range services {
+		names[services[i].Spec.Project] = services[i].Spec.Project != "" && !services[i].Spec.Catalog
+	}
+	delete(names, "")
+	t := &timing{now: now, shared: map[[2]string]window.State{}}
+	if len(names) == 0 {
+		return t, nil
+	}
+	var err error
+	t.projects, err = named(ctx, v, store.KindProject, names, Projects().load)
+	return t, err
+}
+
+// judge is what windows and freezes say of a service now.
+func (t *timing) judge(s *Service, cluster *Cluster) window.State {
+	if s.Spec.Catalog {
+		return window.State{}
+	}
+	own := s.Spec.wishes().Windows
+	key := [2]string{s.Spec.Project, s.Spec.Cluster}
+	if state, ok := t.shared[key]; ok && len(own) == 0 {
+		return state
+	}
+	project := t.projects[s.Spec.Project]
+	state := window.Judge([]*deliveryv1.WindowSet{
+		{Kind: string(store.KindProject), Name: project.Meta.Name, Windows: project.Spec.Windows, Freeze: project.Spec.Freeze.Encode(t.now)},
+		{Kind: string(store.KindCluster), Name: cluster.Meta.Name, Windows: cluster.Spec.Windows, Freeze: cluster.Spec.Freeze.Encode(t.now)},
+		{Kind: string(store.KindService), Name: s.Meta.Name, Windows: own},
+	}, t.now)
+	if len(own) == 0 {
+		t.shared[key] = state
+	}
+	return state
+}
+
+// windowFault is why the cluster of a service does not hold windows or the manual mode as they are meant; empty: it does.
+func windowFault(s *Service, cluster *Cluster) string {
+	agent := cluster.Status.Agent
+	manual := s.Spec.wishes().Mode == modeManual
+	switch {
+	case s.Spec.Catalog || cluster.Status.LastSeen.IsZero() || !s.Status.Windows.Any && !manual:
+		return ""
+	case !agent.Windows && s.Status.Windows.Any:
+		return fmt.Sprintf("The agent of cluster %q can't hold windows and freezes: it applies what is pushed, whatever they say. Update it.", cluster.Meta.Name)
+	case !agent.Windows:
+		return fmt.Sprintf("The agent of cluster %q knows no manual mode: it holds the service, and no sync applies anything. Update it.", cluster.Meta.Name)
+	case agent.ClockSkew != 0 && s.Status.Windows.Any:
+		return fmt.Sprintf("The clock of cluster %q is %s: its windows open and close by that clock.", cluster.Meta.Name, skewWords(agent.ClockSkew))
+	}
+	return ""
+}
+
+func skewWords(d time.Duration) string {
+	if d < 0 {
+		return age(-d) + " ahead of the hub's"
+	}
+	return age(d) + " behind the hub's"
+}
+
+// SyncRequest is how a person asks for a sync.
+type SyncRequest struct {
+	// Override lets it through windows and freezes that are closed. MayOverride says whether the caller may override one.
+	Override    bool
+	MayOverride func(window.Closing) error
+	// Only are objects, as KIND/NAME or KIND/NAMESPACE/NAME; none: all.
+	Only []string
+}
+
+// admit refuses a sync of a service that windows or freezes close, unless they let it through or it overrides them. It tells whether it does.
+func (r SyncRequest) admit(s *Service) (overrides bool, err error) {
+	w := s.Status.Windows
+	if mode := s.Spec.wishes().Mode; len(r.Only) > 0 && (mode == modeHold || mode == modeSuspend || mode == modeDryRun) {
+		return false, refuse(Precondition, "service %q applies nothing, in whichever part (spec.sync.mode): `fairlead resume service %s` first, or hold it with --mode manual", s.Meta.Name, s.Meta.Name)
+	}
+	if !w.Closed || w.Manual {
+		return false, nil
+	}
+	if !r.Override {
+		return false, refuse(Precondition, "service %q: %s A sync waits for that, too; `fairlead sync service %s --override` does not, with the right to", s.Meta.Name, w.Words(), s.Meta.Name)
+	}
+	var refused []string
+	for _, closing := range w.By {
+		if closing.Manual() {
+			continue
+		}
+		err := r.MayOverride(closing)
+		refusal, ok := errors.AsType[*Error](err)
+		switch {
+		case ok:
+			refused = append(refused, fmt.Sprintf("%s: %s", closing.Words(), refusal.Message))
+		case err != nil:
+			return false, err
+		}
+	}
+	if len(refused) > 0 {
+		return false, refuse(Forbidden, "service %q: you may not override %s", s.Meta.Name, strings.Join(refused, "; and "))
+	}
+	return true, nil
+}

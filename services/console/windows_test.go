@@ -1,0 +1,211 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/identity"
+)
+
+// always is a deny window that is open at any time.
+func always() *deliveryv1.SyncWindow {
+	return &deliveryv1.SyncWindow{
+		Name: "always", Action: deliveryv1.WindowAction_WINDOW_ACTION_DENY, Schedule: "0 0 * * *", Duration: durationpb.New(744 * time.Hour), Reason: "the sale",
+	}
+}
+
+// inProjectShop has a service of project shop on edge-1, and a person that may deploy there and nothing more.
+func inProjectShop(t *testing.T, r *running, windows ...*deliveryv1.SyncWindow) (admin, deployer api) {
+	t.Helper()
+	admin = r.admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	projectShop(t, admin, windows...)
+	if err := admin.tryService(t, serviceOf("web", "edge-1", "shop")); err != nil {
+		t.Fatal(err)
+	}
+	role := &consolev1.Role{Metadata: meta("release"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"Service", "Cluster"}}}}}
+	admin.must(t, role)
+	admin.let(t, "releasers", "release", &consolev1.GrantClusters{All: true})
+	return admin, r.user(t, "bob", "releasers")
+}
+
+func projectShop(t *testing.T, admin api, windows ...*deliveryv1.SyncWindow) {
+	t.Helper()
+	_, err := admin.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{AllowMissing: true, Project: &consolev1.Project{
+		Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}, Windows: windows},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func askSync(t *testing.T, who api, override bool, only ...string) (*consolev1.Service, error) {
+	t.Helper()
+	out, err := who.levers.RequestSync(t.Context(), &consolev1.RequestSyncRequest{Name: "web", Override: override, Only: only})
+	return out.GetService(), err
+}
+
+// refusedWith fails unless an error has this code and these words.
+func refusedWith(t *testing.T, err error, code connect.Code, words ...string) {
+	t.Helper()
+	if connect.CodeOf(err) != code {
+		t.Errorf("got %v, want %v", err, code)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %q", err, word)
+		}
+	}
+}
+
+func TestAClosedWindowRefusesASyncAndIsOverriddenByRight(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin, deployer := inProjectShop(t, r, always())
+		if w := admin.service(t, "web").GetStatus().GetWindows(); !w.GetClosed() || !strings.Contains(w.GetMessage(), `deny window "always" of project "shop" (the sale)`) {
+			t.Errorf("windows: %v", w)
+		}
+		for _, who := range []api{admin, deployer} {
+			_, err := askSync(t, who, false)
+			refusedWith(t, err, connect.CodeFailedPrecondition, `deny window "always" of project "shop"`, "--override")
+		}
+		_, err := askSync(t, deployer, true)
+		refusedWith(t, err, connect.CodePermissionDenied, "may not override", `deny window "always"`, `may not edit project "shop"`)
+		asked, err := askSync(t, admin, true)
+		if err != nil || !asked.GetSpec().GetSync().GetRequestOverride() {
+			t.Fatalf("%v, %v", asked.GetSpec().GetSync(), err)
+		}
+		named := always()
+		named.Overriders = []string{"group:nobody", "user:bob"}
+		projectShop(t, admin, named)
+		if asked, err = askSync(t, deployer, true); err != nil || !asked.GetSpec().GetSync().GetRequestOverride() {
+			t.Fatalf("%v, %v", asked.GetSpec().GetSync(), err)
+		}
+		if asked.GetLevers() != nil {
+			t.Errorf("levers: %v", asked.GetLevers())
+		}
+		history, err := r.histories(t, r.adminToken(t)).ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"})
+		if err != nil || history.GetRevisions()[0].GetAction() != "sync asked over closed windows" || history.GetRevisions()[0].GetAuthor() != "user:bob" {
+			t.Errorf("history: %v, %v", history.GetRevisions()[0], err)
+		}
+		let := always()
+		let.ManualSync = true
+		projectShop(t, admin, let)
+		if asked, err = askSync(t, deployer, false); err != nil || asked.GetSpec().GetSync().GetRequestOverride() {
+			t.Errorf("a window that lets a sync through: %v, %v", asked.GetSpec().GetSync(), err)
+		}
+		projectShop(t, admin)
+		if w := admin.service(t, "web").GetStatus().GetWindows(); w != nil {
+			t.Errorf("without windows: %v", w)
+		}
+		if asked, err = askSync(t, deployer, true); err != nil || asked.GetSpec().GetSync().GetRequestOverride() {
+			t.Errorf("nothing to override: %v, %v", asked.GetSpec().GetSync(), err)
+		}
+	})
+}
+
+func TestAFreezeEndsByAnOperatorsWordAndByNoFile(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin, deployer := inProjectShop(t, r)
+		freeze := &consolev1.FreezeRequest{Kind: "project", Name: "shop", Reason: "the sale"}
+		_, err := deployer.levers.Freeze(t.Context(), freeze)
+		refusedWith(t, err, connect.CodePermissionDenied, `may not edit project "shop"`)
+		freeze.UntilTime = timestamppb.New(time.Now().Add(-time.Minute))
+		_, err = admin.levers.Freeze(t.Context(), freeze)
+		refusedWith(t, err, connect.CodeInvalidArgument, "is over")
+		freeze.UntilTime = nil
+		out, err := admin.levers.Freeze(t.Context(), freeze)
+		if err != nil || out.GetFreeze().GetAuthor() != "user:ada" || out.GetFreeze().GetReason() != "the sale" {
+			t.Fatalf("%v, %v", out, err)
+		}
+		projectShop(t, admin) // as CI does
+		project, err := admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
+		if err != nil || project.GetProject().GetFreeze().GetAuthor() != "user:ada" {
+			t.Errorf("the freeze after a write of the project: %v, %v", project, err)
+		}
+		_, err = askSync(t, deployer, true)
+		refusedWith(t, err, connect.CodePermissionDenied, `the freeze of project "shop" by user:ada (the sale)`)
+		if _, err := admin.levers.Freeze(t.Context(), &consolev1.FreezeRequest{Kind: "cluster", Name: "edge-1", Reason: "moves", Drift: deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE}); err != nil {
+			t.Fatal(err)
+		}
+		if w := admin.service(t, "web").GetStatus().GetWindows(); !strings.Contains(w.GetMessage(), `the freeze of project "shop"`) || !strings.Contains(w.GetMessage(), `the freeze of cluster "edge-1"`) {
+			t.Errorf("windows: %v", w)
+		}
+		admin.putCluster(t, "edge-1")
+		for _, of := range []*consolev1.UnfreezeRequest{{Kind: "project", Name: "shop"}, {Kind: "cluster", Name: "edge-1"}} {
+			_, err := deployer.levers.Unfreeze(t.Context(), of)
+			refusedWith(t, err, connect.CodePermissionDenied, "may not edit")
+			for _, was := range []bool{true, false} {
+				if out, err := admin.levers.Unfreeze(t.Context(), of); err != nil || out.GetEnded() != was {
+					t.Errorf("unfreeze %s: %v, %v", of.GetKind(), out, err)
+				}
+			}
+		}
+		if w := admin.service(t, "web").GetStatus().GetWindows(); w != nil {
+			t.Errorf("windows: %v", w)
+		}
+	})
+}
+
+func TestWhatIsNoWindowIsRefusedByItsField(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	bad, twice := always(), []*deliveryv1.SyncWindow{always(), always()}
+	bad.Schedule = "0 25 * * *"
+	project := func(windows ...*deliveryv1.SyncWindow) error {
+		_, err := admin.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{AllowMissing: true, Project: &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{Windows: windows}}})
+		return err
+	}
+	refusedWith(t, project(always(), bad), connect.CodeInvalidArgument, "spec.windows[1]", `hour "25"`)
+	refusedWith(t, project(twice...), connect.CodeInvalidArgument, "spec.windows[1].name")
+	_, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: &consolev1.Cluster{Metadata: meta("edge-1"), Spec: &consolev1.ClusterSpec{Windows: []*deliveryv1.SyncWindow{bad}}}})
+	refusedWith(t, err, connect.CodeInvalidArgument, "spec.windows[0]")
+	service := newService("web", "shop", "edge-1")
+	service.Spec.Sync = &deliveryv1.SyncSpec{Windows: []*deliveryv1.SyncWindow{bad}}
+	refusedWith(t, admin.tryService(t, service), connect.CodeInvalidArgument, "spec.sync.windows[0]")
+}
+
+// An agent that does not say that it holds windows is one of before there were any.
+func TestAServiceSaysThatItsAgentCanNotHoldWindows(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, _ := inProjectShop(t, r, always())
+	distributor := r.service(t, identity.ServiceDistributor)
+	seen := func(behind time.Duration, can ...deliveryv1.AgentCapability) string {
+		one := &consolev1.ClusterSeen{Cluster: "edge-1", Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{Version: "v1", Capabilities: can}}
+		if behind != 0 {
+			one.ClockSkew = durationpb.New(behind)
+		}
+		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{one}}); err != nil {
+			t.Fatal(err)
+		}
+		status := admin.service(t, "web").GetStatus()
+		if !strings.HasSuffix(status.GetStateMessage(), status.GetWindows().GetFault()) {
+			t.Errorf("the message %q lacks %q", status.GetStateMessage(), status.GetWindows().GetFault())
+		}
+		return status.GetWindows().GetFault()
+	}
+	if got := seen(0); !strings.Contains(got, "can't hold windows") {
+		t.Errorf("an old agent: %q", got)
+	}
+	if got := seen(0, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS); got != "" {
+		t.Errorf("a new agent: %q", got)
+	}
+	if got := seen(3*time.Minute, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS); !strings.Contains(got, "3 min behind the hub's") {
+		t.Errorf("a slow clock: %q", got)
+	}
+	cluster, err := admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"})
+	if err != nil || cluster.GetCluster().GetStatus().GetClockSkew().AsDuration() != 3*time.Minute || !cluster.GetCluster().GetStatus().GetHoldsWindows() {
+		t.Errorf("cluster: %v, %v", cluster, err)
+	}
+}
