@@ -86,9 +86,18 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 func TestSyncingPageCanBeApplied(t *testing.T) {
 	t.Parallel()
 	_, seen := applyPage(t, "syncing.md", []string{"services"})
-	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time") // which a lever sets
-	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")       // which is another page's
+	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time", "request_override", "request_only", "windows") // which a lever sets, and another page's
+	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")                                                      // which is another page's
 	shows(t, &consolev1.ServiceSpec{}, seen, "include", "ignore", "tests", "test_request")
+}
+
+// What the page on windows tells people to write can be applied.
+func TestWindowsPageCanBeApplied(t *testing.T) {
+	t.Parallel()
+	_, seen := applyPage(t, "windows.md", []string{"projects", "clusters", "services"})
+	if !seen["fairlead.console.v1.ProjectSpec.windows"] || !seen["fairlead.console.v1.ClusterSpec.windows"] {
+		t.Errorf("the page has no windows: %v", seen)
+	}
 }
 
 // applyPage applies what a page shows, and expects it back as it was written. seen are the fields that are set.

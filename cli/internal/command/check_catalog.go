@@ -97,6 +97,8 @@ func (v view) serviceTrouble(m manifest.Message) (wrong, warning string) {
 			parts = append(parts, v.say(n))
 		}
 		wrong = strings.ToLower(stateName(state)) + " " + strings.Join(parts, "; ")
+	case status.GetWindows().GetFault() != "":
+		wrong = status.GetWindows().GetFault()
 	}
 	return wrong, v.leverTrouble(s)
 }

@@ -142,6 +142,8 @@ func leverCells(v view, r *consolev1.Revision) []string {
 			what = "suspended"
 		case deliveryv1.SyncMode_SYNC_MODE_DRY_RUN:
 			what = "dry run"
+		case deliveryv1.SyncMode_SYNC_MODE_MANUAL:
+			what = "manual mode"
 		}
 	}
 	if what == "pinned" || what == "rolled back" {

@@ -65,6 +65,8 @@ func modeWord(m deliveryv1.SyncMode) string {
 		return "suspended"
 	case deliveryv1.SyncMode_SYNC_MODE_DRY_RUN:
 		return "dry-run"
+	case deliveryv1.SyncMode_SYNC_MODE_MANUAL:
+		return "manual"
 	}
 	return ""
 }

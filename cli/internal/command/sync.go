@@ -26,13 +26,14 @@ const (
 
 // levers are the verbs that change how a service is synced, and nothing else.
 func (a *app) levers() []*cobra.Command {
-	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.test(), a.confirm(), a.history(), a.rollback()}
+	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.freeze(), a.unfreeze(), a.test(), a.confirm(), a.history(), a.rollback()}
 }
 
 // modes are those that hold takes, by name.
 func modes() map[string]deliveryv1.SyncMode {
 	return map[string]deliveryv1.SyncMode{
 		"hold": deliveryv1.SyncMode_SYNC_MODE_HOLD, "suspend": deliveryv1.SyncMode_SYNC_MODE_SUSPEND, "dry-run": deliveryv1.SyncMode_SYNC_MODE_DRY_RUN,
+		"manual": deliveryv1.SyncMode_SYNC_MODE_MANUAL,
 	}
 }
 
@@ -41,7 +42,8 @@ func (a *app) hold() *cobra.Command {
 	cmd := a.lever("hold service NAME --reason TEXT", "Keep what a service has applied, whatever is pushed", `Keep what a service has applied, whatever is pushed.
 
 What others change of it is still undone. With --mode suspend nothing is touched at all; with --mode dry-run nothing
-is applied, and the agent tells what would be: see "fairlead diff service NAME". The reason is shown to everybody
+is applied, and the agent tells what would be: see "fairlead diff service NAME"; with --mode manual "fairlead sync service NAME" applies what
+waits by then. The reason is shown to everybody
 who wonders why nothing happens. "fairlead resume service NAME" ends it; with --for or --until it also ends by itself. What is applied
 by "fairlead apply" does not end it, unless the file says something new of the mode.
 
@@ -52,7 +54,7 @@ asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairle
   fairlead hold services --filter 'labels.env = prod' --reason "freeze" --until 2026-01-07T06:00:00Z
   fairlead hold services --cluster edge-1 --reason "the disks are replaced"
   fairlead hold globalservice logs --reason "incident 8"`, wants(1, 2))
-	cmd.Flags().StringVar(&mode, "mode", "hold", "hold, suspend or dry-run")
+	cmd.Flags().StringVar(&mode, "mode", "hold", "hold, suspend, dry-run or manual")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := a.endFlags(cmd)
 	return a.pullMany(cmd, "hold", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
@@ -62,7 +64,7 @@ asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairle
 		case err != nil:
 			return nil, err
 		case !ok:
-			return nil, fmt.Errorf("unknown mode %q: known are hold, suspend and dry-run", mode)
+			return nil, fmt.Errorf("unknown mode %q: known are hold, suspend, dry-run and manual", mode)
 		case reason == "":
 			return nil, fmt.Errorf("--reason is missing: say to others why %s stands still", args[0])
 		}
@@ -151,12 +153,23 @@ func fullCommit(ctx context.Context, h *hub.Hub, service, name string) (string, 
 }
 
 func (a *app) sync() *cobra.Command {
-	cmd := a.lever("sync service NAME", "Render and compare a service anew", `Render a service anew and compare all of it with the cluster, whatever the agent remembers.
-Nothing of the kind is needed in daily life: what is pushed is applied, and what others change is undone, by itself.`,
+	var override bool
+	var only []string
+	cmd := a.lever("sync service NAME", "Render and compare a service anew, and apply it in manual mode", `Render a service anew and compare all of it with the cluster, whatever the agent remembers.
+Nothing of the kind is needed in daily life: what is pushed is applied, and what others change is undone, by itself. A service in manual mode
+is applied as the hub has it when the agent hears of the sync; what is pushed later waits for the next one.
+
+While windows or a freeze close the service, a sync waits, too. With --override it does not, with the right to edit what closes it, or where its
+windows name you: once, for what the hub has then, and for an hour at most. With --only the objects that are named are applied and no others:
+nothing is removed, and no hook runs.`,
 		`  fairlead sync service shop --wait
+  fairlead sync service shop --override
+  fairlead sync service shop --only Deployment/web --only ConfigMap/web
   fairlead sync services --cluster edge-1`, wants(1, 2))
+	cmd.Flags().BoolVar(&override, "override", false, "also while windows or a freeze close the service")
+	cmd.Flags().StringArrayVar(&only, "only", nil, "apply only this object, as `KIND/NAME` or KIND/NAMESPACE/NAME; may be repeated")
 	return a.pullMany(cmd, "sync", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
-		out, err := h.Levers.RequestSync(ctx, &consolev1.RequestSyncRequest{Name: args[0]})
+		out, err := h.Levers.RequestSync(ctx, &consolev1.RequestSyncRequest{Name: args[0], Override: override, Only: only})
 		return out.GetService(), err
 	})
 }
@@ -347,7 +360,7 @@ func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, b
 	defer pause.Stop()
 	for last := asked; ; {
 		if done(before, asked, last) {
-			return last, cameAbout(asked, last)
+			return last, cameAbout(before, asked, last)
 		}
 		select {
 		case <-ctx.Done():
@@ -367,8 +380,8 @@ func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, b
 
 // cameAbout is an error if the cluster is through with a service, and did not do what was asked for: a hold asks for nothing to be applied, all
 // else does.
-func cameAbout(asked, now *consolev1.Service) error {
-	status, held := now.GetStatus(), asked.GetSpec().GetSync().GetMode() > deliveryv1.SyncMode_SYNC_MODE_AUTO
+func cameAbout(before, asked, now *consolev1.Service) error {
+	status, held := now.GetStatus(), standsStill(before, asked)
 	failed := status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED
 	switch status.GetCluster().GetReport().GetPhase() {
 	case deliveryv1.Phase_PHASE_HELD, deliveryv1.Phase_PHASE_WAITING, deliveryv1.Phase_PHASE_DIFFERS:
@@ -378,6 +391,15 @@ func cameAbout(asked, now *consolev1.Service) error {
 		return nil
 	}
 	return fmt.Errorf("service %q: %s: %s", now.GetMetadata().GetName(), stateName(status.GetState()), status.GetStateMessage())
+}
+
+// standsStill tells whether a service is asked to apply nothing new: held, or in manual mode and not to be synced.
+func standsStill(before, asked *consolev1.Service) bool {
+	was, is := before.GetSpec().GetSync(), asked.GetSpec().GetSync()
+	if is.GetMode() == deliveryv1.SyncMode_SYNC_MODE_MANUAL {
+		return was.GetRequestTime().AsTime().Equal(is.GetRequestTime().AsTime())
+	}
+	return is.GetMode() > deliveryv1.SyncMode_SYNC_MODE_AUTO
 }
 
 // done says whether the hub hands out what was asked for, and the cluster is through with it.
@@ -399,7 +421,7 @@ func done(before, asked, now *consolev1.Service) bool {
 	}
 	switch report.GetPhase() {
 	case deliveryv1.Phase_PHASE_WAITING:
-		return report.GetGuard() != nil || is.GetMode() > deliveryv1.SyncMode_SYNC_MODE_AUTO // else other services end it
+		return report.GetGuard() != nil || standsStill(before, asked) // else other services end it
 	case deliveryv1.Phase_PHASE_UNSPECIFIED, deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_PROGRESSING, deliveryv1.Phase_PHASE_REMOVED:
 		return false
 	}

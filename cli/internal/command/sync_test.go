@@ -115,10 +115,11 @@ func TestWaitFailsWhenNothingWasApplied(t *testing.T) {
 		{deliveryv1.SyncMode_SYNC_MODE_AUTO, deliveryv1.Phase_PHASE_DIFFERS, true},
 		{deliveryv1.SyncMode_SYNC_MODE_HOLD, deliveryv1.Phase_PHASE_HELD, false},
 		{deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, deliveryv1.Phase_PHASE_DIFFERS, false},
+		{deliveryv1.SyncMode_SYNC_MODE_MANUAL, deliveryv1.Phase_PHASE_HELD, false}, // without a sync
 	} {
 		asked := &consolev1.Service{Spec: &consolev1.ServiceSpec{Sync: &deliveryv1.SyncSpec{Mode: c.asked}}}
 		now := &consolev1.Service{Status: &consolev1.ServiceStatus{Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Phase: c.phase}}}}
-		if err := cameAbout(asked, now); (err != nil) != c.fails {
+		if err := cameAbout(asked, asked, now); (err != nil) != c.fails {
 			t.Errorf("asked for %v, and it is %v: %v", c.asked, c.phase, err)
 		}
 	}

@@ -228,6 +228,9 @@ func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
 		} else if s.GetSkew() != "" {
 			notes = append(notes, note{about: name, text: fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name)})
 		}
+		if words := frozen(c.GetFreeze()); words != "" {
+			notes = append(notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
+		}
 		v.row(t, []string{name, state, v.ago(s.GetLastSeenTime()), s.GetAgentVersion(), s.GetKubernetesVersion()},
 			v.ago(s.GetJoinTime()), c.GetSpec().GetDescription())
 	}
@@ -246,6 +249,8 @@ func (v view) cluster(c *consolev1.Cluster) (state, message string) {
 			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`", table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
 	case s.GetConnected() && s.GetTokenUnbound():
 		return "Connected", "its agent's token is bound to no key, so a copy of it can't be told from it: upgrade the agent before the hub stops to accept it (--unsigned-members)"
+	case s.GetConnected() && s.GetClockSkew() != nil:
+		return "Connected", clockTrouble(s.GetClockSkew().AsDuration())
 	case s.GetConnected():
 		return "Connected", ""
 	case !isSet(s.GetJoinTime()):
@@ -255,6 +260,15 @@ func (v view) cluster(c *consolev1.Cluster) (state, message string) {
 	default:
 		return "Disconnected", fmt.Sprintf("not heard of for %s: is its agent running, and can it reach the hub?", table.Age(v.now, s.GetLastSeenTime().AsTime()))
 	}
+}
+
+// clockTrouble says that the clock of a cluster is wrong.
+func clockTrouble(behind time.Duration) string {
+	way := "behind"
+	if behind < 0 {
+		behind, way = -behind, "ahead of"
+	}
+	return fmt.Sprintf("its clock is %s %s the hub's, and windows and freezes open and close by it: have its nodes set their clocks (NTP)", strings.TrimSuffix(behind.String(), "0s"), way)
 }
 
 func (v view) secrets(found []manifest.Message) *table.Table {

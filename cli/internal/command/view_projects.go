@@ -13,12 +13,12 @@ import (
 )
 
 func (v view) projects(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "SERVICES", "CLUSTERS"}, "SOURCES", "DESCRIPTION")
+	t := v.newTable([]string{"NAME", "SERVICES", "CLUSTERS"}, "FREEZE", "WINDOWS", "SOURCES", "DESCRIPTION")
 	for _, m := range found {
 		p := m.(*consolev1.Project)
 		s := p.GetSpec()
 		v.row(t, []string{p.GetMetadata().GetName(), strconv.Itoa(int(p.GetStatus().GetServices())), chosen(s.GetClusters())},
-			strings.Join(s.GetSources(), ", "), s.GetDescription())
+			frozen(p.GetFreeze()), strconv.Itoa(len(s.GetWindows())), strings.Join(s.GetSources(), ", "), s.GetDescription())
 	}
 	return t
 }

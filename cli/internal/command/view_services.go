@@ -204,6 +204,12 @@ func serviceNotes(s *consolev1.Service) []note {
 		said = status.GetStateMessage()
 		notes = append(notes, about(said, status.GetStateSince()))
 	}
+	if w := status.GetWindows(); w.GetClosed() && !strings.Contains(said, "Closed") {
+		notes = append(notes, about(w.GetMessage(), nil))
+	}
+	if fault := status.GetWindows().GetFault(); fault != "" && !strings.Contains(said, fault) {
+		notes = append(notes, about(fault, nil))
+	}
 	for _, p := range []*consolev1.Problem{status.GetGit().GetProblem(), status.GetHub().GetProblem()} {
 		if p.GetMessage() != "" && !strings.Contains(said, p.GetMessage()) {
 			notes = append(notes, about(p.GetMessage(), p.GetSince()))

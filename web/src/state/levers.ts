@@ -6,6 +6,7 @@ export const modes: Record<number, string> = {
   [SyncMode.DRY_RUN]: 'dry run',
   [SyncMode.HOLD]: 'held',
   [SyncMode.SUSPEND]: 'suspended',
+  [SyncMode.MANUAL]: 'manual mode',
 }
 
 // The levers that are pulled, in a few words.
