@@ -750,7 +750,10 @@ type Problem struct {
 	Message string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	Since   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// A source's problem: the refs that it is about. Empty: all of them.
-	Refs          []string `protobuf:"bytes,3,rep,name=refs,proto3" json:"refs,omitempty"`
+	Refs []string `protobuf:"bytes,3,rep,name=refs,proto3" json:"refs,omitempty"`
+	// A source's problem: what is wrong with single refs. Each is the problem of the services that follow the ref, and of no other service. Where
+	// `refs` is set the message repeats these, for readers that don't know this field; else the message is about the whole source only.
+	RefProblems   []*RefProblem `protobuf:"bytes,4,rep,name=ref_problems,json=refProblems,proto3" json:"ref_problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -806,6 +809,84 @@ func (x *Problem) GetRefs() []string {
 	return nil
 }
 
+func (x *Problem) GetRefProblems() []*RefProblem {
+	if x != nil {
+		return x.RefProblems
+	}
+	return nil
+}
+
+// RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
+type RefProblem struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Ref     string                 `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// The Git host does not have the ref: only the services that follow it are concerned. Otherwise it has the ref, and it can't be published, as for
+	// want of a signature.
+	Missing       bool `protobuf:"varint,4,opt,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefProblem) Reset() {
+	*x = RefProblem{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefProblem) ProtoMessage() {}
+
+func (x *RefProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefProblem.ProtoReflect.Descriptor instead.
+func (*RefProblem) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RefProblem) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *RefProblem) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *RefProblem) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *RefProblem) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
 // Cluster is a Kubernetes cluster with an agent.
 type Cluster struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -821,7 +902,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +914,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +927,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -890,7 +971,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +983,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +996,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -972,7 +1053,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1065,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1078,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -1106,7 +1187,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1199,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1212,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -1179,7 +1260,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1272,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1285,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -1251,7 +1332,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1344,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1357,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -1383,7 +1464,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1476,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1489,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -1552,7 +1633,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1645,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1658,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -1659,7 +1740,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1752,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1765,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -1728,7 +1809,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1821,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1834,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -1794,7 +1875,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1887,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1900,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -1875,7 +1956,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +1968,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +1981,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -1929,7 +2010,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2022,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2035,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -1983,7 +2064,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2076,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2089,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -2041,7 +2122,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2134,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2147,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -2112,7 +2193,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2205,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2218,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -2212,7 +2293,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2224,7 +2305,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2237,7 +2318,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -2315,11 +2396,18 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
 	"fetch_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x12!\n" +
 	"\fresolved_ref\x18\x04 \x01(\tR\vresolvedRef\x12\x1b\n" +
-	"\tsigned_by\x18\x05 \x01(\tR\bsignedBy\"i\n" +
+	"\tsigned_by\x18\x05 \x01(\tR\bsignedBy\"\xad\x01\n" +
 	"\aProblem\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
-	"\x04refs\x18\x03 \x03(\tR\x04refs\"\xf4\x01\n" +
+	"\x04refs\x18\x03 \x03(\tR\x04refs\x12B\n" +
+	"\fref_problems\x18\x04 \x03(\v2\x1f.fairlead.console.v1.RefProblemR\vrefProblems\"\x84\x01\n" +
+	"\n" +
+	"RefProblem\x12\x10\n" +
+	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
+	"\amissing\x18\x04 \x01(\bR\amissing\"\xf4\x01\n" +
 	"\aCluster\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x124\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ClusterSpecR\x04spec\x12:\n" +
@@ -2504,7 +2592,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
 	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
@@ -2517,116 +2605,119 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*SourceStatus)(nil),          // 8: fairlead.console.v1.SourceStatus
 	(*Head)(nil),                  // 9: fairlead.console.v1.Head
 	(*Problem)(nil),               // 10: fairlead.console.v1.Problem
-	(*Cluster)(nil),               // 11: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 12: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 13: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 14: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 15: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 16: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 17: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 18: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 19: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 20: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 21: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 22: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 23: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 24: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 25: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 26: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 27: fairlead.console.v1.GrantClusters
-	nil,                           // 28: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 29: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 30: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 31: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 32: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 35: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 36: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 37: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 38: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 39: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 40: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 41: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 42: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 43: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 44: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 45: fairlead.console.v1.ConfigSetting
+	(*RefProblem)(nil),            // 11: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 12: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 13: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 14: fairlead.console.v1.ClusterStatus
+	(*Service)(nil),               // 15: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 16: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 17: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 18: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 19: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 20: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 21: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 22: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 23: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 24: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 25: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 26: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 27: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 28: fairlead.console.v1.GrantClusters
+	nil,                           // 29: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 30: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 31: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 32: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 33: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 36: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 37: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 38: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 39: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 40: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 41: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 42: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 43: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 44: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 45: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 46: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	28, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	33, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	33, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	29, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	34, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	34, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
 	8,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
 	6,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	34, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	35, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
 	7,  // 8: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
 	0,  // 9: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
 	9,  // 10: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
 	10, // 11: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	35, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	33, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	33, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	3,  // 15: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	12, // 16: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	13, // 17: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	36, // 18: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	29, // 19: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	37, // 20: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	33, // 21: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	33, // 22: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	33, // 23: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	33, // 24: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	33, // 25: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	34, // 26: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	3,  // 27: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	17, // 28: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	18, // 29: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	15, // 30: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	16, // 31: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	16, // 32: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	17, // 33: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	38, // 34: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	33, // 35: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	33, // 36: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	39, // 37: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	40, // 38: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	30, // 39: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	41, // 40: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	42, // 41: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	1,  // 42: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	33, // 43: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	20, // 44: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	21, // 45: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	22, // 46: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	10, // 47: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	19, // 48: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	33, // 49: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	35, // 50: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	33, // 51: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 52: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	35, // 53: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	43, // 54: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	33, // 55: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 56: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	44, // 57: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	33, // 58: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 59: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	31, // 60: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 61: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	25, // 62: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	26, // 63: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	27, // 64: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	32, // 65: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	45, // 66: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	45, // 67: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	36, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	34, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	34, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	11, // 15: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	34, // 16: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	3,  // 17: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	13, // 18: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	14, // 19: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	37, // 20: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	30, // 21: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	38, // 22: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	34, // 23: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	34, // 24: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	34, // 25: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	34, // 26: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	34, // 27: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	35, // 28: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	3,  // 29: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	18, // 30: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	19, // 31: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	16, // 32: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	17, // 33: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	17, // 34: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	18, // 35: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	39, // 36: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	34, // 37: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	34, // 38: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	40, // 39: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	41, // 40: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	31, // 41: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	42, // 42: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	43, // 43: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	1,  // 44: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	34, // 45: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	21, // 46: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	22, // 47: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	23, // 48: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	10, // 49: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	20, // 50: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	34, // 51: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	36, // 52: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	34, // 53: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	10, // 54: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	36, // 55: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	44, // 56: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	34, // 57: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	10, // 58: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	45, // 59: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	34, // 60: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 61: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	32, // 62: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 63: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	26, // 64: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	27, // 65: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	28, // 66: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	33, // 67: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	46, // 68: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	46, // 69: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -2635,7 +2726,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[23].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[24].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -2646,7 +2737,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1235,7 +1235,8 @@ type ServiceReport struct {
 	Traceparent string `protobuf:"bytes,14,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// What a person has to confirm before objects are removed; unset: nothing.
 	Guard *Guard `protobuf:"bytes,15,opt,name=guard,proto3" json:"guard,omitempty"`
-	// Objects that others keep changing, or may not be repaired now: they are among `objects` with a rival.
+	// Objects that differ from what is applied and are not repaired at once, because the mode forbids it or because others keep changing them:
+	// they are among `objects`, with a drift_time or a rival.
 	ObjectsDrifted int32 `protobuf:"varint,16,opt,name=objects_drifted,json=objectsDrifted,proto3" json:"objects_drifted,omitempty"`
 	// How often something that others changed was put right, since the agent knows the service; and when last.
 	Repairs    uint64                 `protobuf:"varint,17,opt,name=repairs,proto3" json:"repairs,omitempty"`
@@ -1503,7 +1504,11 @@ type ObjectReport struct {
 	// Field manager that changed it against Git; empty: nobody did.
 	Rival string `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`
 	// JSON pointers of the fields that it changed; at most 20.
-	Fields        []string `protobuf:"bytes,9,rep,name=fields,proto3" json:"fields,omitempty"`
+	Fields []string `protobuf:"bytes,9,rep,name=fields,proto3" json:"fields,omitempty"`
+	// When the agent repairs it next, for an object that was changed or deleted again and again; unset: at once, or never.
+	NextAttemptTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_attempt_time,json=nextAttemptTime,proto3" json:"next_attempt_time,omitempty"`
+	// When the agent's watch saw that it drifts from what is applied; unset: it does not.
+	DriftTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=drift_time,json=driftTime,proto3" json:"drift_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1597,6 +1602,20 @@ func (x *ObjectReport) GetRival() string {
 func (x *ObjectReport) GetFields() []string {
 	if x != nil {
 		return x.Fields
+	}
+	return nil
+}
+
+func (x *ObjectReport) GetNextAttemptTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextAttemptTime
+	}
+	return nil
+}
+
+func (x *ObjectReport) GetDriftTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DriftTime
 	}
 	return nil
 }
@@ -1704,7 +1723,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x02id\x12\x1a\n" +
 	"\bremoving\x18\x02 \x01(\x05R\bremoving\x12#\n" +
 	"\robjects_total\x18\x03 \x01(\x05R\fobjectsTotal\x12E\n" +
-	"\x06sample\x18\x04 \x03(\v2#.fairlead.delivery.v1.ManagedObjectB\b\xbaH\x05\x92\x01\x02\x10\x14R\x06sample\"\x89\x02\n" +
+	"\x06sample\x18\x04 \x03(\v2#.fairlead.delivery.v1.ManagedObjectB\b\xbaH\x05\x92\x01\x02\x10\x14R\x06sample\"\x8c\x03\n" +
 	"\fObjectReport\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
@@ -1714,7 +1733,11 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x06health\x18\x06 \x01(\tR\x06health\x12\"\n" +
 	"\amessage\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\x80 R\amessage\x12\x1e\n" +
 	"\x05rival\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05rival\x12'\n" +
-	"\x06fields\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\bR\x06fields*m\n" +
+	"\x06fields\x18\t \x03(\tB\x0f\xbaH\f\x92\x01\t\x10\x14\"\x05r\x03\x18\x80\bR\x06fields\x12F\n" +
+	"\x11next_attempt_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x129\n" +
+	"\n" +
+	"drift_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tdriftTime*m\n" +
 	"\x0fAgentCapability\x12 \n" +
 	"\x1cAGENT_CAPABILITY_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16AGENT_CAPABILITY_TESTS\x10\x01\x12\x1c\n" +
@@ -1822,17 +1845,19 @@ var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	20, // 30: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
 	33, // 31: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
 	34, // 32: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	2,  // 33: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	10, // 34: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	15, // 35: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	5,  // 36: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	11, // 37: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	16, // 38: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	36, // [36:39] is the sub-list for method output_type
-	33, // [33:36] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	22, // 33: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
+	22, // 34: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
+	2,  // 35: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	10, // 36: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	15, // 37: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	5,  // 38: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	11, // 39: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	16, // 40: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	38, // [38:41] is the sub-list for method output_type
+	35, // [35:38] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }

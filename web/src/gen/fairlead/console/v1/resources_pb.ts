@@ -27,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2Ui6QEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkSHgoWc3VibW9kdWxlX3JlcG9zaXRvcmllcxgIIAMoCSJRCgxWZXJpZmljYXRpb24SDAoEa2V5cxgBIAMoCRIzCgRtb2RlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb25Nb2RlIoUBCgxTb3VyY2VTdGF0dXMSKAoFaGVhZHMYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSDQoFZXBvY2gYAiABKAMSDQoFb3duZXIYAyABKAkSLQoHcHJvYmxlbRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSKeAQoESGVhZBILCgNyZWYYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXNvbHZlZF9yZWYYBCABKAkSEQoJc2lnbmVkX2J5GAUgASgJIlMKB1Byb2JsZW0SDwoHbWVzc2FnZRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcmVmcxgDIAMoCSLMAQoHQ2x1c3RlchIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3RhdHVzEiwKBmZyZWV6ZRgKIAEoCzIcLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkZyZWV6ZSLmAQoLQ2x1c3RlclNwZWMSEwoLZGVzY3JpcHRpb24YASABKAkSPAoGY29uZmlnGB4gAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYy5Db25maWdFbnRyeRIxCgd3aW5kb3dzGCggAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY1dpbmRvdxpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBItIDCg1DbHVzdGVyU3RhdHVzEi0KCWpvaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9zZWVuX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWFnZW50X3ZlcnNpb24YAyABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAQgASgJEhEKCWNvbm5lY3RlZBgFIAEoCBIyCg5uZXh0X3BvbGxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc2tldxgeIAEoCRIuCgpsZWF2ZV90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI0ChB0b2tlbl9yZXVzZV90aW1lGCEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgt0b2tlbl9yZXVzZRgiIAEoCRIVCg10b2tlbl91bmJvdW5kGCMgASgIEi0KCmNsb2NrX3NrZXcYKCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFQoNaG9sZHNfd2luZG93cxgpIAEoCCLSAQoHU2VydmljZRIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdHVzEjIKBmxldmVycxgEIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUxldmVycyKSAQoNU2VydmljZUxldmVycxIoCgRtb2RlGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchInCgNwaW4YAiABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEi4KBHNwZWMYAyABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjIu4BCgVMZXZlchIsCgRtb2RlGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGY29tbWl0GAIgASgJEhMKC3VucGluX2FmdGVyGAMgASgJEhIKCmRlcGxveW1lbnQYBCABKAMSDgoGYXV0aG9yGAUgASgJEg4KBnJlYXNvbhgGIAEoCRIuCgpzaW5jZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK7BAoLU2VydmljZVNwZWMSDgoGc291cmNlGAEgASgJEgsKA3JlZhgCIAEoCRIMCgRwYXRoGAMgASgJEg8KB2NsdXN0ZXIYBCABKAkSEQoJbmFtZXNwYWNlGAUgASgJEg8KB2luY2x1ZGUYBiADKAkSDgoGaWdub3JlGAcgAygJEjAKBnJlbmRlchgUIAEoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlJlbmRlclNwZWMSLAoEc3luYxgVIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNTcGVjEg8KB3Byb2plY3QYHiABKAkSEwoLY29uZmlnX3NldHMYHyADKAkSPAoGY29uZmlnGCAgAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYy5Db25maWdFbnRyeRITCgt1bnBpbl9hZnRlchghIAEoCRIPCgdjYXRhbG9nGCIgASgIEhcKD3NlcnZpY2VfYWNjb3VudBgjIAEoCRItCgV0ZXN0cxgoIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RTcGVjEjcKDHRlc3RfcmVxdWVzdBgpIAEoCzIhLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RSZXF1ZXN0GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEimAMKDVNlcnZpY2VTdGF0dXMSMAoFc3RhdGUYASABKA4yIS5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0ZRIVCg1zdGF0ZV9tZXNzYWdlGAIgASgJEi8KC3N0YXRlX3NpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgNnaXQYBCABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkdpdFRydXRoEioKA2h1YhgFIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViVHJ1dGgSMgoHY2x1c3RlchgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclRydXRoEhcKD2NvbmZpZ19yZXZpc2lvbhgeIAEoCRI0Cg5jb25maWdfcHJvYmxlbRgfIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIyCgd3aW5kb3dzGCggASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5XaW5kb3dTdGF0dXMibwoMV2luZG93U3RhdHVzEg4KBmNsb3NlZBgBIAEoCBIPCgdtZXNzYWdlGAIgASgJEi8KC2NoYW5nZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVmYXVsdBgEIAEoCSKbAQoIR2l0VHJ1dGgSMAoIcmV2aXNpb24YASABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAMgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIvcBCghIdWJUcnV0aBIOCgZkaWdlc3QYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCghhcnRpZmFjdBgDIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLkFydGlmYWN0EjAKDHJlc29sdmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgFIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIWCg5jb250ZW50X2RpZ2VzdBgGIAEoCSJ1CgxDbHVzdGVyVHJ1dGgSMwoGcmVwb3J0GAEgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuU2VydmljZVJlcG9ydBIwCgxyZWNlaXZlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpsBCgZTZWNyZXQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEjMKBGRhdGEYAiADKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLlNlY3JldC5EYXRhRW50cnkaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEiwKBHNwZWMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3BlYyKWAQoJR3JhbnRTcGVjEjMKCHN1YmplY3RzGAEgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFN1YmplY3QSDAoEcm9sZRgCIAEoCRI0CghjbHVzdGVycxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycxIQCghwcm9qZWN0cxgeIAMoCSJVCgxHcmFudFN1YmplY3QSDgoEdXNlchgBIAEoCUgAEg8KBWdyb3VwGAIgASgJSAASGQoPc2VydmljZV9hY2NvdW50GB4gASgJSABCCQoHc3ViamVjdCKaAQoNR3JhbnRDbHVzdGVycxINCgVuYW1lcxgBIAMoCRI+CgZsYWJlbHMYAiADKAsyLi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMuTGFiZWxzRW50cnkSCwoDYWxsGAMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqlAEKEFZlcmlmaWNhdGlvbk1vZGUSIQodVkVSSUZJQ0FUSU9OX01PREVfVU5TUEVDSUZJRUQQABIcChhWRVJJRklDQVRJT05fTU9ERV9DT01NSVQQARIZChVWRVJJRklDQVRJT05fTU9ERV9UQUcQAhIkCiBWRVJJRklDQVRJT05fTU9ERV9UQUdfQU5EX0NPTU1JVBADKqECCgxTZXJ2aWNlU3RhdGUSHQoZU0VSVklDRV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVNFUlZJQ0VfU1RBVEVfUEVORElORxABEh0KGVNFUlZJQ0VfU1RBVEVfUFJPR1JFU1NJTkcQAhIZChVTRVJWSUNFX1NUQVRFX0hFQUxUSFkQAxIaChZTRVJWSUNFX1NUQVRFX0RFR1JBREVEEAQSGAoUU0VSVklDRV9TVEFURV9GQUlMRUQQBRIZChVTRVJWSUNFX1NUQVRFX1VOS05PV04QBhIWChJTRVJWSUNFX1NUQVRFX0hFTEQQBxIZChVTRVJWSUNFX1NUQVRFX1dBSVRJTkcQCBIZChVTRVJWSUNFX1NUQVRFX0RJRkZFUlMQCSpjCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABITCg9PVVRDT01FX0NSRUFURUQQARITCg9PVVRDT01FX1VQREFURUQQAhIVChFPVVRDT01FX1VOQ0hBTkdFRBADYgZwcm90bzM", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIjkKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2Ui6QEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkSHgoWc3VibW9kdWxlX3JlcG9zaXRvcmllcxgIIAMoCSJRCgxWZXJpZmljYXRpb24SDAoEa2V5cxgBIAMoCRIzCgRtb2RlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb25Nb2RlIoUBCgxTb3VyY2VTdGF0dXMSKAoFaGVhZHMYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSDQoFZXBvY2gYAiABKAMSDQoFb3duZXIYAyABKAkSLQoHcHJvYmxlbRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSKeAQoESGVhZBILCgNyZWYYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXNvbHZlZF9yZWYYBCABKAkSEQoJc2lnbmVkX2J5GAUgASgJIooBCgdQcm9ibGVtEg8KB21lc3NhZ2UYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHJlZnMYAyADKAkSNQoMcmVmX3Byb2JsZW1zGAQgAygLMh8uZmFpcmxlYWQuY29uc29sZS52MS5SZWZQcm9ibGVtImYKClJlZlByb2JsZW0SCwoDcmVmGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21pc3NpbmcYBCABKAgizAEKB0NsdXN0ZXISLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclN0YXR1cxIsCgZmcmVlemUYCiABKAsyHC5mYWlybGVhZC5kZWxpdmVyeS52MS5GcmVlemUi5gEKC0NsdXN0ZXJTcGVjEhMKC2Rlc2NyaXB0aW9uGAEgASgJEjwKBmNvbmZpZxgeIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclNwZWMuQ29uZmlnRW50cnkSMQoHd2luZG93cxgoIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNXaW5kb3caUQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEjEKBXZhbHVlGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXR0aW5nOgI4ASLSAwoNQ2x1c3RlclN0YXR1cxItCglqb2luX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmxhc3Rfc2Vlbl90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1hZ2VudF92ZXJzaW9uGAMgASgJEhoKEmt1YmVybmV0ZXNfdmVyc2lvbhgEIAEoCRIRCgljb25uZWN0ZWQYBSABKAgSMgoObmV4dF9wb2xsX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHNrZXcYHiABKAkSLgoKbGVhdmVfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNAoQdG9rZW5fcmV1c2VfdGltZRghIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLdG9rZW5fcmV1c2UYIiABKAkSFQoNdG9rZW5fdW5ib3VuZBgjIAEoCBItCgpjbG9ja19za2V3GCggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhUKDWhvbGRzX3dpbmRvd3MYKSABKAgi0gEKB1NlcnZpY2USLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVN0YXR1cxIyCgZsZXZlcnMYBCABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VMZXZlcnMikgEKDVNlcnZpY2VMZXZlcnMSKAoEbW9kZRgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISJwoDcGluGAIgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchIuCgRzcGVjGAMgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYyLuAQoFTGV2ZXISLAoEbW9kZRgBIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBmNvbW1pdBgCIAEoCRITCgt1bnBpbl9hZnRlchgDIAEoCRISCgpkZXBsb3ltZW50GAQgASgDEg4KBmF1dGhvchgFIAEoCRIOCgZyZWFzb24YBiABKAkSLgoKc2luY2VfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdW50aWxfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiuwQKC1NlcnZpY2VTcGVjEg4KBnNvdXJjZRgBIAEoCRILCgNyZWYYAiABKAkSDAoEcGF0aBgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIpgDCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SMgoHd2luZG93cxgoIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuV2luZG93U3RhdHVzIm8KDFdpbmRvd1N0YXR1cxIOCgZjbG9zZWQYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIvCgtjaGFuZ2VfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmF1bHQYBCABKAkimwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMilgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKpQBChBWZXJpZmljYXRpb25Nb2RlEiEKHVZFUklGSUNBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASHAoYVkVSSUZJQ0FUSU9OX01PREVfQ09NTUlUEAESGQoVVkVSSUZJQ0FUSU9OX01PREVfVEFHEAISJAogVkVSSUZJQ0FUSU9OX01PREVfVEFHX0FORF9DT01NSVQQAyqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -344,6 +344,14 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
    * @generated from field: repeated string refs = 3;
    */
   refs: string[];
+
+  /**
+   * A source's problem: what is wrong with single refs. Each is the problem of the services that follow the ref, and of no other service. Where
+   * `refs` is set the message repeats these, for readers that don't know this field; else the message is about the whole source only.
+   *
+   * @generated from field: repeated fairlead.console.v1.RefProblem ref_problems = 4;
+   */
+  refProblems: RefProblem[];
 };
 
 /**
@@ -352,6 +360,43 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
  */
 export const ProblemSchema: GenMessage<Problem> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 7);
+
+/**
+ * RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
+ *
+ * @generated from message fairlead.console.v1.RefProblem
+ */
+export type RefProblem = Message<"fairlead.console.v1.RefProblem"> & {
+  /**
+   * @generated from field: string ref = 1;
+   */
+  ref: string;
+
+  /**
+   * @generated from field: string message = 2;
+   */
+  message: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp since = 3;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * The Git host does not have the ref: only the services that follow it are concerned. Otherwise it has the ref, and it can't be published, as for
+   * want of a signature.
+   *
+   * @generated from field: bool missing = 4;
+   */
+  missing: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.RefProblem.
+ * Use `create(RefProblemSchema)` to create a new message.
+ */
+export const RefProblemSchema: GenMessage<RefProblem> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 8);
 
 /**
  * Cluster is a Kubernetes cluster with an agent.
@@ -389,7 +434,7 @@ export type Cluster = Message<"fairlead.console.v1.Cluster"> & {
  * Use `create(ClusterSchema)` to create a new message.
  */
 export const ClusterSchema: GenMessage<Cluster> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 8);
+  messageDesc(file_fairlead_console_v1_resources, 9);
 
 /**
  * @generated from message fairlead.console.v1.ClusterSpec
@@ -420,7 +465,7 @@ export type ClusterSpec = Message<"fairlead.console.v1.ClusterSpec"> & {
  * Use `create(ClusterSpecSchema)` to create a new message.
  */
 export const ClusterSpecSchema: GenMessage<ClusterSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 9);
+  messageDesc(file_fairlead_console_v1_resources, 10);
 
 /**
  * @generated from message fairlead.console.v1.ClusterStatus
@@ -520,7 +565,7 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
  * Use `create(ClusterStatusSchema)` to create a new message.
  */
 export const ClusterStatusSchema: GenMessage<ClusterStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 10);
+  messageDesc(file_fairlead_console_v1_resources, 11);
 
 /**
  * Service is a folder of a source that is kept applied in a cluster.
@@ -558,7 +603,7 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  * Use `create(ServiceSchema)` to create a new message.
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 11);
+  messageDesc(file_fairlead_console_v1_resources, 12);
 
 /**
  * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
@@ -595,7 +640,7 @@ export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
  * Use `create(ServiceLeversSchema)` to create a new message.
  */
 export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 12);
+  messageDesc(file_fairlead_console_v1_resources, 13);
 
 /**
  * Lever is what an operator pulled.
@@ -661,7 +706,7 @@ export type Lever = Message<"fairlead.console.v1.Lever"> & {
  * Use `create(LeverSchema)` to create a new message.
  */
 export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 13);
+  messageDesc(file_fairlead_console_v1_resources, 14);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -797,7 +842,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 14);
+  messageDesc(file_fairlead_console_v1_resources, 15);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -864,7 +909,7 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 15);
+  messageDesc(file_fairlead_console_v1_resources, 16);
 
 /**
  * WindowStatus says whether new content of a service may be applied now.
@@ -904,7 +949,7 @@ export type WindowStatus = Message<"fairlead.console.v1.WindowStatus"> & {
  * Use `create(WindowStatusSchema)` to create a new message.
  */
 export const WindowStatusSchema: GenMessage<WindowStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 16);
+  messageDesc(file_fairlead_console_v1_resources, 17);
 
 /**
  * GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -935,7 +980,7 @@ export type GitTruth = Message<"fairlead.console.v1.GitTruth"> & {
  * Use `create(GitTruthSchema)` to create a new message.
  */
 export const GitTruthSchema: GenMessage<GitTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 17);
+  messageDesc(file_fairlead_console_v1_resources, 18);
 
 /**
  * HubTruth is what distributors hand to the cluster.
@@ -983,7 +1028,7 @@ export type HubTruth = Message<"fairlead.console.v1.HubTruth"> & {
  * Use `create(HubTruthSchema)` to create a new message.
  */
 export const HubTruthSchema: GenMessage<HubTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 18);
+  messageDesc(file_fairlead_console_v1_resources, 19);
 
 /**
  * ClusterTruth is what the cluster's agent said last.
@@ -1007,7 +1052,7 @@ export type ClusterTruth = Message<"fairlead.console.v1.ClusterTruth"> & {
  * Use `create(ClusterTruthSchema)` to create a new message.
  */
 export const ClusterTruthSchema: GenMessage<ClusterTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 19);
+  messageDesc(file_fairlead_console_v1_resources, 20);
 
 /**
  * Secret holds credentials by key. Write-only: what is read back has the keys and no values.
@@ -1033,7 +1078,7 @@ export type Secret = Message<"fairlead.console.v1.Secret"> & {
  * Use `create(SecretSchema)` to create a new message.
  */
 export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 20);
+  messageDesc(file_fairlead_console_v1_resources, 21);
 
 /**
  * Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
@@ -1058,7 +1103,7 @@ export type Grant = Message<"fairlead.console.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 21);
+  messageDesc(file_fairlead_console_v1_resources, 22);
 
 /**
  * @generated from message fairlead.console.v1.GrantSpec
@@ -1096,7 +1141,7 @@ export type GrantSpec = Message<"fairlead.console.v1.GrantSpec"> & {
  * Use `create(GrantSpecSchema)` to create a new message.
  */
 export const GrantSpecSchema: GenMessage<GrantSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 22);
+  messageDesc(file_fairlead_console_v1_resources, 23);
 
 /**
  * GrantSubject is whom a grant is for.
@@ -1135,7 +1180,7 @@ export type GrantSubject = Message<"fairlead.console.v1.GrantSubject"> & {
  * Use `create(GrantSubjectSchema)` to create a new message.
  */
 export const GrantSubjectSchema: GenMessage<GrantSubject> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 23);
+  messageDesc(file_fairlead_console_v1_resources, 24);
 
 /**
  * GrantClusters chooses clusters.
@@ -1170,7 +1215,7 @@ export type GrantClusters = Message<"fairlead.console.v1.GrantClusters"> & {
  * Use `create(GrantClustersSchema)` to create a new message.
  */
 export const GrantClustersSchema: GenMessage<GrantClusters> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 24);
+  messageDesc(file_fairlead_console_v1_resources, 25);
 
 /**
  * VerificationMode says what must be signed.
