@@ -62,9 +62,7 @@ func Decide(f Facts) Verdict {
 	case mode == deliveryv1.SyncMode_SYNC_MODE_DRY_RUN:
 		return Verdict{Diff: true, Phase: deliveryv1.Phase_PHASE_DIFFERS, Text: "Nothing is applied, this is a dry run" + because(f.Sync.GetReason()) + "."}
 	case mode == deliveryv1.SyncMode_SYNC_MODE_SUSPEND:
-		v := f.held(news, "Suspended"+because(f.Sync.GetReason())+": nothing is applied or repaired.", false)
-		v.Diff = true // drift stays, and is to be seen
-		return v
+		return f.held(news, "Suspended"+because(f.Sync.GetReason())+": nothing is applied or repaired.", false)
 	case mode == deliveryv1.SyncMode_SYNC_MODE_HOLD:
 		return f.held(news, "Held"+because(f.Sync.GetReason())+".", !f.Windows.Leaves)
 	case f.Held != nil:
@@ -84,7 +82,7 @@ func (f Facts) annotated(news bool) Verdict {
 }
 
 func (f Facts) held(news bool, why string, repair bool) Verdict {
-	v := Verdict{Repair: repair, Text: why}
+	v := Verdict{Repair: repair, Diff: !repair, Text: why} // drift that stays is to be seen
 	if news {
 		v.Diff, v.Phase, v.Text = true, deliveryv1.Phase_PHASE_HELD, why+" "+f.news()
 	}

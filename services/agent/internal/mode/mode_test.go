@@ -122,12 +122,12 @@ func TestModes(t *testing.T) {
 		{
 			"a closed window that leaves drift",
 			mode.Facts{Windows: leaves(shut), Applied: one, Wanted: one},
-			mode.Verdict{Text: `Closed: the freeze of project "shop".`},
+			mode.Verdict{Diff: true, Text: `Closed: the freeze of project "shop".`},
 		},
 		{
 			"a closed window leaves drift of what is held, too",
 			mode.Facts{Windows: leaves(shut), Sync: spec(hold, ""), Applied: one, Wanted: one},
-			mode.Verdict{Text: "Held."},
+			mode.Verdict{Diff: true, Text: "Held."},
 		},
 		{
 			"a sync in a closed window",
