@@ -59,7 +59,7 @@ func highAvailability(t *testing.T, e *engine) {
 func (s *composed) master(t *testing.T) string {
 	t.Helper()
 	said := s.compose(t, "exec", "--no-TTY", "sentinel-2", "sh", "-c",
-		"REDISCLI_AUTH=$(cat /run/fairlead/redis/password) redis-cli -p 26379 sentinel get-master-addr-by-name fairlead")
+		"REDISCLI_AUTH=$(cat /run/fairlead/redis/password) redis-cli -h localhost -p 26379 --tls --cacert /run/fairlead/redis/ca.crt sentinel get-master-addr-by-name fairlead")
 	return strings.Fields(said)[0]
 }
 

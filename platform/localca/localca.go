@@ -49,10 +49,15 @@ type Files struct {
 // covers the hosts. Safe to repeat, also while a server is using the files: each is replaced atomically.
 // It is not meant for two processes at once.
 func Ensure(dir string, hosts ...string) (Files, error) {
-	return ensure(dir, time.Now(), hosts)
+	return ensure(dir, "server", time.Now(), hosts)
 }
 
-func ensure(dir string, now time.Time, hosts []string) (Files, error) {
+// EnsureNamed is Ensure with another certificate of the same authority, in NAME.crt and NAME.key.
+func EnsureNamed(dir, name string, hosts ...string) (Files, error) {
+	return ensure(dir, name, time.Now(), hosts)
+}
+
+func ensure(dir, name string, now time.Time, hosts []string) (Files, error) {
 	if len(hosts) == 0 {
 		return Files{}, errors.New("local certificate: no host given")
 	}
@@ -61,8 +66,8 @@ func ensure(dir string, now time.Time, hosts []string) (Files, error) {
 	}
 	files := Files{
 		CAFile:   filepath.Join(dir, "ca.crt"),
-		CertFile: filepath.Join(dir, "server.crt"),
-		KeyFile:  filepath.Join(dir, "server.key"),
+		CertFile: filepath.Join(dir, name+".crt"),
+		KeyFile:  filepath.Join(dir, name+".key"),
 	}
 	ca, err := ensureCA(files.CAFile, filepath.Join(dir, "ca.key"), now)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestWhatIsStillGoodIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			files, err := ensure(dir, now, []string{"localhost", "127.0.0.1"})
+			files, err := ensure(dir, "server", now, []string{"localhost", "127.0.0.1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestWhatIsStillGoodIsKept(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if files, err = ensure(dir, now.Add(c.after), c.hosts); err != nil {
+			if files, err = ensure(dir, "server", now.Add(c.after), c.hosts); err != nil {
 				t.Fatal(err)
 			}
 			if got := contents(t, files.CAFile) != ca; got != c.wantNewCA {

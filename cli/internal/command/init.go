@@ -22,7 +22,8 @@ certificate (less than 30 days are left), for another host or another URL.
   metrics/{metrics.token,ca.crt}  what Prometheus needs
   console/master.key          without it the secrets of the catalog are lost: back it up, not beside the database
   redis/{password,url}        FAIRLEAD_REDIS_URL_FILE of gitcache, distributor and tunnel
-  postgres/{password,url}     FAIRLEAD_DATABASE_URL_FILE of the console`,
+  postgres/{password,url}     FAIRLEAD_DATABASE_URL_FILE of the console
+  {redis,postgres}/{tls.crt,tls.key,ca.crt}  with --redis-host and --database-host: what servers beside the hub need to speak TLS`,
 		Example: "  fairlead init --dir fairlead-secrets --host hub.example.com",
 		Args:    wants(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -39,6 +40,8 @@ certificate (less than 30 days are left), for another host or another URL.
 	cmd.Flags().StringSliceVar(&o.Hosts, "host", nil, "name or address at which the hub is reached; may be repeated, and *.example.com stands for all names of one part more")
 	cmd.Flags().StringVar(&o.RedisURL, "redis-url", "redis://:{password}@redis:6379/0", "URL of Redis, with {password} where it belongs")
 	cmd.Flags().StringVar(&o.DatabaseURL, "database-url", "postgres://fairlead:{password}@postgres:5432/fairlead", "URL of PostgreSQL, with {password} where it belongs")
+	cmd.Flags().StringSliceVar(&o.RedisHosts, "redis-host", nil, "name of a Redis that is run along with the hub; makes redis/{tls.crt,tls.key,ca.crt}; may be repeated")
+	cmd.Flags().StringSliceVar(&o.DatabaseHosts, "database-host", nil, "name of a PostgreSQL that is run along with the hub; makes postgres/{tls.crt,tls.key,ca.crt}; may be repeated")
 	cmd.Flags().BoolVar(&o.Git, "git", false, "also git/{password,secret.yaml}: the account of docker-compose.yml's Git server, and the secret with which sources use it")
 	for _, name := range []string{"dir", "host"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {

@@ -31,6 +31,8 @@ type Options struct {
 	Hosts []string
 	// RedisURL and DatabaseURL have {password} in them.
 	RedisURL, DatabaseURL string
+	// RedisHosts and DatabaseHosts are those of servers that are run along with the hub: each gets a certificate of its authority.
+	RedisHosts, DatabaseHosts []string
 	// Git adds the account of the small Git server.
 	Git bool
 }
@@ -51,6 +53,8 @@ func Ensure(o Options) (made []string, err error) {
 	w.put("metrics/ca.crt", ca)
 	w.put("redis/url", strings.ReplaceAll(o.RedisURL, placeholder, w.once("redis/password", password)))
 	w.put("postgres/url", strings.ReplaceAll(o.DatabaseURL, placeholder, w.once("postgres/password", password)))
+	w.serverOf("redis", o.RedisHosts)
+	w.serverOf("postgres", o.DatabaseHosts)
 	if o.Git {
 		w.secret(w.once("git/password", password), ca)
 	}
@@ -80,15 +84,33 @@ func (w *writer) certificate(hosts []string) (authority string) {
 		w.err = err
 		return ""
 	}
-	// The key first, as localca does: a pair that does not fit is replaced by the next run.
-	for _, file := range []struct{ from, to string }{{files.KeyFile, "tls/tls.key"}, {files.CertFile, "tls/tls.crt"}, {files.CAFile, "tls/ca.crt"}} {
+	return w.copy(files, "tls")
+}
+
+// serverOf has the certificate of a server beside its password: its key is no key of the hub's, so that who has it is not the hub.
+func (w *writer) serverOf(folder string, hosts []string) {
+	if w.err != nil || len(hosts) == 0 {
+		return
+	}
+	files, err := localca.EnsureNamed(filepath.Join(w.dir, "ca"), folder, hosts...)
+	if err != nil {
+		w.err = err
+		return
+	}
+	w.copy(files, folder)
+}
+
+// copy writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is replaced by the next run. It returns
+// the authority's certificate.
+func (w *writer) copy(files localca.Files, folder string) (authority string) {
+	for _, file := range []struct{ from, to string }{{files.KeyFile, "tls.key"}, {files.CertFile, "tls.crt"}, {files.CAFile, "ca.crt"}} {
 		content, err := os.ReadFile(file.from)
 		if err != nil {
 			w.err = errors.Join(w.err, err)
 			return ""
 		}
 		authority = string(content)
-		w.put(file.to, authority)
+		w.put(folder+"/"+file.to, authority)
 	}
 	return authority
 }

@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,5 +116,38 @@ func TestAURLWithoutRoomForThePasswordIsRefused(t *testing.T) {
 	}
 	if left := read(t, o.Dir); len(left) > 0 {
 		t.Errorf("made %d files", len(left))
+	}
+}
+
+func TestServersBesideTheHubHaveKeysOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := options(dir)
+	o.RedisHosts, o.DatabaseHosts = []string{"redis", "localhost"}, []string{"postgres"}
+	if _, err := install.Ensure(o); err != nil {
+		t.Fatal(err)
+	}
+	files := read(t, dir)
+	if again, err := install.Ensure(o); err != nil || len(again) > 0 {
+		t.Errorf("made again: %q, %v", again, err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(files["tls/ca.crt"]))
+	keys := map[string]bool{files["tls/tls.key"]: true}
+	for folder, host := range map[string]string{"redis": "redis", "postgres": "postgres"} {
+		pair, err := tls.X509KeyPair([]byte(files[folder+"/tls.crt"]), []byte(files[folder+"/tls.key"]))
+		if err != nil {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err != nil {
+			t.Errorf("%s: %v", folder, err)
+		}
+		if pair.Leaf.VerifyHostname("hub.example.com") == nil || keys[files[folder+"/tls.key"]] {
+			t.Errorf("%s can be taken for the hub", folder)
+		}
+		keys[files[folder+"/tls.key"]] = true
+		if files[folder+"/ca.crt"] != files["tls/ca.crt"] {
+			t.Errorf("%s has another authority", folder)
+		}
 	}
 }
