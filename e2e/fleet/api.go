@@ -25,6 +25,7 @@ type api struct {
 	clusters consolev1connect.ClusterServiceClient
 	services consolev1connect.ServiceServiceClient
 	audits   consolev1connect.AuditServiceClient
+	applies  consolev1connect.ApplyServiceClient
 	live     gitcachev1connect.SourceServiceClient
 	plain    *http.Client
 }
@@ -49,6 +50,7 @@ func newAPI(ctx context.Context, hc *http.Client, urls map[string]string, secret
 	a.sources = consolev1connect.NewSourceServiceClient(hc, console, options...)
 	a.clusters = consolev1connect.NewClusterServiceClient(hc, console, options...)
 	a.services = consolev1connect.NewServiceServiceClient(hc, console, options...)
+	a.applies = consolev1connect.NewApplyServiceClient(hc, console, options...)
 	a.audits = consolev1connect.NewAuditServiceClient(hc, console, options...)
 	a.live = gitcachev1connect.NewSourceServiceClient(hc, urls["gitcache"], options...)
 	a.plain = &http.Client{Transport: client.Authorize(hc.Transport, token)}

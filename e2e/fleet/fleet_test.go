@@ -34,6 +34,9 @@ func TestFleetConverges(t *testing.T) {
 	if err := seen.Fault(); err != nil {
 		t.Error(err)
 	}
+	if f := seen.First; f.Written == 0 || f.Database == 0 || f.Applies.Count == 0 || len(f.ApplyErrors) > 0 {
+		t.Errorf("the first delivery cost %+v", f)
+	}
 	if o := seen.Pushed; o.Downloads != 100 || o.Misses != 0 || o.Builds == 0 || o.Transfers == 0 {
 		t.Errorf("after a push agents should find its content at the distributor: %+v", o)
 	}

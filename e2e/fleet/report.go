@@ -15,6 +15,7 @@ import (
 // As the agent's reporter has them.
 const (
 	reportGather  = 100 * time.Millisecond
+	reportHold    = time.Second // of progress
 	reportBatch   = 200
 	reportTimeout = 30 * time.Second
 )
@@ -27,11 +28,12 @@ type reporter struct {
 	mu       sync.Mutex // guards what follows
 	sequence uint64
 	pending  map[string]*deliveryv1.ServiceReport
+	held     map[string]time.Time // until when progress is kept back
 }
 
 func newReporter(d *platform.Distributors) *reporter {
 	// Above those of an earlier run, as the agent's disk would have it.
-	return &reporter{distributors: d, wake: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()), pending: map[string]*deliveryv1.ServiceReport{}}
+	return &reporter{distributors: d, wake: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()), pending: map[string]*deliveryv1.ServiceReport{}, held: map[string]time.Time{}}
 }
 
 func (r *reporter) set(s *deliveryv1.ServiceDelivery, phase deliveryv1.Phase) {
@@ -49,6 +51,9 @@ func (r *reporter) set(s *deliveryv1.ServiceDelivery, phase deliveryv1.Phase) {
 	r.sequence++
 	report.Sequence = r.sequence
 	r.pending[s.GetName()] = report
+	if delete(r.held, s.GetName()); phase != deliveryv1.Phase_PHASE_HEALTHY {
+		r.held[s.GetName()] = now.AsTime().Add(reportHold)
+	}
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
@@ -77,7 +82,7 @@ func (r *reporter) run(ctx context.Context) error {
 			}
 			wait = reportGather
 			if err := r.send(ctx); err != nil {
-				wait = backoff.Next()
+				wait = backoff.After(err)
 			} else {
 				backoff.Reset()
 			}
@@ -88,12 +93,19 @@ func (r *reporter) run(ctx context.Context) error {
 func (r *reporter) send(ctx context.Context) error {
 	r.mu.Lock()
 	var list []*deliveryv1.ServiceReport
-	for _, report := range r.pending {
+	for name, report := range r.pending {
+		if time.Now().Before(r.held[name]) {
+			continue
+		}
+		delete(r.held, name)
 		if list = append(list, report); len(list) == reportBatch {
 			break
 		}
 	}
 	r.mu.Unlock()
+	if len(list) == 0 {
+		return nil
+	}
 	var answer *deliveryv1.ReportResponse
 	err := r.distributors.Try(ctx, func(ctx context.Context, one platform.Distributor) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, reportTimeout)

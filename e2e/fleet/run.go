@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"fairlead.dev/e2e/gitcache"
 	"fairlead.dev/platform/delivery"
 )
 
@@ -34,6 +35,7 @@ type Run struct {
 	// Settled is from the start of the agents until all had all, and the hub knew it.
 	Settled      time.Duration
 	SettledUsage []Usage
+	First        First
 	// Window is how long the steady state was measured.
 	Window time.Duration
 	Steady []Usage
@@ -144,6 +146,9 @@ func (r *Run) Errors() map[string]int64 { return r.errors.Errors }
 // settle waits until every agent has something for each of its services, all reports are acknowledged and lists show them.
 func (r *Run) settle(ctx context.Context) error {
 	meter := r.meter()
+	written := gitcache.Written(r.hub.parts["console"].Pid())
+	stop := r.applying(ctx, &r.First)
+	defer stop()
 	want := r.cfg.Clusters * r.cfg.Services
 	err := r.until(ctx, settleTimeout, question{}, func(a answer) (bool, string) {
 		s := a.Stats
@@ -159,10 +164,13 @@ func (r *Run) settle(ctx context.Context) error {
 	for name, n := range r.errors.Errors {
 		if unconnected(name) || refusedForNow(name) { // all came at once, and some again
 			r.say("while all came, agents met %d x %s", n, name)
+			r.First.Refused += n
 			delete(r.errors.Errors, name)
 		}
 	}
+	stop()
 	r.Settled, r.SettledUsage = time.Since(meter.begin), meter.end(ctx, r.hub)
+	r.First.Written, r.First.Database = gitcache.Written(r.hub.parts["console"].Pid())-written, r.hub.database()
 	r.say("everything is delivered, reported and shown after %.1f s", r.Settled.Seconds())
 	return nil
 }

@@ -120,6 +120,18 @@ func CPU(pid int) time.Duration {
 	return time.Duration(ticks) * clockTick
 }
 
+// Written is how many bytes a process wrote by system calls: to files above all, and to connections.
+func Written(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "wchar: ")
+	bytes, _, _ := strings.Cut(rest, "\n")
+	n, _ := strconv.ParseInt(bytes, 10, 64)
+	return n
+}
+
 // RSS is a process' resident memory in bytes.
 func RSS(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
