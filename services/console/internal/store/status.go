@@ -248,12 +248,17 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 
 // status writes statuses in one commit with events about them.
 func (s *Store) status(ctx context.Context, touched Touched, events []Event, write func(context.Context, *sql.Tx) error) error {
-	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	leave, err := s.enterLane(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := write(ctx, tx); err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
 		return s.insertEvents(ctx, tx, events)
 	})
+	leave()
 	if err == nil {
 		s.tellTouched(touched)
 		s.tellEvents(events)

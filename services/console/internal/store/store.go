@@ -23,6 +23,8 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"embed"
+	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -90,6 +92,10 @@ type Store struct {
 	written atomic.Int64                     // number of the last change that was committed here
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
+
+	// lane is held by the one transaction of statuses that may wait for the only connection for writes; nil: there are several. So a person's
+	// write waits for one of them at most, however many there are.
+	lane chan struct{}
 
 	mu      sync.Mutex // guards what follows
 	wake    func()
@@ -359,6 +365,24 @@ func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) 
 	return nil
 }
 
+// enterLane waits for the turn of a transaction of statuses, which ends with leave.
+func (s *Store) enterLane(ctx context.Context) (leave func(), err error) {
+	if s.lane == nil {
+		return func() {}, nil
+	}
+	select {
+	case s.lane <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("begin write: %w", s.classify(ctx.Err()))
+	}
+	leave = func() { <-s.lane }
+	if err := ctx.Err(); err != nil { // nobody waits for it any more
+		leave()
+		return nil, fmt.Errorf("begin write: %w", s.classify(err))
+	}
+	return leave, nil
+}
+
 // classify marks errors that are about the database as a whole.
 func (s *Store) classify(err error) error {
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) || errors.Is(err, context.Canceled) {
@@ -389,6 +413,19 @@ func FromMicros(us int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(us).UTC()
+}
+
+// uidText writes bytes in the order of their values.
+var uidText = base32.HexEncoding.WithPadding(base32.NoPadding) //nolint:gochecknoglobals // a constant in all but name
+
+// newUID is a name of a resource: when it was created, how many were created before in the same write, and 80 random bits. Uids of what was created
+// together are neighbours, so that a cluster's services stand on few pages of an index and not on one each: with random ones each status of a fleet
+// that comes at once wrote a page of its own.
+func newUID(created time.Time, nth int) string {
+	var b [18]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(created.UnixMicro()+int64(nth))) // after 1970
+	_, _ = rand.Read(b[8:])                                                   // never fails
+	return strings.ToLower(uidText.EncodeToString(b[:]))
 }
 
 // newID is a random name of 130 bits.

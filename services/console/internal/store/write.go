@@ -18,7 +18,7 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	for i, d := range drafts {
 		list[i] = Resource{
 			Kind: d.Kind, Name: d.Name, Labels: d.Labels, Spec: d.Spec, Sealed: d.Sealed,
-			UID: newID(), Revision: 1, CreateTime: t.now, UpdateTime: t.now, Seq: t.number(),
+			UID: newUID(t.now, i), Revision: 1, CreateTime: t.now, UpdateTime: t.now, Seq: t.number(),
 		}
 		for _, ref := range d.Refs {
 			refs = append(refs, reference{list[i].UID, ref})
