@@ -107,6 +107,9 @@ type Event struct {
 	Sink string `protobuf:"bytes,16,opt,name=sink,proto3" json:"sink,omitempty"`
 	// Name of the global service that it is about.
 	GlobalService string `protobuf:"bytes,17,opt,name=global_service,json=globalService,proto3" json:"global_service,omitempty"`
+	// Services to which the same happened at once, count of them: the first 20. A filter is about each of them, and the event is then of those that
+	// fit and that the caller may see. Empty: it is about one service, or none.
+	Members       []*EventMember `protobuf:"bytes,18,rep,name=members,proto3" json:"members,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +263,66 @@ func (x *Event) GetGlobalService() string {
 	return ""
 }
 
+func (x *Event) GetMembers() []*EventMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// EventMember is one of the services of an event.
+type EventMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventMember) Reset() {
+	*x = EventMember{}
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventMember) ProtoMessage() {}
+
+func (x *EventMember) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventMember.ProtoReflect.Descriptor instead.
+func (*EventMember) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *EventMember) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *EventMember) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
 type ListEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in the lists of resources: type : service AND cluster = edge-1 AND severity >= WARNING AND time > 1h.
@@ -273,7 +336,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -285,7 +348,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -298,7 +361,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListEventsRequest) GetFilter() string {
@@ -335,7 +398,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +410,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +423,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -395,7 +458,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +470,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +483,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WatchEventsRequest) GetFilter() string {
@@ -448,7 +511,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +523,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_event_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +536,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_event_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchEventsResponse) GetEvents() []*Event {
@@ -494,7 +557,7 @@ var File_fairlead_console_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/event_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x03\n" +
+	"'fairlead/console/v1/event_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x04\n" +
 	"\x05Event\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
@@ -513,7 +576,11 @@ const file_fairlead_console_v1_event_service_proto_rawDesc = "" +
 	"\btrace_id\x18\x0e \x01(\tR\atraceId\x12\x14\n" +
 	"\x05count\x18\x0f \x01(\x05R\x05count\x12\x12\n" +
 	"\x04sink\x18\x10 \x01(\tR\x04sink\x12%\n" +
-	"\x0eglobal_service\x18\x11 \x01(\tR\rglobalService\"\x87\x01\n" +
+	"\x0eglobal_service\x18\x11 \x01(\tR\rglobalService\x12:\n" +
+	"\amembers\x18\x12 \x03(\v2 .fairlead.console.v1.EventMemberR\amembers\"A\n" +
+	"\vEventMember\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\"\x87\x01\n" +
 	"\x11ListEventsRequest\x12 \n" +
 	"\x06filter\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
@@ -554,32 +621,34 @@ func file_fairlead_console_v1_event_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_console_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_fairlead_console_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_fairlead_console_v1_event_service_proto_goTypes = []any{
 	(Severity)(0),                 // 0: fairlead.console.v1.Severity
 	(*Event)(nil),                 // 1: fairlead.console.v1.Event
-	(*ListEventsRequest)(nil),     // 2: fairlead.console.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),    // 3: fairlead.console.v1.ListEventsResponse
-	(*WatchEventsRequest)(nil),    // 4: fairlead.console.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),   // 5: fairlead.console.v1.WatchEventsResponse
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
+	(*EventMember)(nil),           // 2: fairlead.console.v1.EventMember
+	(*ListEventsRequest)(nil),     // 3: fairlead.console.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),    // 4: fairlead.console.v1.ListEventsResponse
+	(*WatchEventsRequest)(nil),    // 5: fairlead.console.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),   // 6: fairlead.console.v1.WatchEventsResponse
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
 }
 var file_fairlead_console_v1_event_service_proto_depIdxs = []int32{
-	6, // 0: fairlead.console.v1.Event.time:type_name -> google.protobuf.Timestamp
+	7, // 0: fairlead.console.v1.Event.time:type_name -> google.protobuf.Timestamp
 	0, // 1: fairlead.console.v1.Event.severity:type_name -> fairlead.console.v1.Severity
-	7, // 2: fairlead.console.v1.Event.duration:type_name -> google.protobuf.Duration
-	1, // 3: fairlead.console.v1.ListEventsResponse.events:type_name -> fairlead.console.v1.Event
-	1, // 4: fairlead.console.v1.WatchEventsResponse.events:type_name -> fairlead.console.v1.Event
-	2, // 5: fairlead.console.v1.EventService.ListEvents:input_type -> fairlead.console.v1.ListEventsRequest
-	4, // 6: fairlead.console.v1.EventService.WatchEvents:input_type -> fairlead.console.v1.WatchEventsRequest
-	3, // 7: fairlead.console.v1.EventService.ListEvents:output_type -> fairlead.console.v1.ListEventsResponse
-	5, // 8: fairlead.console.v1.EventService.WatchEvents:output_type -> fairlead.console.v1.WatchEventsResponse
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8, // 2: fairlead.console.v1.Event.duration:type_name -> google.protobuf.Duration
+	2, // 3: fairlead.console.v1.Event.members:type_name -> fairlead.console.v1.EventMember
+	1, // 4: fairlead.console.v1.ListEventsResponse.events:type_name -> fairlead.console.v1.Event
+	1, // 5: fairlead.console.v1.WatchEventsResponse.events:type_name -> fairlead.console.v1.Event
+	3, // 6: fairlead.console.v1.EventService.ListEvents:input_type -> fairlead.console.v1.ListEventsRequest
+	5, // 7: fairlead.console.v1.EventService.WatchEvents:input_type -> fairlead.console.v1.WatchEventsRequest
+	4, // 8: fairlead.console.v1.EventService.ListEvents:output_type -> fairlead.console.v1.ListEventsResponse
+	6, // 9: fairlead.console.v1.EventService.WatchEvents:output_type -> fairlead.console.v1.WatchEventsResponse
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_event_service_proto_init() }
@@ -593,7 +662,7 @@ func file_fairlead_console_v1_event_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_event_service_proto_rawDesc), len(file_fairlead_console_v1_event_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

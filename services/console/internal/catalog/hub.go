@@ -31,7 +31,18 @@ type RefHub struct {
 
 // RecordHub keeps hub truths. One that is known is not written again; resolve time and beginning of a
 // problem stay while nothing else changes. Services that are gone are passed over.
+// Many are written in parts, as reports are.
 func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
+	for part := range slices.Chunk(in, partRows) {
+		if err := c.recordHub(ctx, part, refs); err != nil {
+			return err
+		}
+	}
+	return c.recordRefs(ctx, refs) // after what they say of services
+}
+
+// recordHub keeps the truths of services, whose refs have these commits.
+func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
 	states := map[string][]byte{}
 	var events []store.Event
 	var begun []store.Deployment
@@ -104,10 +115,7 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	if err != nil {
 		return err
 	}
-	if err := c.store.PutHub(ctx, states, begun, keptSteps, events...); err != nil {
-		return err
-	}
-	return c.recordRefs(ctx, refs) // after what they say of services
+	return c.store.PutHub(ctx, states, begun, keptSteps, c.gather(events)...)
 }
 
 func decodeHub(state []byte) (h HubTruth, known bool, err error) {

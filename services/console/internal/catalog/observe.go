@@ -15,6 +15,8 @@ type Observer interface {
 	HubSaid(service Service, before, after HubTruth) []store.Event
 	// ClusterSaid has no before when there was no report.
 	ClusterSaid(service Service, before *Report, after Report) []store.Event
+	// Gather finishes what HubSaid and ClusterSaid returned, for one transaction: what happened to many services at once becomes one event.
+	Gather(events []store.Event) []store.Event
 	// TestsEnded tells how a run of a service's tests went.
 	TestsEnded(service Service, run TestRun) []store.Event
 	RolledBack(by By, service Service, to Deployment) []store.Event

@@ -22,7 +22,26 @@ type ClusterReports struct {
 // RecordReports makes reports durable and returns, in the order of the clusters, the highest durable
 // sequence per service. A report about a service that is gone or not meant for the cluster is
 // dropped and acknowledged, else its agent would send it for ever.
-func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
+//
+// Many are written in parts, so that a person's write waits for one part only, and what is durable of a call that does not come to its end stays.
+func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) (acks []map[string]uint64, err error) {
+	for from, to := 0, 0; from < len(in); from = to {
+		for rows := 0; to < len(in) && (to == from || rows+len(in[to].Reports) <= partRows); to++ {
+			rows += len(in[to].Reports)
+		}
+		part, err := c.recordReports(ctx, in[from:to])
+		if err != nil {
+			return nil, err
+		}
+		acks = append(acks, part...)
+	}
+	return acks, nil
+}
+
+// partRows is of how many services the statuses are written in one transaction: some tens of milliseconds.
+const partRows = 500
+
+func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
 	acks := make([]map[string]uint64, len(in))
 	var rows []store.Report
 	var news *reporting
@@ -65,10 +84,18 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) ([]map
 	if err != nil {
 		return nil, err
 	}
-	if err := c.store.PutReports(ctx, rows, steps, news.events...); err != nil {
+	if err := c.store.PutReports(ctx, rows, steps, c.gather(news.events)...); err != nil {
 		return nil, err
 	}
 	return acks, nil
+}
+
+// gather finishes events of a transaction.
+func (c *Catalog) gather(events []store.Event) []store.Event {
+	if c.observer == nil {
+		return events
+	}
+	return c.observer.Gather(events)
 }
 
 // reported returns the clusters and services that reports name.

@@ -2,6 +2,7 @@
 //
 // An event is written in the transaction of what it tells, so that there is neither without the other. What two consoles,
 // or one that comes back, may see twice has an id that is made of what happened, and the database keeps the first.
+// An event of many services has an id of all of them: two consoles that are told the same of them at the same moment, by other calls, may both tell it.
 package event
 
 import (
@@ -168,12 +169,12 @@ func Reused(cluster, how string, at time.Time) store.Event {
 }
 
 // Decode reads an event. Of a later version, after a rollback, there may be more fields.
-func Decode(s store.Event) (*consolev1.Event, error) {
+func Decode(s store.Event) (Told, error) {
 	e := &consolev1.Event{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(s.Event, e); err != nil {
-		return nil, fmt.Errorf("decode event %s: %w", s.ID, err)
+		return Told{}, fmt.Errorf("decode event %s: %w", s.ID, err)
 	}
-	return e, nil
+	return Told{e, s.Members}, nil
 }
 
 // span is nil for no time, and for times that are out of order.

@@ -109,7 +109,8 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 				if err != nil {
 					return err
 				}
-				if !fits(e, expr, sees, now) {
+				shown := fitting(e, expr, sees, now)
+				if shown == nil {
 					before = row.Seq
 					continue
 				}
@@ -117,7 +118,7 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 					page.Next = strconv.FormatInt(before, 10)
 					return nil
 				}
-				page.Events, before = append(page.Events, e), row.Seq
+				page.Events, before = append(page.Events, shown), row.Seq
 			}
 			if len(rows) < readRows {
 				return nil
@@ -128,6 +129,14 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 		return nil
 	})
 	return page, err
+}
+
+// fitting is what of an event is asked for and may be seen; nil: nothing is.
+func fitting(e Told, expr *filter.Expr, sees live.Sees, now time.Time) *consolev1.Event {
+	return e.Narrow(func(e *consolev1.Event) (is, sure bool) {
+		is, sure = Whole(expr, e, now)
+		return is, sure && (!is || sees == nil)
+	}, func(e *consolev1.Event) bool { return fits(e, expr, sees, now) })
 }
 
 // fits says whether an event is asked for, and may be seen by who asks: that of a service, cluster, source and so on by
@@ -216,8 +225,8 @@ func (l *Log) chosen(ctx context.Context, expr *filter.Expr, list []entry) (even
 	}
 	now := l.now()
 	for _, e := range list {
-		if fits(e.event, expr, sees, now) {
-			events = append(events, e.event)
+		if shown := fitting(e.event, expr, sees, now); shown != nil {
+			events = append(events, shown)
 		}
 	}
 	return events, nil
@@ -274,8 +283,8 @@ func (l *Log) after(ctx context.Context, expr *filter.Expr, at int64) (events []
 		if err != nil {
 			return nil, at, false, err
 		}
-		if fits(e, expr, sees, l.now()) {
-			events = append(events, e)
+		if shown := fitting(e, expr, sees, l.now()); shown != nil {
+			events = append(events, shown)
 		}
 	}
 	return events, next, more, nil

@@ -110,7 +110,7 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 	if after.Digest != "" && !after.Repeats(before) {
 		commit := after.Revision.Commit
 		message := fmt.Sprintf("%s is ready for the %s.", cmp.Or(short(commit), "It"), destination(s.Spec))
-		out = append(out, about(s, &consolev1.Event{
+		out = append(out, draftAbout(s, &consolev1.Event{
 			Type: ServiceDelivered, Severity: info, Digest: after.Digest, Commit: commit, Message: message, TraceId: trace(after.Revision.Traceparent),
 		}, now, after.Digest, stamp(after.ResolveTime)))
 	}
@@ -131,7 +131,7 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 	sequence := strconv.FormatUint(after.Sequence, 10)
 	tell := func(e *consolev1.Event) {
 		e.Digest, e.Commit, e.TraceId = cmp.Or(e.GetDigest(), after.Digest), cmp.Or(e.GetCommit(), after.Commit), trace(after.Traceparent)
-		out = append(out, about(s, e, now, s.Spec.Cluster, sequence))
+		out = append(out, draftAbout(s, e, now, s.Spec.Cluster, sequence))
 	}
 	asked := was.AppliedDigest != "" && after.AppliedTime.Equal(was.AppliedTime) && !was.AppliedTime.IsZero() // for tests: nothing else is applied
 	if after.AppliedDigest != "" && after.AppliedDigest != was.AppliedDigest && !asked {
@@ -293,6 +293,12 @@ func repaired(n uint64, last *catalog.ObjectReport) string {
 func about(s catalog.Service, e *consolev1.Event, at time.Time, parts ...string) store.Event {
 	e.Service, e.Cluster, e.Project = s.Meta.Name, s.Spec.Cluster, s.Spec.Project
 	return stored(e, at, append([]string{s.Meta.UID}, parts...)...)
+}
+
+// draftAbout is an event about a service for Gather.
+func draftAbout(s catalog.Service, e *consolev1.Event, at time.Time, parts ...string) store.Event {
+	e.Service, e.Cluster, e.Project = s.Meta.Name, s.Spec.Cluster, s.Spec.Project
+	return drafted(e, at, append([]string{s.Meta.UID}, parts...)...)
 }
 
 // levers are what events tell of a service's sync options.

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -34,7 +33,7 @@ type tail struct {
 
 type entry struct {
 	seq   int64
-	event *consolev1.Event // shared by all followers
+	event Told // shared by all followers
 }
 
 func newTail(s *store.Store) *tail {

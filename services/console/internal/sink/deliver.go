@@ -95,7 +95,7 @@ type moment struct {
 // numbered is an event with its place.
 type numbered struct {
 	seq int64
-	*consolev1.Event
+	event.Told
 }
 
 // look begins to send what is due. Events that are new are read once for all sinks.
@@ -132,7 +132,7 @@ func (d *Deliverer) look(ctx context.Context) error {
 		at := max(of.Seq, d.clear[row.UID])
 		waits := d.at == 0 || at < d.at || of.Seq > m.end
 		for _, e := range m.fresh {
-			waits = waits || e.seq > at && match.fits(e, d.Now())
+			waits = waits || e.seq > at && match.of(e, d.Now()) != nil
 		}
 		if !waits {
 			at = max(at, m.end)
@@ -204,13 +204,19 @@ func (d *Deliverer) done(uid string) {
 	delete(d.busy, uid)
 }
 
+// waiting is what of an event is for a sink, with its place.
+type waiting struct {
+	seq int64
+	*consolev1.Event
+}
+
 // batch is what waits for a sink.
 type batch struct {
 	target
 	// broken is why it can't be sent to at all.
 	broken *failure
 	// waiting are events that fit, at most maxWaiting of them, and next is up to where there are no others.
-	waiting []numbered
+	waiting []waiting
 	next    int64
 	more    bool // behind next
 	// stale are older than they are tried, and missed says that some are not kept any more.
@@ -293,15 +299,16 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 	now := d.Now()
 	oldest := now.Add(-b.retryFor())
 	for _, e := range events {
+		is := match.of(e, now)
 		switch {
-		case !match.fits(e, now):
+		case is == nil:
 		case e.GetTime().AsTime().Before(oldest):
 			b.stale++
 		case len(b.waiting) == maxWaiting:
 			b.next, b.more = e.seq-1, true
 			return b, nil
 		default:
-			b.waiting = append(b.waiting, e)
+			b.waiting = append(b.waiting, waiting{e.seq, is})
 		}
 	}
 	return b, nil
@@ -418,7 +425,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 }
 
 // try lets a message that is under way come to its end when the console stops, within grace.
-func (d *Deliverer) try(ctx context.Context, b batch, some []numbered) *failure {
+func (d *Deliverer) try(ctx context.Context, b batch, some []waiting) *failure {
 	if b.broken != nil {
 		return b.broken
 	}
@@ -432,7 +439,7 @@ func (d *Deliverer) try(ctx context.Context, b batch, some []numbered) *failure 
 
 func (d *Deliverer) sender() *sender { return &sender{addresses: d.Addresses, now: d.Now} }
 
-func events(list []numbered) []*consolev1.Event {
+func events(list []waiting) []*consolev1.Event {
 	out := make([]*consolev1.Event, len(list))
 	for i, e := range list {
 		out[i] = e.Event

@@ -70,15 +70,39 @@ func earlierOf(name string, of store.Sending) []earlier {
 	return list
 }
 
-// fits tells whether an event is for the sink. How sending to it goes is not: it would go on telling itself.
-func (m matcher) fits(e numbered, now time.Time) bool {
+// of is what of an event is for the sink; nil: nothing is. What the sink asks for by what all services of an event have in common is told without
+// looking at each.
+func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
+	return e.Narrow(func(whole *consolev1.Event) (fits, sure bool) {
+		s := m.spec
+		switch {
+		case m.broken != nil:
+			return true, true
+		case !m.concerns(whole):
+			return false, true
+		case len(s.Clusters)+len(s.Services)+len(m.earlier) > 0:
+			return false, false
+		}
+		fits, sure = event.Whole(m.expr, whole, now)
+		return fits, sure
+	}, func(one *consolev1.Event) bool { return m.fits(e.seq, one, now) })
+}
+
+// concerns tells whether an event is for the sink by what all services of an event have in common.
+func (m matcher) concerns(e *consolev1.Event) bool {
 	s := m.spec
-	return m.broken != nil || e.GetSink() != m.name && e.GetSeverity() >= m.least &&
+	return e.GetSink() != m.name && e.GetSeverity() >= m.least &&
 		(s.Project == "" || e.GetProject() == s.Project) &&
 		(len(s.Types) == 0 || wildcard.Any(s.Types, e.GetType())) &&
-		names(s.Projects, e.GetProject()) && names(s.Clusters, e.GetCluster()) && names(s.Services, e.GetService()) &&
-		m.expr.Match(event.Row{Event: e.Event}, now) &&
-		!slices.ContainsFunc(m.earlier, func(was earlier) bool { return e.seq <= was.UpTo && !was.fits(e, now) })
+		names(s.Projects, e.GetProject())
+}
+
+// fits tells whether an event is for the sink. How sending to it goes is not: it would go on telling itself.
+func (m matcher) fits(seq int64, e *consolev1.Event, now time.Time) bool {
+	s := m.spec
+	return m.broken != nil || m.concerns(e) && names(s.Clusters, e.GetCluster()) && names(s.Services, e.GetService()) &&
+		m.expr.Match(event.Row{Event: e}, now) &&
+		!slices.ContainsFunc(m.earlier, func(was earlier) bool { return seq <= was.UpTo && !was.fits(seq, e, now) })
 }
 
 // names tells whether patterns, if there are some, fit a name that is there.

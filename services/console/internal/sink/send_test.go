@@ -190,9 +190,9 @@ func TestWhatOthersSayIsFitToBeKept(t *testing.T) {
 	}
 }
 
-func waitingFor(n int) (list []numbered) {
+func waitingFor(n int) (list []waiting) {
 	for i := range n {
-		list = append(list, numbered{int64(i + 1), &consolev1.Event{Id: string(rune('a' + i)), Type: event.ServiceFailed, Time: timestamppb.Now()}})
+		list = append(list, waiting{int64(i + 1), &consolev1.Event{Id: string(rune('a' + i)), Type: event.ServiceFailed, Time: timestamppb.Now()}})
 	}
 	return list
 }

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/base32"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,7 +15,7 @@ import (
 const (
 	// EventsKeep is how long events are kept, and maxEvents how many at most.
 	EventsKeep = 7 * 24 * time.Hour
-	maxEvents  = 1_000_000
+	maxEvents  = 250_000
 	// eventTrim is how many that are older go with each batch that comes.
 	eventTrim = 1000
 )
@@ -30,6 +32,10 @@ type Event struct {
 	Service string
 	// Event is all of it, in JSON.
 	Event []byte
+	// Members are the events of single services of which this is one, as the caller keeps them; nil: it is about one service, or none.
+	Members []byte
+	// Draft is what Event is still to be made of; it is not kept.
+	Draft any
 }
 
 // EventID is the id of what these parts tell from all else.
@@ -75,8 +81,8 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 		return err
 	}
 	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
-	err := insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
-		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event)}
+	err := insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event, members) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
+		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event), e.Members}
 	})
 	if err != nil {
 		return fmt.Errorf("insert events: %w", err)
@@ -131,7 +137,7 @@ func (v View) EventsGone(ctx context.Context) (seq int64, err error) {
 
 // EventQuery is what of a question the database can answer; the rest is the caller's.
 type EventQuery struct {
-	// Type, Cluster and Service that events have; empty: any.
+	// Type, Cluster and Service that events have; empty: any. Events of many services may be of any cluster and service: all of them are returned.
 	Type, Cluster, Service string
 	Since                  time.Time
 }
@@ -153,22 +159,42 @@ func (q EventQuery) where(first string, seq int64) (string, []any) {
 
 // EventsBefore returns up to limit events before a number, the newest first.
 func (v View) EventsBefore(ctx context.Context, q EventQuery, seq int64, limit int) ([]Event, error) {
-	where, args := q.where("seq < $1", seq)
-	return v.events(ctx, where+" ORDER BY seq DESC", args, limit)
+	return v.eventsOf(ctx, q, "seq < $1", " ORDER BY seq DESC", func(a, b Event) int { return cmp.Compare(b.Seq, a.Seq) }, seq, limit)
 }
 
 // EventsAfter returns up to limit events behind a number, in their order.
 func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit int) ([]Event, error) {
-	where, args := q.where("seq > $1", seq)
-	return v.events(ctx, where+" ORDER BY seq", args, limit)
+	return v.eventsOf(ctx, q, "seq > $1", " ORDER BY seq", func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) }, seq, limit)
+}
+
+// eventsOf returns events that fit, in an order. Those of one service or cluster and those of many are found by an index each.
+func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, compare func(a, b Event) int, seq int64, limit int) ([]Event, error) {
+	if q.Cluster == "" && q.Service == "" {
+		where, args := q.where(first, seq)
+		return v.events(ctx, where+order, args, limit)
+	}
+	where, args := q.where(first+" AND members IS NULL", seq)
+	list, err := v.events(ctx, where+order, args, limit)
+	if err != nil {
+		return nil, err
+	}
+	q.Cluster, q.Service = "", ""
+	where, args = q.where(first+" AND members IS NOT NULL", seq)
+	many, err := v.events(ctx, where+order, args, limit)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, many...)
+	slices.SortFunc(list, compare)
+	return list[:min(len(list), limit)], nil
 }
 
 func (v View) events(ctx context.Context, where string, args []any, limit int) ([]Event, error) {
-	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event FROM events WHERE %s LIMIT %d", where, limit), args...)
+	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event, members FROM events WHERE %s LIMIT %d", where, limit), args...)
 	list, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
 		var e Event
 		var at int64
-		err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, &e.Event)
+		err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, &e.Event, &e.Members)
 		e.Time = FromMicros(at)
 		return e, err
 	})

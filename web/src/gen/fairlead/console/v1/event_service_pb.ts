@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/event_service.proto.
  */
 export const file_fairlead_console_v1_event_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2V2ZW50X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEi8wIKBUV2ZW50EgoKAmlkGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAyABKAkSLwoIc2V2ZXJpdHkYBCABKA4yHS5mYWlybGVhZC5jb25zb2xlLnYxLlNldmVyaXR5Eg8KB3Byb2plY3QYBSABKAkSDwoHY2x1c3RlchgGIAEoCRIPCgdzZXJ2aWNlGAcgASgJEg4KBnNvdXJjZRgIIAEoCRIPCgdtZXNzYWdlGAkgASgJEg4KBmNvbW1pdBgKIAEoCRIOCgZkaWdlc3QYCyABKAkSDQoFYWN0b3IYDCABKAkSKwoIZHVyYXRpb24YDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIdHJhY2VfaWQYDiABKAkSDQoFY291bnQYDyABKAUSDAoEc2luaxgQIAEoCRIWCg5nbG9iYWxfc2VydmljZRgRIAEoCSJKChFMaXN0RXZlbnRzUmVxdWVzdBIOCgZmaWx0ZXIYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkibwoSTGlzdEV2ZW50c1Jlc3BvbnNlEioKBmV2ZW50cxgBIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhQKDHJlc3VtZV90b2tlbhgDIAEoCSI6ChJXYXRjaEV2ZW50c1JlcXVlc3QSDgoGZmlsdGVyGAEgASgJEhQKDHJlc3VtZV90b2tlbhgCIAEoCSJXChNXYXRjaEV2ZW50c1Jlc3BvbnNlEioKBmV2ZW50cxgBIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnQSFAoMcmVzdW1lX3Rva2VuGAIgASgJKmEKCFNldmVyaXR5EhgKFFNFVkVSSVRZX1VOU1BFQ0lGSUVEEAASEQoNU0VWRVJJVFlfSU5GTxABEhQKEFNFVkVSSVRZX1dBUk5JTkcQAhISCg5TRVZFUklUWV9FUlJPUhADMtYBCgxFdmVudFNlcnZpY2USYgoKTGlzdEV2ZW50cxImLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEV2ZW50c1JlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RFdmVudHNSZXNwb25zZSIDkAIBEmIKC1dhdGNoRXZlbnRzEicuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaEV2ZW50c1JlcXVlc3QaKC5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoRXZlbnRzUmVzcG9uc2UwAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2V2ZW50X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEipgMKBUV2ZW50EgoKAmlkGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAyABKAkSLwoIc2V2ZXJpdHkYBCABKA4yHS5mYWlybGVhZC5jb25zb2xlLnYxLlNldmVyaXR5Eg8KB3Byb2plY3QYBSABKAkSDwoHY2x1c3RlchgGIAEoCRIPCgdzZXJ2aWNlGAcgASgJEg4KBnNvdXJjZRgIIAEoCRIPCgdtZXNzYWdlGAkgASgJEg4KBmNvbW1pdBgKIAEoCRIOCgZkaWdlc3QYCyABKAkSDQoFYWN0b3IYDCABKAkSKwoIZHVyYXRpb24YDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIdHJhY2VfaWQYDiABKAkSDQoFY291bnQYDyABKAUSDAoEc2luaxgQIAEoCRIWCg5nbG9iYWxfc2VydmljZRgRIAEoCRIxCgdtZW1iZXJzGBIgAygLMiAuZmFpcmxlYWQuY29uc29sZS52MS5FdmVudE1lbWJlciIvCgtFdmVudE1lbWJlchIPCgdzZXJ2aWNlGAEgASgJEg8KB2NsdXN0ZXIYAiABKAkiSgoRTGlzdEV2ZW50c1JlcXVlc3QSDgoGZmlsdGVyGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIm8KEkxpc3RFdmVudHNSZXNwb25zZRIqCgZldmVudHMYASADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIUCgxyZXN1bWVfdG9rZW4YAyABKAkiOgoSV2F0Y2hFdmVudHNSZXF1ZXN0Eg4KBmZpbHRlchgBIAEoCRIUCgxyZXN1bWVfdG9rZW4YAiABKAkiVwoTV2F0Y2hFdmVudHNSZXNwb25zZRIqCgZldmVudHMYASADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkV2ZW50EhQKDHJlc3VtZV90b2tlbhgCIAEoCSphCghTZXZlcml0eRIYChRTRVZFUklUWV9VTlNQRUNJRklFRBAAEhEKDVNFVkVSSVRZX0lORk8QARIUChBTRVZFUklUWV9XQVJOSU5HEAISEgoOU0VWRVJJVFlfRVJST1IQAzLWAQoMRXZlbnRTZXJ2aWNlEmIKCkxpc3RFdmVudHMSJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RFdmVudHNSZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RXZlbnRzUmVzcG9uc2UiA5ACARJiCgtXYXRjaEV2ZW50cxInLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hFdmVudHNSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaEV2ZW50c1Jlc3BvbnNlMAFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Event is a thing that happened.
@@ -122,6 +122,14 @@ export type Event = Message<"fairlead.console.v1.Event"> & {
    * @generated from field: string global_service = 17;
    */
   globalService: string;
+
+  /**
+   * Services to which the same happened at once, count of them: the first 20. A filter is about each of them, and the event is then of those that
+   * fit and that the caller may see. Empty: it is about one service, or none.
+   *
+   * @generated from field: repeated fairlead.console.v1.EventMember members = 18;
+   */
+  members: EventMember[];
 };
 
 /**
@@ -130,6 +138,30 @@ export type Event = Message<"fairlead.console.v1.Event"> & {
  */
 export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_event_service, 0);
+
+/**
+ * EventMember is one of the services of an event.
+ *
+ * @generated from message fairlead.console.v1.EventMember
+ */
+export type EventMember = Message<"fairlead.console.v1.EventMember"> & {
+  /**
+   * @generated from field: string service = 1;
+   */
+  service: string;
+
+  /**
+   * @generated from field: string cluster = 2;
+   */
+  cluster: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.EventMember.
+ * Use `create(EventMemberSchema)` to create a new message.
+ */
+export const EventMemberSchema: GenMessage<EventMember> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_event_service, 1);
 
 /**
  * @generated from message fairlead.console.v1.ListEventsRequest
@@ -160,7 +192,7 @@ export type ListEventsRequest = Message<"fairlead.console.v1.ListEventsRequest">
  * Use `create(ListEventsRequestSchema)` to create a new message.
  */
 export const ListEventsRequestSchema: GenMessage<ListEventsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_event_service, 1);
+  messageDesc(file_fairlead_console_v1_event_service, 2);
 
 /**
  * @generated from message fairlead.console.v1.ListEventsResponse
@@ -191,7 +223,7 @@ export type ListEventsResponse = Message<"fairlead.console.v1.ListEventsResponse
  * Use `create(ListEventsResponseSchema)` to create a new message.
  */
 export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_event_service, 2);
+  messageDesc(file_fairlead_console_v1_event_service, 3);
 
 /**
  * @generated from message fairlead.console.v1.WatchEventsRequest
@@ -215,7 +247,7 @@ export type WatchEventsRequest = Message<"fairlead.console.v1.WatchEventsRequest
  * Use `create(WatchEventsRequestSchema)` to create a new message.
  */
 export const WatchEventsRequestSchema: GenMessage<WatchEventsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_event_service, 3);
+  messageDesc(file_fairlead_console_v1_event_service, 4);
 
 /**
  * @generated from message fairlead.console.v1.WatchEventsResponse
@@ -239,7 +271,7 @@ export type WatchEventsResponse = Message<"fairlead.console.v1.WatchEventsRespon
  * Use `create(WatchEventsResponseSchema)` to create a new message.
  */
 export const WatchEventsResponseSchema: GenMessage<WatchEventsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_event_service, 4);
+  messageDesc(file_fairlead_console_v1_event_service, 5);
 
 /**
  * @generated from enum fairlead.console.v1.Severity

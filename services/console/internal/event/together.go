@@ -1,0 +1,261 @@
+package event
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// manyServices is of how many services at once each has an event of its own. To more of them the same happened, and that is one event: a first
+	// delivery to 10,000 clusters is nobody's list of a million lines.
+	manyServices = 5
+	// shownMembers is how many of an event's services stand in it by name.
+	shownMembers = 20
+	// maxMembers bounds what is read of one event, in bytes: those of a thousand services are a tenth of it.
+	maxMembers = 8 << 20
+)
+
+// draft is an event about a service that may be told with those of others.
+type draft struct {
+	event *consolev1.Event
+	parts []string // of its id
+}
+
+// drafted is an event for Gather, which the store can't keep as it is.
+func drafted(e *consolev1.Event, at time.Time, parts ...string) store.Event {
+	e.Time = timestamppb.New(at.UTC().Truncate(time.Microsecond))
+	return store.Event{Draft: draft{e, parts}}
+}
+
+// group is what events have in common that are told together.
+type group struct{ typ, project, commit string }
+
+// Gather implements catalog.Observer: to whatever many services the same happened becomes one event.
+func (r *Recorder) Gather(events []store.Event) []store.Event {
+	var keys []func(e *consolev1.Event) group
+	// Of one commit if these are many, else of any: a cluster that reports all its services at once has few of each commit.
+	keys = append(keys,
+		func(e *consolev1.Event) group { return group{e.GetType(), e.GetProject(), e.GetCommit()} },
+		func(e *consolev1.Event) group { return group{e.GetType(), e.GetProject(), ""} },
+	)
+	together := map[int][]draft{} // by the place of the first
+	taken := make([]bool, len(events))
+	for _, key := range keys {
+		of := map[group][]int{}
+		for i, e := range events {
+			if d, ok := e.Draft.(draft); ok && !taken[i] && d.gathers() {
+				of[key(d.event)] = append(of[key(d.event)], i)
+			}
+		}
+		for _, places := range of {
+			if len(places) <= manyServices {
+				continue
+			}
+			for _, i := range places {
+				taken[i] = true
+				together[places[0]] = append(together[places[0]], events[i].Draft.(draft))
+			}
+		}
+	}
+	out := make([]store.Event, 0, len(events))
+	for i, e := range events {
+		d, isDraft := e.Draft.(draft)
+		switch {
+		case together[i] != nil:
+			out = append(out, gathered(together[i]))
+		case taken[i]:
+		case isDraft:
+			out = append(out, stored(d.event, d.event.GetTime().AsTime(), d.parts...))
+		default:
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// gathers says whether an event may be told with those of other services: what a person has to look at is told alone.
+func (d draft) gathers() bool {
+	switch d.event.GetType() {
+	case ServiceDelivered, ServiceApplied, ServiceHealthy:
+		return true
+	}
+	return false
+}
+
+// gathered is one event of many.
+func gathered(of []draft) store.Event {
+	list, sum := make([]*consolev1.Event, len(of)), sha256.New()
+	for i, d := range of {
+		list[i] = d.event
+		for _, part := range d.parts {
+			_, _ = io.WriteString(sum, part+"\x00") // never fails
+		}
+	}
+	e := summary(list)
+	out := stored(e, list[0].GetTime().AsTime(), "together", string(sum.Sum(nil)))
+	out.Members = pack(e, list)
+	return out
+}
+
+// summary is the event of many, without an id.
+func summary(list []*consolev1.Event) *consolev1.Event {
+	first := list[0]
+	e := &consolev1.Event{Time: first.GetTime(), Type: first.GetType(), Severity: first.GetSeverity(), Project: first.GetProject(), Count: int32(len(list))}
+	e.Cluster, e.Commit, e.Digest, e.TraceId = first.GetCluster(), first.GetCommit(), first.GetDigest(), first.GetTraceId()
+	clusters := map[string]bool{}
+	for i, one := range list {
+		e.Cluster, e.Commit = same(e.GetCluster(), one.GetCluster()), same(e.GetCommit(), one.GetCommit())
+		e.Digest, e.TraceId = same(e.GetDigest(), one.GetDigest()), same(e.GetTraceId(), one.GetTraceId())
+		if one.GetCluster() != "" {
+			clusters[one.GetCluster()] = true
+		}
+		if i < shownMembers {
+			e.Members = append(e.Members, &consolev1.EventMember{Service: one.GetService(), Cluster: one.GetCluster()})
+		}
+	}
+	services := fmt.Sprintf("%d services", len(list))
+	if len(clusters) > 1 {
+		services += fmt.Sprintf(" in %d clusters", len(clusters))
+	}
+	content := cmp.Or(short(e.GetCommit()), "New content")
+	switch e.GetType() {
+	case ServiceDelivered:
+		e.Message = fmt.Sprintf("%s is ready for %s.", content, services)
+	case ServiceApplied:
+		e.Message = fmt.Sprintf("%s is applied: %s.", content, services)
+	default:
+		e.Message = fmt.Sprintf("All objects of %s are healthy.", services)
+	}
+	return e
+}
+
+// same is a text if both are equal, else empty.
+func same(a, b string) string {
+	if a == b {
+		return a
+	}
+	return ""
+}
+
+// pack keeps the events of which one is made, without what is said in that.
+func pack(of *consolev1.Event, list []*consolev1.Event) []byte {
+	var out bytes.Buffer
+	packer, _ := flate.NewWriter(&out, flate.BestSpeed) // the level is a valid one, and a buffer takes all
+	for _, e := range list {
+		one := &consolev1.Event{Service: e.GetService(), Message: e.GetMessage(), Count: e.GetCount(), Duration: e.GetDuration()}
+		one.Cluster, one.Commit = other(of.GetCluster(), e.GetCluster()), other(of.GetCommit(), e.GetCommit())
+		one.Digest, one.TraceId = other(of.GetDigest(), e.GetDigest()), other(of.GetTraceId(), e.GetTraceId())
+		_, _ = protodelim.MarshalTo(packer, one)
+	}
+	_ = packer.Close()
+	return out.Bytes()
+}
+
+// other is a text unless all have it.
+func other(all, text string) string {
+	if all == text {
+		return ""
+	}
+	return text
+}
+
+// Told is an event as it was recorded.
+type Told struct {
+	*consolev1.Event
+	members []byte // as pack made them; nil: it is about one service, or none
+}
+
+// Narrow is the event of what of it is chosen: all of it, that of one service, or of some; nil: nothing is. whole tells whether all of it is chosen
+// by what its services have in common, if that can be said (sure).
+func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func(*consolev1.Event) bool) *consolev1.Event {
+	if t.members == nil {
+		if chosen(t.Event) {
+			return t.Event
+		}
+		return nil
+	}
+	if fits, sure := whole(t.Event); sure {
+		if fits {
+			return t.Event
+		}
+		return nil
+	}
+	var some []*consolev1.Event
+	n := 0
+	err := t.each(func(one *consolev1.Event) {
+		if n++; chosen(one) {
+			some = append(some, one)
+		}
+	})
+	switch {
+	case err != nil: // what can't be read is of another version: it is told as one
+		return t.Event
+	case len(some) == 0:
+		return nil
+	case len(some) == 1:
+		return some[0]
+	case len(some) == n:
+		return t.Event
+	}
+	e := summary(some)
+	e.Id = t.GetId()
+	return e
+}
+
+// each calls do with the event of each service.
+func (t Told) each(do func(*consolev1.Event)) error {
+	unpacked := io.LimitedReader{R: flate.NewReader(bytes.NewReader(t.members)), N: maxMembers}
+	in := bufio.NewReader(&unpacked)
+	for n := 0; ; n++ {
+		one := &consolev1.Event{}
+		err := (protodelim.UnmarshalOptions{MaxSize: maxMembers}).UnmarshalFrom(in, one)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("decode services of event %s: %w", t.GetId(), err)
+		}
+		one.Id, one.Time, one.Type, one.Severity, one.Project = t.GetId()+"."+strconv.Itoa(n), t.GetTime(), t.GetType(), t.GetSeverity(), t.GetProject()
+		one.Cluster, one.Commit = cmp.Or(one.GetCluster(), t.GetCluster()), cmp.Or(one.GetCommit(), t.GetCommit())
+		one.Digest, one.TraceId = cmp.Or(one.GetDigest(), t.GetDigest()), cmp.Or(one.GetTraceId(), t.GetTraceId())
+		do(one)
+	}
+}
+
+// common is an event of many services for filters, and notes whether they ask for what differs between these.
+type common struct {
+	Row
+	differs bool
+}
+
+// Field implements filter.Row.
+func (c *common) Field(name string) (filter.Value, bool) {
+	switch name {
+	case "type", "severity", "time", "project", "source", "actor", "sink", "globalservice":
+	default:
+		c.differs = true
+	}
+	return c.Row.Field(name)
+}
+
+// Whole tells whether a question is answered the same for all services of an event, and how.
+func Whole(expr *filter.Expr, e *consolev1.Event, now time.Time) (fits, sure bool) {
+	row := &common{Row: Row{e}}
+	fits = expr.Match(row, now)
+	return fits, !row.differs
+}
