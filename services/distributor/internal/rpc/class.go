@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/platform/shares"
+	"fairlead.dev/services/distributor/internal/pressure"
 )
 
 // Bounds per sort of calls. What waits costs a goroutine each; both sorts take well under a millisecond when
@@ -21,8 +21,6 @@ const (
 	// callsPerCluster of one sort wait or are worked on at once, and watchesPerCluster stand: a cluster has two agents at most, each of which makes
 	// one call of a sort at a time, and again after one that it gave up.
 	callsPerCluster, watchesPerCluster = 16, 32
-	// Who is turned away comes back after a time between these two.
-	leastPause, mostPause = 2 * time.Second, 15 * time.Second
 )
 
 // class bounds how many calls of one sort are worked on at once, so that one sort holds up no other. Some wait
@@ -33,6 +31,7 @@ type class struct {
 	waiting atomic.Int64
 	shares  *shares.Shares // of clusters, in slots and line
 	away    func()         // counts who is turned away
+	pace    pressure.Pace
 }
 
 func newClass(atOnce int, waiting int64, away func()) *class {
@@ -43,7 +42,7 @@ func newClass(atOnce int, waiting int64, away func()) *class {
 func (c *class) enter(ctx context.Context, cluster string) error {
 	if !c.shares.Take(cluster, 1) {
 		c.away()
-		return errTooMany()
+		return errTooMany(c.pause())
 	}
 	err := c.turn(ctx)
 	if err != nil {
@@ -61,7 +60,7 @@ func (c *class) turn(ctx context.Context) error {
 	if c.waiting.Add(1) > c.most {
 		c.waiting.Add(-1)
 		c.away()
-		return errTooMany()
+		return errTooMany(c.pause())
 	}
 	defer c.waiting.Add(-1)
 	select {
@@ -75,12 +74,15 @@ func (c *class) turn(ctx context.Context) error {
 func (c *class) leave(cluster string) {
 	<-c.slots
 	c.shares.Give(cluster, 1)
+	c.pace.Note(1)
 }
 
+// pause is when a caller that is turned away may come back.
+func (c *class) pause() time.Duration { return c.pace.Pause(min(c.waiting.Load(), c.most)) }
+
 // errTooMany tells when to come back, each caller another time.
-func errTooMany() error {
+func errTooMany(pause time.Duration) error {
 	err := connect.NewError(connect.CodeUnavailable, errors.New("too many calls at once: keep what you have and ask again after the time in Retry-After"))
-	pause := leastPause + rand.N(mostPause-leastPause) //nolint:gosec // jitter is no secret
 	err.Meta().Set("Retry-After", strconv.Itoa(int(pause.Seconds())))
 	return err
 }

@@ -99,8 +99,11 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	}
 	configured, missing := d.configure(ctx, &diff)
 	now, wait := time.Now(), spread(d.nextPoll())
-	if missing || diff.Behind || diff.Pending {
+	switch {
+	case missing || diff.Behind:
 		wait = spread(min(soon, d.deps.NextPoll))
+	case diff.Pending:
+		wait = spread(min(d.pendingPoll(), d.deps.NextPoll))
 	}
 	if missing || diff.Behind {
 		diff.Revision = 0
@@ -208,6 +211,12 @@ func (d *Delivery) nextPoll() time.Duration {
 	return time.Duration(float64(d.deps.NextPoll) * (1 + d.deps.Pressure()))
 }
 
+// pendingPoll is the mean time until an agent asks again of whose services some are being built. While this process is busy, as when a fleet comes
+// all at once, that is longer: what is ready reaches the agent by a nudge, and a question before that is in vain.
+func (d *Delivery) pendingPoll() time.Duration {
+	return time.Duration(float64(soon) * (1 + pendingGrows*d.deps.Pressure()))
+}
+
 // spread is a time from nine tenths of d to eleven: polls drift apart by themselves.
 func spread(d time.Duration) time.Duration {
 	return d - d/10 + rand.N(d/5+1) //nolint:gosec // jitter is no secret
@@ -226,7 +235,7 @@ func (d *Delivery) Report(ctx context.Context, req *deliveryv1.ReportRequest) (*
 		if errors.Is(err, status.ErrBusy) {
 			d.deps.Metrics.Away.WithLabelValues("report").Inc()
 		}
-		return nil, reportError(err)
+		return nil, reportError(err, d.deps.Reports.Pause)
 	}
 	d.deps.Metrics.Reports.WithLabelValues("durable").Add(n)
 	d.deps.Seen.Mark(cluster, time.Now())

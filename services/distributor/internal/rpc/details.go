@@ -50,7 +50,7 @@ func (d *Details) ReportDetails(ctx context.Context, req *deliveryv1.ReportDetai
 	defer d.bytes.Add(-size)
 	if d.bytes.Add(size) > maxDetailBytes {
 		d.away()
-		return nil, errTooMany()
+		return nil, errTooMany(d.turns.pause())
 	}
 	if err := d.turns.enter(ctx, cluster); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -23,12 +24,13 @@ func toConnect(err error, cluster string) error {
 	return err
 }
 
-// reportError says of every failure that repeating helps, but for reports that the console refuses.
-func reportError(err error) error {
+// reportError says of every failure that repeating helps, but for reports that the console refuses. pause is when those that were too many may come
+// again.
+func reportError(err error, pause func() time.Duration) error {
 	code := connect.CodeOf(err)
 	switch {
 	case errors.Is(err, status.ErrBusy):
-		return errTooMany()
+		return errTooMany(pause())
 	case errors.Is(err, context.Canceled), code == connect.CodeInvalidArgument, code == connect.CodeResourceExhausted:
 		return err
 	}

@@ -38,7 +38,7 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 		return errNoAgent
 	}
 	if !d.stands.Take(cluster, 1) {
-		return errTooMany()
+		return errTooMany(d.opens.pause())
 	}
 	defer d.stands.Give(cluster, 1)
 	// From here on no change is missed; what changed just before is told at once.

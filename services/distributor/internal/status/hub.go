@@ -1,8 +1,10 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +19,9 @@ import (
 const (
 	// hubPause is between two batches: a commit that touches many services is told in few calls.
 	hubPause = 100 * time.Millisecond
-	// maxTruths bounds one call (the console's own limit).
-	maxTruths = 1000
+	// maxTruths bounds one call (the console's own limit), and leastTruths what is left of it when calls run into their deadlines: what is told in
+	// time is told once.
+	maxTruths, leastTruths = 1000, 50
 )
 
 // Hub tells the console what is delivered per service, and why something is not, and per ref from which
@@ -28,6 +31,12 @@ type Hub struct {
 	truth   func(service string) (plan.Truth, bool)
 	log     *slog.Logger
 	signal  chan struct{} // capacity 1
+
+	// What follows belongs to Run's goroutine: how many truths go into the next call, and services that were due at one time, in the order of their
+	// uids. Services that were created together, as those of a cluster are, are told together then: the console finds them on few pages of its
+	// database, however many wait.
+	piece int
+	line  []string
 
 	mu    sync.Mutex           // guards what follows
 	due   map[string]time.Time // services to tell of, and from when
@@ -39,7 +48,7 @@ type line struct{ source, ref string }
 
 // NewHub returns a Hub that asks truth for what to tell; Run works.
 func NewHub(c Console, truth func(service string) (plan.Truth, bool), log *slog.Logger) *Hub {
-	return &Hub{console: c, truth: truth, log: log, signal: make(chan struct{}, 1), due: map[string]time.Time{}, lines: map[line]plan.Line{}}
+	return &Hub{console: c, truth: truth, log: log, signal: make(chan struct{}, 1), piece: maxTruths, due: map[string]time.Time{}, lines: map[line]plan.Line{}}
 }
 
 // Changed says that there is something to tell of these services, and then of these lines.
@@ -97,38 +106,66 @@ func (h *Hub) Run(ctx context.Context) error {
 // flush tells all that is due, and says how long nothing will be.
 func (h *Hub) flush(ctx context.Context) (time.Duration, error) {
 	for {
+		if len(h.line) == 0 {
+			h.line = h.gather(time.Now())
+		}
 		names, lines, wait := h.take(time.Now())
 		if len(names)+len(lines) == 0 {
 			return wait, nil
 		}
-		if err := h.tell(ctx, names, lines); err != nil {
+		begin := time.Now()
+		err := h.tell(ctx, names, lines)
+		h.piece = nextPiece(h.piece, leastTruths, maxTruths, time.Since(begin), err)
+		if err != nil {
 			h.putBack(names, lines)
 			return 0, err
 		}
 	}
 }
 
-// take takes services out, or lines if none is due: what a line says of services must be known before.
-func (h *Hub) take(now time.Time) (names []string, lines []plan.Line, wait time.Duration) {
+// gather takes all services out that are due, in the order of their uids.
+func (h *Hub) gather(now time.Time) []string {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	wait = time.Hour
+	var names []string
 	for name, from := range h.due {
-		if d := from.Sub(now); d > 0 {
-			wait = min(wait, d)
-			continue
+		if !from.After(now) {
+			names = append(names, name)
+			delete(h.due, name)
 		}
-		if len(names) == maxTruths {
-			return names, nil, wait
-		}
-		names = append(names, name)
-		delete(h.due, name)
 	}
 	if len(h.due) == 0 {
 		h.due = map[string]time.Time{} // a map that has held many stays large
 	}
-	if len(names) > 0 {
-		return names, nil, wait
+	h.mu.Unlock()
+	uids := make(map[string]string, len(names))
+	for _, name := range names {
+		if t, ok := h.truth(name); ok {
+			uids[name] = t.UID
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(uids[a], uids[b]), cmp.Compare(a, b)) })
+	return names
+}
+
+// take takes the next services out, or lines if none is due: what a line says of services must be known before.
+func (h *Hub) take(now time.Time) (names []string, lines []plan.Line, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.line) > 0 {
+		names, h.line = h.line[:min(h.piece, len(h.line))], h.line[min(h.piece, len(h.line)):]
+		for _, name := range names {
+			if from, again := h.due[name]; again && !from.After(now) {
+				delete(h.due, name) // what it is now is told
+			}
+		}
+		return names, nil, 0
+	}
+	wait = time.Hour
+	for _, from := range h.due {
+		wait = min(wait, max(from.Sub(now), 0))
+	}
+	if wait == 0 { // it came a moment ago, and is told first
+		return nil, nil, wait
 	}
 	for key, l := range h.lines {
 		if len(lines) < maxTruths {

@@ -17,6 +17,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/shares"
+	"fairlead.dev/services/distributor/internal/pressure"
 )
 
 // Console is what is told.
@@ -27,8 +28,8 @@ type Console interface {
 }
 
 const (
-	// callTimeout bounds one call to the console.
-	callTimeout = 10 * time.Second
+	// callTimeout bounds one call to the console: less than agents wait for what becomes of their reports.
+	callTimeout = 20 * time.Second
 	// maxWaiting and maxWaitingBytes bound the agents' calls that wait for the console, and what is in them: four
 	// full calls to the console, and as much memory as a distributor has to spare. More are told when to come
 	// back: a storm of reports costs neither memory nor the time of Syncs, and takes its turns.
@@ -41,6 +42,12 @@ const (
 	// it reads, and more only for one cluster alone).
 	maxClusters   = 1000
 	maxBatchBytes = 2 << 20
+	// leastBatchBytes is what is left of it when calls run into their deadlines: what is told in time is told once.
+	leastBatchBytes = 64 << 10
+	// While more than fewReporters clusters report at once, calls are begun callPause apart at least: what comes in between goes together, in one commit
+	// and as few events. A single report waits for nothing.
+	fewReporters = 8
+	callPause    = 100 * time.Millisecond
 	// maxBad is how many reports one after the other are taken for bad.
 	maxBad = 3
 )
@@ -57,6 +64,8 @@ type Reports struct {
 	bytes   atomic.Int64 // of what waits
 	// What clusters have of the line and its bytes.
 	calls, sizes *shares.Shares
+	pace         pressure.Pace
+	piece        int // bytes in the next call; of Run's goroutine
 }
 
 type job struct {
@@ -74,7 +83,7 @@ type outcome struct {
 // NewReports returns Reports; Run works.
 func NewReports(c Console, log *slog.Logger) *Reports {
 	return &Reports{
-		console: c, queue: make(chan *job, maxWaiting), log: log, calls: shares.New(maxClusterCalls), sizes: shares.New(maxClusterBytes),
+		console: c, queue: make(chan *job, maxWaiting), log: log, calls: shares.New(maxClusterCalls), sizes: shares.New(maxClusterBytes), piece: maxBatchBytes,
 	}
 }
 
@@ -109,6 +118,9 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 	}
 }
 
+// Pause is when a caller that met ErrBusy may come again.
+func (r *Reports) Pause() time.Duration { return r.pace.Pause(int64(len(r.queue))) }
+
 // Run works until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
 	var left *job // did not fit into the batch before
@@ -125,6 +137,12 @@ func (r *Reports) Run(ctx context.Context) error {
 		if batch, left = r.gather(first); len(batch) > 0 {
 			r.send(ctx, batch)
 		}
+		if len(batch) > fewReporters && left == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(callPause):
+			}
+		}
 	}
 	return nil
 }
@@ -134,7 +152,7 @@ func (r *Reports) gather(first *job) (batch []*job, left *job) {
 	size := 0
 	for j := first; ; {
 		if j.waiting.Load() != nil {
-			if size += j.size; len(batch) > 0 && size > maxBatchBytes {
+			if size += j.size; len(batch) > 0 && size > r.piece {
 				return batch, j
 			}
 			if j.sent = j.waiting.Swap(nil); j.sent != nil {
@@ -153,7 +171,9 @@ func (r *Reports) gather(first *job) (batch []*job, left *job) {
 }
 
 func (r *Reports) send(ctx context.Context, batch []*job) {
+	begin := time.Now()
 	err := r.call(ctx, batch)
+	r.piece = nextPiece(r.piece, leastBatchBytes, maxBatchBytes, time.Since(begin), err)
 	if err == nil {
 		return
 	}
@@ -208,10 +228,23 @@ func (r *Reports) call(ctx context.Context, batch []*job) error {
 	if len(resp.GetClusters()) != len(batch) {
 		return errors.New("the console acknowledged another number of clusters than it was given")
 	}
+	r.pace.Note(len(batch))
 	for i, j := range batch {
 		j.done <- outcome{acknowledged: resp.GetClusters()[i].GetAcknowledged()}
 	}
 	return nil
+}
+
+// nextPiece is how much goes into the next call after one that took so long and ended so: half of a piece that took too long, and more than one that
+// was far from that.
+func nextPiece(piece, least, most int, took time.Duration, err error) int {
+	switch {
+	case err == nil && took < callTimeout/4:
+		return min(2*piece, most)
+	case connect.CodeOf(err) == connect.CodeDeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
+		return max(piece/2, least)
+	}
+	return piece
 }
 
 // backoff waits a random part of a time that doubles up to half a minute. False: ctx ended.

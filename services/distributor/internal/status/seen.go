@@ -21,9 +21,9 @@ const (
 	seenPause = 2 * time.Second
 	// maxTokens bounds the tokens of a cluster that are told at a time: one per replica of its agent, and copies.
 	maxTokens = 8
-	// maxSeen bounds the signs of life in one call, and the ends of streams (the console's own limit is
-	// 10,000 for both).
-	maxSeen = 5000
+	// maxSeen bounds the signs of life in one call, and the ends of streams (the console's own limit is 10,000 for both), and leastSeen what is left of
+	// it when calls run into their deadlines.
+	maxSeen, leastSeen = 1000, 50
 )
 
 // Seen tells the console which clusters gave a sign of life. Safe for concurrent use.
@@ -31,6 +31,7 @@ type Seen struct {
 	console Console
 	log     *slog.Logger
 	signal  chan struct{} // capacity 1
+	piece   int           // how many signs of life go into the next call; of Run's goroutine
 
 	mu      sync.Mutex                       // guards what follows
 	pending map[string]time.Time             // when each was seen last that the console is to be told of
@@ -49,7 +50,7 @@ type agent struct {
 // NewSeen returns Seen; Run works.
 func NewSeen(c Console, log *slog.Logger) *Seen {
 	return &Seen{
-		console: c, log: log, signal: make(chan struct{}, 1),
+		console: c, log: log, signal: make(chan struct{}, 1), piece: maxSeen,
 		pending: map[string]time.Time{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{}, agents: map[string]agent{},
 	}
 }
@@ -151,7 +152,10 @@ func (s *Seen) flush(ctx context.Context) error {
 		if len(some)+len(lost) == 0 {
 			return nil
 		}
-		if err := s.tell(ctx, some, lost); err != nil {
+		begin := time.Now()
+		err := s.tell(ctx, some, lost)
+		s.piece = nextPiece(s.piece, leastSeen, maxSeen, time.Since(begin), err)
+		if err != nil {
 			s.putBack(some, lost)
 			return err
 		}
@@ -173,11 +177,11 @@ func (s *Seen) take() (map[string]*consolev1.ClusterSeen, map[string]time.Time) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := map[string]*consolev1.ClusterSeen{}
-	for cluster, at := range some(s.pending) {
+	for cluster, at := range some(s.pending, s.piece) {
 		taken[cluster] = s.message(cluster, at)
 		delete(s.tokens, cluster)
 	}
-	return taken, some(s.lost)
+	return taken, some(s.lost, s.piece)
 }
 
 // message tells all that is known of a cluster. mu is held.
@@ -192,11 +196,11 @@ func (s *Seen) message(cluster string, at time.Time) *consolev1.ClusterSeen {
 	return seen
 }
 
-// some takes as many out as one call may have.
-func some[V any](m map[string]V) map[string]V {
+// some takes as many out as a piece may have.
+func some[V any](m map[string]V, piece int) map[string]V {
 	out := map[string]V{}
 	for cluster, v := range m {
-		if len(out) == maxSeen {
+		if len(out) == piece {
 			break
 		}
 		out[cluster] = v

@@ -505,3 +505,81 @@ func TestTruthsSurviveAnOutageAndTheNewestIsTold(t *testing.T) {
 		stop()
 	})
 }
+
+// slow is a console that takes a time for each truth and sign of life.
+type slow struct {
+	each  time.Duration
+	mu    sync.Mutex // guards what follows
+	told  map[string]int
+	vain  int // calls that ran into their deadline
+	calls int
+}
+
+func (s *slow) work(ctx context.Context, names []string) error {
+	s.mu.Lock()
+	s.calls++
+	s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.vain++
+		return connect.NewError(connect.CodeDeadlineExceeded, ctx.Err())
+	case <-time.After(time.Duration(len(names)) * s.each):
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		s.told[name]++
+	}
+	return nil
+}
+
+func (s *slow) RecordReports(context.Context, *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+	return nil, errAway
+}
+
+func (s *slow) RecordHub(ctx context.Context, req *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
+	var names []string
+	for _, h := range req.GetServices() {
+		names = append(names, h.GetService())
+	}
+	return &consolev1.RecordHubResponse{}, s.work(ctx, names)
+}
+
+func (s *slow) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
+	var names []string
+	for _, c := range req.GetClusters() {
+		names = append(names, c.GetCluster())
+	}
+	return &consolev1.RecordSeenResponse{}, s.work(ctx, names)
+}
+
+// A console that takes longer for a whole piece than the call may take is told in smaller ones, each once.
+func TestASlowConsoleIsToldInPiecesThatAreDoneOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &slow{each: 60 * time.Millisecond, told: map[string]int{}}
+		truths := status.NewHub(c, func(service string) (plan.Truth, bool) { return plan.Truth{UID: service}, true }, quiet)
+		seen := status.NewSeen(c, quiet)
+		stopTruths, stopSeen := run(t, truths.Run), run(t, seen.Run)
+		services := map[string]struct{}{}
+		for i := range 3000 {
+			services[fmt.Sprint("s", i)] = struct{}{}
+			seen.Mark(fmt.Sprint("c", i), time.Now())
+		}
+		truths.Changed(services, nil)
+		<-time.After(20 * time.Minute)
+		stopTruths()
+		stopSeen()
+		twice := 0
+		for _, n := range c.told {
+			if n > 1 {
+				twice++
+			}
+		}
+		if len(c.told) != 6000 || twice > 0 || c.vain > 4 {
+			t.Errorf("%d of 6000 are told, %d of them twice, and %d of %d calls were in vain", len(c.told), twice, c.vain, c.calls)
+		}
+	})
+}

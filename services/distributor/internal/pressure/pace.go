@@ -1,0 +1,56 @@
+package pressure
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+const (
+	// paceOver is how long a rate is measured before it counts, and paceWeight the share of the newest in the mean, one in so many.
+	paceOver, paceWeight = time.Second, 4
+	// A caller that is refused comes back after leastPause, and after unknownPause at most while no rate is known; longestPause is what agents heed.
+	leastPause, unknownPause, longestPause = 2 * time.Second, 15 * time.Second, time.Minute
+)
+
+// Pace knows how fast a line is worked off. The zero value is ready.
+type Pace struct {
+	mu    sync.Mutex // guards what follows
+	rate  float64    // per second; 0: not known yet
+	done  int        // since begin
+	begin time.Time
+}
+
+// Note counts what was worked off.
+func (p *Pace) Note(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	took := now.Sub(p.begin)
+	if p.begin.IsZero() || took > time.Minute { // an idle time tells nothing of the rate
+		p.begin, p.done = now, 0
+	}
+	p.done += n
+	if took < paceOver || took > time.Minute {
+		return
+	}
+	rate := float64(p.done) / took.Seconds()
+	if p.rate == 0 {
+		p.rate = rate
+	}
+	p.rate += (rate - p.rate) / paceWeight
+	p.begin, p.done = now, 0
+}
+
+// Pause is when a caller that is refused may come back: anything up to twice the time that a line of so many takes, so that those that come back are
+// as many as are worked off.
+func (p *Pace) Pause(waiting int64) time.Duration {
+	p.mu.Lock()
+	rate := p.rate
+	p.mu.Unlock()
+	most := unknownPause
+	if rate > 0 {
+		most = time.Duration(min(2*float64(waiting)/rate, longestPause.Seconds()) * float64(time.Second))
+	}
+	return leastPause + rand.N(max(most-leastPause, time.Second)) //nolint:gosec // jitter is no secret
+}
