@@ -26,6 +26,9 @@ import (
 const (
 	// gather is how long changes are collected before they are sent together.
 	gather = 100 * time.Millisecond
+	// hold is how long a state that is going to be another one soon is kept back: what is overtaken meanwhile is never sent, and in a fleet that gets
+	// all at once that is most of it.
+	hold = time.Second
 	// batch is the most reports in one call; the contract allows 500. With batchBytes in them no more are
 	// added: one alone has half a MiB at most, and a distributor reads 4.
 	batch, batchBytes = 200, 1 << 20
@@ -54,6 +57,13 @@ type Reporter struct {
 type state struct {
 	report *deliveryv1.ServiceReport
 	acked  bool
+	// from is when it may be sent, and since when a passing state stands that is not sent yet; zero: at once.
+	from time.Time
+}
+
+// passes says whether a state is one that another one follows by itself.
+func passes(phase deliveryv1.Phase) bool {
+	return phase == deliveryv1.Phase_PHASE_APPLYING || phase == deliveryv1.Phase_PHASE_PROGRESSING
 }
 
 // Open reads what an earlier run left: its unacknowledged reports are sent, and counting goes on above it.
@@ -118,9 +128,20 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	if err := r.write(report); err != nil {
 		return err
 	}
-	r.states[report.GetService()] = &state{report: report}
+	r.states[report.GetService()] = &state{report: report, from: r.sendFrom(before, report)}
 	r.kick()
 	return nil
+}
+
+// sendFrom is when a state may be sent: a passing one after hold, counted from the first of several in a row. The caller holds mu.
+func (r *Reporter) sendFrom(before *state, report *deliveryv1.ServiceReport) time.Time {
+	switch {
+	case !passes(report.GetPhase()):
+		return time.Time{}
+	case before != nil && !before.acked && !before.from.IsZero():
+		return before.from
+	}
+	return r.now().Add(hold)
 }
 
 // Latest is what was set last about a service, also before a restart; nil: nothing. It must not be changed.
@@ -219,13 +240,11 @@ func (r *Reporter) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		pending := r.pending()
+		pending, held := r.pending()
 		if len(pending) == 0 {
 			backoff.Reset()
-			select {
-			case <-ctx.Done():
+			if !r.sleep(ctx, held) {
 				return nil
-			case <-r.wake:
 			}
 			wait = gather
 			continue
@@ -242,22 +261,45 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// pending takes the next batch.
-func (r *Reporter) pending() []*deliveryv1.ServiceReport {
+// sleep waits for a new state, or for so long if states are held back until then. False: ctx ended.
+func (r *Reporter) sleep(ctx context.Context, held time.Duration) bool {
+	var due <-chan time.Time
+	if held > 0 {
+		timer := time.NewTimer(held)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.wake:
+	case <-due:
+	}
+	return true
+}
+
+// pending takes the next batch, and says for how long others are held back; 0: none is.
+func (r *Reporter) pending() (reports []*deliveryv1.ServiceReport, held time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var reports []*deliveryv1.ServiceReport
-	size := 0
+	now, size := r.now(), 0
 	for _, kept := range r.states {
 		if len(reports) == batch || size >= batchBytes {
 			break
 		}
-		if !kept.acked {
-			reports = append(reports, kept.report)
-			size += proto.Size(kept.report)
+		if kept.acked {
+			continue
 		}
+		if wait := kept.from.Sub(now); wait > 0 {
+			if held == 0 || wait < held {
+				held = wait
+			}
+			continue
+		}
+		reports = append(reports, kept.report)
+		size += proto.Size(kept.report)
 	}
-	return reports
+	return reports, held
 }
 
 // send hands reports over. A batch that is refused as invalid is sent one by one, so that one bad
