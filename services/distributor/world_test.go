@@ -600,6 +600,11 @@ func (c *console) ApplyFolder(context.Context, *consolev1.ApplyFolderRequest) (*
 	return &consolev1.ApplyFolderResponse{Settled: true}, nil
 }
 
+// RecordTokenUses is what tunnels call.
+func (c *console) RecordTokenUses(context.Context, *consolev1.RecordTokenUsesRequest) (*consolev1.RecordTokenUsesResponse, error) {
+	return &consolev1.RecordTokenUsesResponse{}, nil
+}
+
 func (c *console) RecordHeld(_ context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
