@@ -79,7 +79,7 @@ func TestThreeNodesUnderFaults(t *testing.T) {
 		*seed = rand.Uint64()
 	}
 	t.Logf("-seed %d", *seed)
-	choice := rand.New(rand.NewPCG(*seed, 0)) //nolint:gosec // it can be repeated
+	choice := rand.New(rand.NewPCG(*seed, 0))
 	load := w.startLoad(t)
 	var worst time.Duration
 	for round := range *rounds {
