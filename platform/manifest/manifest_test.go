@@ -104,7 +104,7 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		"rule broken":                   {head + "kind: Cluster\nmetadata:\n  name: Big_One\n", `shop.yaml:4: cluster "Big_One": metadata.name: must be 1 to 63 lower-case letters`},
 		"required field missing":        {head + "kind: Source\nmetadata: {name: shop}\nspec: {}\n", `shop.yaml:4: source "shop": spec.git: value is required`},
 		"unknown value":                 {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: HOLD}\n", `shop.yaml:5: service "s": spec.sync.mode: "HOLD" is not one of the values; did you mean "hold"?`},
-		"unlike any value":              {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: manual}\n", `shop.yaml:5: service "s": spec.sync.mode: "manual" is not one of the values; known are: auto, dry-run, hold, suspend`},
+		"unlike any value":              {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: sometimes}\n", `shop.yaml:5: service "s": spec.sync.mode: "sometimes" is not one of the values; known are: auto, dry-run, hold, suspend, manual`},
 		"a rule of all fields":          {head + "kind: Service\nmetadata: {name: s}\nspec: {source: shop}\n", `shop.yaml:1: service "s": spec.cluster: `},
 		"no name":                       {head + "kind: Source\nspec: {git: {url: x}}\n", `shop.yaml:1: source: metadata: value is required`},
 		"no kind":                       {head + "metadata: {name: a}\n", `shop.yaml:1: kind "": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant or Sink`},

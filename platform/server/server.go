@@ -12,6 +12,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -45,9 +46,8 @@ const (
 	compressMinBytes  = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// maxHeaderBytes has room for a token with many groups and for what kubectl sends, and as much again, so that a tunnel can say in a Status that
-	// the path and the query of a request are too long.
-	maxHeaderBytes = 128 << 10
+	// defaultMaxHeaderBytes has room for a token with many groups.
+	defaultMaxHeaderBytes = 64 << 10
 	// maxConcurrentStreams per connection. Clients of ours open another connection at the limit; the
 	// work that a flood of resets can cause grows with it.
 	maxConcurrentStreams = 1000
@@ -98,6 +98,8 @@ type Config struct {
 	MetricsTokenFile string
 	// ReadMaxBytes bounds one message; 0: DefaultReadMaxBytes.
 	ReadMaxBytes int
+	// MaxHeaderBytes bounds the head of a request; 0: 64 KiB.
+	MaxHeaderBytes int
 }
 
 // Secure says that callers come over TLS, which ends here or at a proxy in front.
@@ -212,6 +214,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 	}
 	browser := identity.Browser{Secure: cfg.Secure(), Origins: cfg.AllowedOrigins}
 	s.http = newHTTPServer(s, withCORS(cfg.AllowedOrigins, browser.Handler(handler)))
+	s.http.MaxHeaderBytes = cmp.Or(cfg.MaxHeaderBytes, defaultMaxHeaderBytes)
 	s.http.Handler, s.trusted = trusted.handler(s.http.Handler), trusted
 	if s.tls {
 		cert, err := loadCertificate(cfg.CertFile, cfg.KeyFile, deps.Log)
@@ -258,7 +261,6 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 		Handler:           s.roomy(identity.Abortable(s.track(handler))),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
 		// No ReadTimeout and WriteTimeout: they would end streams. The gate bounds bodies.
 		Protocols: protocols,
 		HTTP2: &http.HTTP2Config{

@@ -600,7 +600,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("health check of 10 kB from a stranger: %s", resp.Status)
 	}
 	h := s.http
-	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second || h.IdleTimeout <= 0 || h.MaxHeaderBytes > 128<<10 {
+	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 || h.MaxHeaderBytes > 64<<10 {
 		t.Errorf("limits of the HTTP server: %+v", h)
 	}
 	if h.ReadTimeout != 0 || h.WriteTimeout != 0 {

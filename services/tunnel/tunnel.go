@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/container"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/tunnel/internal/directory"
@@ -40,11 +41,15 @@ type Service struct {
 	uses     *uses.Reporter
 }
 
+// maxHeaderBytes has room for twice the target that a stream takes, so that one which is too long gets a Status.
+const maxHeaderBytes = 2 * muxhttp.MaxTarget
+
 // New puts a tunnel together. It reads what DataDir holds and dials nothing.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.Server.MaxHeaderBytes = maxHeaderBytes
 	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE)
 	if err != nil {
 		return nil, err
