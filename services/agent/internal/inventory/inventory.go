@@ -488,7 +488,8 @@ func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (held, u
 	return held, unreadable
 }
 
-// Note is Save for a record that says the same as the one before, but for the digest that it is of: it is not written before
+// Note is Save for a record that says the same as the one before, but for the digest that it is of and the sync that
+// asked for it: it is not written before
 // something else is. Whoever does not get to know compares once more, and finds the same. false: it has to be saved.
 func (s *Store) Note(record Record) bool {
 	s.mu.Lock()
@@ -501,7 +502,7 @@ func (s *Store) Note(record Record) bool {
 	record.Entries = slices.Clone(record.Entries)
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
 	record.Applied.Digest, record.Applied.Commit, record.Applied.Time = before.record.Applied.Digest, before.record.Applied.Commit, before.record.Applied.Time
-	record.Applied.ContentDigest = before.record.Applied.ContentDigest
+	record.Applied.ContentDigest, record.Applied.Asked = before.record.Applied.ContentDigest, before.record.Applied.Asked
 	record.Release = before.record.Release // nothing was begun for it, so that the next digest may have its revision
 	if !reflect.DeepEqual(record, before.record) {
 		return false

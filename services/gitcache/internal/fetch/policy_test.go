@@ -28,8 +28,8 @@ func TestOnlyPublicAddressesAreDialledByDefault(t *testing.T) {
 		for address, kind := range map[string]string{
 			"127.0.0.1:443": "loopback", "127.9.9.9:443": "loopback", "[::1]:443": "loopback", "[::ffff:127.0.0.1]:443": "loopback",
 			"10.0.0.1:443": "private", "172.16.0.1:22": "private", "172.31.255.255:22": "private", "192.168.1.1:443": "private", "[::ffff:10.1.2.3]:443": "private",
-			"[fd00::1]:443": "private", "[fec0::1]:443": "private", "100.64.0.1:443": "carrier-grade NAT", "100.100.100.200:80": "private",
-			"169.254.169.254:80": "cloud metadata", "[::ffff:169.254.169.254]:80": "cloud metadata", "[fe80::1%eth0]:443": "link-local", "[fd00:ec2::254]:80": "private",
+			"[fd00::1]:443": "private", "[fec0::1]:443": "private", "100.64.0.1:443": "carrier-grade NAT", "100.100.100.200:80": "metadata",
+			"169.254.169.254:80": "cloud metadata", "[::ffff:169.254.169.254]:80": "cloud metadata", "[fe80::1%eth0]:443": "link-local", "[fd00:ec2::254]:80": "metadata",
 			"168.63.129.16:80": "cloud platform", "192.0.0.192:80": "reserved",
 			"0.0.0.0:443": "unspecified", "0.1.2.3:443": "unspecified", "[::]:443": "unspecified",
 			"224.0.0.1:443": "multicast", "[ff02::1]:443": "multicast", "255.255.255.255:443": "reserved", "240.0.0.1:443": "reserved",
@@ -172,7 +172,7 @@ func TestRedirectsToSpecialAddressesAreRefused(t *testing.T) {
 		"https://[::ffff:169.254.169.254]": "cloud metadata",
 		"https://10.0.0.1":                 "private",
 		"https://0.0.0.0":                  "unspecified",
-		"https://[fd00:ec2::254]":          "private",
+		"https://[fd00:ec2::254]":          "metadata",
 		"http://127.0.0.1":                 "from https to http",
 		"http://169.254.169.254":           "not allowed",
 	} {

@@ -80,7 +80,7 @@ func describe(e *audit.Event, req any) {
 	if at, ok := req.(interface{ GetRevision() string }); ok {
 		e.Resource += "@" + at.GetRevision()
 	}
-	if within, ok := req.(interface{ GetPath() string }); ok {
+	if within, ok := req.(interface{ GetPath() string }); ok && within.GetPath() != "" {
 		e.Resource += "/" + strings.TrimPrefix(within.GetPath(), "/")
 	}
 	to, ok := req.(interface{ GetReplica() string })

@@ -61,7 +61,7 @@ func TestWhatReplicasSayArrives(t *testing.T) {
 	}
 
 	commit := mirror.Commit{ID: id("2"), Time: now, Author: "a", Subject: "s"}
-	commits := browse.Commits{Commits: []mirror.Commit{commit}, Next: "n"}
+	commits := browse.Commits{Commits: []mirror.Commit{commit}, Next: "n", Reached: true}
 	full(t, commits)
 	if got := wire.Commits(wire.CommitsMessage(commits)); !reflect.DeepEqual(got, commits) {
 		t.Errorf("got %+v", got)
