@@ -49,6 +49,9 @@ func TestNothingIsServedBehindARequestWhoseLengthIsAMatterOfOpinion(t *testing.T
 				t.Errorf("%s at %s: answered with %v, the request behind it too", name, path, codes)
 			}
 		}
+		if codes, _ := answersTo(t, s, "OPTIONS * "+head+behind); len(codes) != 1 {
+			t.Errorf("%s at the server as a whole: answered with %v, the request behind it too", name, codes)
+		}
 	}
 	// One length is nobody's opinion.
 	codes, _ := answersTo(t, s, "POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"+strings.Replace(behind, "Connection: close\r\n", "", 1)+behind)

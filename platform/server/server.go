@@ -258,9 +258,10 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.roomy(identity.Abortable(s.track(handler))),
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
+		DisableGeneralOptionsHandler: true, // it would answer past Handler
+		Handler:                      s.roomy(identity.Abortable(s.track(handler))),
+		ReadHeaderTimeout:            readHeaderTimeout,
+		IdleTimeout:                  idleTimeout,
 		// No ReadTimeout and WriteTimeout: they would end streams. The gate bounds bodies.
 		Protocols: protocols,
 		HTTP2: &http.HTTP2Config{

@@ -131,6 +131,10 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 	sequence := strconv.FormatUint(after.Sequence, 10)
 	tell := func(e *consolev1.Event) {
 		e.Digest, e.Commit, e.TraceId = cmp.Or(e.GetDigest(), after.Digest), cmp.Or(e.GetCommit(), after.Commit), trace(after.Traceparent)
+		if e.GetType() == ServiceHealthy && (was.Phase == catalog.PhaseDegraded || was.Phase == catalog.PhaseFailed || after.Message != "") {
+			out = append(out, about(s, e, now, s.Spec.Cluster, sequence)) // it closes an alert of this service, or says more than that
+			return
+		}
 		out = append(out, draftAbout(s, e, now, s.Spec.Cluster, sequence))
 	}
 	asked := was.AppliedDigest != "" && after.AppliedTime.Equal(was.AppliedTime) && !was.AppliedTime.IsZero() // for tests: nothing else is applied

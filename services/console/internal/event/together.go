@@ -203,9 +203,7 @@ func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func
 		}
 	})
 	switch {
-	case err != nil: // what can't be read is of another version: it is told as one
-		return t.Event
-	case len(some) == 0:
+	case err != nil, len(some) == 0: // of members that can't be read nobody knows whether the caller may see them
 		return nil
 	case len(some) == 1:
 		return some[0]

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -88,5 +89,34 @@ func TestOfAnEventOfManyEachSeesItsOwn(t *testing.T) {
 	}
 	if got := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return false }, time.Unix(2e9, 0)); got != nil {
 		t.Errorf("to a person who may see nothing: %v", got)
+	}
+}
+
+func TestMembersThatCannotBeReadAreShownToNobodyWhoMayNotSeeAll(t *testing.T) {
+	t.Parallel()
+	list := told(t, (&Recorder{}).Gather(draftsOf(ServiceHealthy, 4, 3)))
+	list[0].members = []byte("damaged")
+	if got := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return true }, time.Unix(2e9, 0)); got != nil {
+		t.Errorf("got %v", got)
+	}
+}
+
+// An alert of a service is closed by the recovery of that service.
+func TestARecoveryIsToldAlone(t *testing.T) {
+	t.Parallel()
+	r := &Recorder{Now: time.Now}
+	var first, again []store.Event
+	for i := range 2 * manyServices {
+		var s catalog.Service
+		s.Meta.Name, s.Spec.Cluster = fmt.Sprintf("s%d", i), "edge-1"
+		healthy := catalog.Report{Phase: catalog.PhaseHealthy, Sequence: 2, ObjectsTotal: 3}
+		first = append(first, r.ClusterSaid(s, nil, healthy)...)
+		again = append(again, r.ClusterSaid(s, &catalog.Report{Phase: catalog.PhaseDegraded}, healthy)...)
+	}
+	if got := r.Gather(first); len(got) != 1 {
+		t.Errorf("%d events of services that became healthy", len(got))
+	}
+	if got := r.Gather(again); len(got) != 2*manyServices {
+		t.Errorf("%d events of services that recovered", len(got))
 	}
 }

@@ -16,8 +16,10 @@ const (
 	// EventsKeep is how long events are kept, and maxEvents how many at most.
 	EventsKeep = 7 * 24 * time.Hour
 	maxEvents  = 250_000
-	// eventTrim is how many that are older go with each batch that comes.
-	eventTrim = 1000
+	// eventTrim is how many that are older go with each batch that comes, and eventsOver how many of those that are too many: a batch has fewer,
+	// and the first one after an upgrade that lowers maxEvents ends in time.
+	eventTrim  = 1000
+	eventsOver = 5000
 )
 
 // Event is something that happened.
@@ -102,11 +104,16 @@ func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	gone := max(last.Int64, end-maxEvents)
+	var first sql.NullInt64
+	if err := t.tx.QueryRowContext(ctx, "SELECT MIN(seq) FROM events").Scan(&first); err != nil {
+		return fmt.Errorf("find the first event: %w", err)
+	}
+	over := min(end-maxEvents, first.Int64+eventsOver)
+	gone := max(last.Int64, over)
 	if gone <= 0 {
 		return nil
 	}
-	res, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1 AND (time < $2 OR seq <= $3)", gone, Micros(now.Add(-EventsKeep)), end-maxEvents)
+	res, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1 AND (time < $2 OR seq <= $3)", gone, Micros(now.Add(-EventsKeep)), over)
 	if err != nil {
 		return fmt.Errorf("trim events: %w", err)
 	}

@@ -105,3 +105,36 @@ func TestAStatusThatNobodyWaitsForIsNotBegun(t *testing.T) {
 	}
 	leave()
 }
+
+// An upgrade that lowers the number of events finds many too many. They go with the batches that come, some with each.
+func TestTooManyEventsGoWithBatches(t *testing.T) {
+	t.Parallel()
+	s, err := New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const many = maxEvents + 2*eventsOver
+	write, _ := s.Pools()
+	if _, err := write.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO events (id, time, type, cluster, service, event) SELECT 'e' || i, ?, 't', '', '', '{}' FROM n", many, Micros(s.clock())); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{many - eventsOver, maxEvents, maxEvents} {
+		err := s.transact(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			return s.insertEvents(ctx, tx, []Event{{ID: NewEventID(), Time: s.clock(), Type: "t", Event: []byte("{}")}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := write.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM events").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n > want+3 || n < want-3 {
+			t.Errorf("%d events, want about %d", n, want)
+		}
+	}
+}

@@ -248,22 +248,26 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 
 // status writes statuses in one commit with events about them.
 func (s *Store) status(ctx context.Context, touched Touched, events []Event, write func(context.Context, *sql.Tx) error) error {
+	if err := s.writeStatus(ctx, events, write); err != nil {
+		return err
+	}
+	s.tellTouched(touched)
+	s.tellEvents(events)
+	return nil
+}
+
+func (s *Store) writeStatus(ctx context.Context, events []Event, write func(context.Context, *sql.Tx) error) error {
 	leave, err := s.enterLane(ctx)
 	if err != nil {
 		return err
 	}
-	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	defer leave()
+	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := write(ctx, tx); err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
 		return s.insertEvents(ctx, tx, events)
 	})
-	leave()
-	if err == nil {
-		s.tellTouched(touched)
-		s.tellEvents(events)
-	}
-	return err
 }
 
 // each runs one statement for n rows.
