@@ -3,6 +3,7 @@ package handoff
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -86,14 +87,15 @@ type Mover struct {
 	deps    Deps
 	wake    chan struct{} // one place
 
-	mu    sync.Mutex // guards moves
-	moves map[string]*move
+	mu          sync.Mutex // guards what follows
+	moves       map[string]*move
+	cutOffSince time.Time // zero: this replica was not cut off at the last look
 }
 
 // move is a source on its way.
 type move struct {
 	running  bool
-	began    time.Time // of the first try
+	began    time.Time // when it was due first
 	next     time.Time // not before
 	failures int
 	err      error // of the last try
@@ -132,6 +134,7 @@ func (m *Mover) Reconsider() {
 // look starts what is due.
 func (m *Mover) look(ctx context.Context, running *sync.WaitGroup) {
 	draining, cutOff := m.deps.Peers.Draining(), m.deps.Peers.CutOff()
+	m.noteCutOff(cutOff)
 	if m.deps.Peers.Alone() || !draining && !cutOff && time.Since(m.settled()) < m.settle {
 		return
 	}
@@ -144,12 +147,24 @@ func (m *Mover) look(ctx context.Context, running *sync.WaitGroup) {
 		}
 		running.Go(func() {
 			err := m.hand(ctx, o, to, false)
-			if err != nil && cutOff && m.tried(o.UID) > giveUpAfter {
+			if err != nil && m.tried(o.UID) > giveUpAfter && m.deps.Peers.CutOff() {
 				m.giveUp(ctx, o)
 			}
 			m.end(ctx, o, to, err, draining)
 			m.Reconsider()
 		})
+	}
+}
+
+// noteCutOff remembers when the cut-off that lasts now was seen first.
+func (m *Mover) noteCutOff(cutOff bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case !cutOff:
+		m.cutOffSince = time.Time{}
+	case m.cutOffSince.IsZero():
+		m.cutOffSince = time.Now()
 	}
 }
 
@@ -262,6 +277,9 @@ func (m *Mover) hand(ctx context.Context, o owner.Owned, to string, keep bool) (
 	if err := m.deps.Peers.Offer(ctx, member, offer); err != nil {
 		return err
 	}
+	if cutOff && !m.deps.Peers.CutOff() {
+		return fmt.Errorf("the console is reached again, and the source was offered without heads: %w", ErrCold)
+	}
 	yielding, cancel := context.WithTimeout(ctx, yieldTime)
 	defer cancel()
 	if offer.Schedule, err = m.deps.Owner.Yield(yielding, o.UID); err != nil {
@@ -278,11 +296,14 @@ func (m *Mover) hand(ctx context.Context, o owner.Owned, to string, keep bool) (
 	return nil
 }
 
-// tried is how long a source has been offered.
+// tried is how long a source has been offered in the cut-off that lasts now.
 func (m *Mover) tried(uid string) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return time.Since(m.moves[uid].began)
+	if m.cutOffSince.IsZero() {
+		return 0
+	}
+	return min(time.Since(m.moves[uid].began), time.Since(m.cutOffSince))
 }
 
 // giveUp gives the lease of a source back though nobody has taken the offer.

@@ -13,7 +13,8 @@ import (
 //
 // Each replica says how long ago it heard the console. When the console is away for all, no two of these times are farther apart than the
 // time between two polls (12 s), two heartbeats of members and two reads of their list; cutOffAfter is longer than all of that and
-// heardLately together, so that no replica takes another for one that still hears the console.
+// heardLately together, so that no replica takes another for one that still hears the console. A record grows old while the store is away:
+// its age counts as silence, and no cut-off begins before the members are listed again.
 const (
 	// cutOffAfter so long without the console a replica looks whether others hear it; at least cutOffTTLs times the members' time to live.
 	cutOffAfter = 45 * time.Second
@@ -26,10 +27,11 @@ const (
 
 func (k known) cutOff() bool { return k.Meta[metaCutOff] != "" }
 
-// hears says whether a replica said of itself that it hears the console. One of an earlier version does not say so.
-func (k known) hears() bool {
+// hears says whether a replica hears the console: the silence that its record states, plus the age of that record, is short. The record of
+// an earlier version states no silence.
+func (k known) hears(now time.Time) bool {
 	seconds, err := strconv.Atoi(k.Meta[metaSilence])
-	return err == nil && seconds >= 0 && time.Duration(seconds)*time.Second < heardLately
+	return err == nil && seconds >= 0 && time.Duration(seconds)*time.Second+now.Sub(k.seen) < heardLately
 }
 
 // silence is how long ago this replica heard the console.
@@ -66,8 +68,8 @@ func (p *Peers) judge(ctx context.Context) {
 	switch {
 	case before:
 		p.cutOff = p.hearsSince.IsZero() || now.Sub(p.hearsSince) < mendedAfter
-	case silence >= max(cutOffAfter, cutOffTTLs*p.cfg.TTL):
-		p.cutOff = p.anotherHearsLocked()
+	case p.listed && silence >= max(cutOffAfter, cutOffTTLs*p.cfg.TTL):
+		p.cutOff = p.anotherHearsLocked(now)
 	}
 	changed := p.cutOff != before
 	if changed {
@@ -88,9 +90,9 @@ func (p *Peers) judge(ctx context.Context) {
 	p.cfg.Changed()
 }
 
-func (p *Peers) anotherHearsLocked() bool {
+func (p *Peers) anotherHearsLocked(now time.Time) bool {
 	for id, k := range p.known {
-		if id != p.cfg.Replica && !k.drains() && !k.cutOff() && k.hears() {
+		if id != p.cfg.Replica && !k.drains() && !k.cutOff() && k.hears(now) {
 			return true
 		}
 	}

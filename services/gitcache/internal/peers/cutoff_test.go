@@ -1,11 +1,16 @@
 package peers
 
 import (
+	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"fairlead.dev/platform/coordination"
 )
 
 // polls is a console as a replica hears it: every pollEvery, until it is cut off.
@@ -117,4 +122,102 @@ func TestNothingMovesWhenTheConsoleIsAwayForAll(t *testing.T) {
 			stopOne()
 		})
 	}
+}
+
+// What the others said before the store went away says nothing of now.
+func TestNothingMovesWhenTheConsoleAndTheStoreAreAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, link := &store{Coordinator: memory(t)}, &polls{began: time.Now()}
+		one, stopOne := runHearing(t, c, "one", link.heard)
+		two, stopTwo := runHearing(t, c, "two", link.heard)
+		<-time.After(time.Minute)
+		both := one.Rank("uid")
+		link.cutOff()
+		c.away.Store(true)
+		for range 120 {
+			<-time.After(time.Second)
+			if len(both) != 2 || !slices.Equal(one.Rank("uid"), both) || !slices.Equal(two.Rank("uid"), both) {
+				t.Fatalf("%q, %q", one.Rank("uid"), two.Rank("uid"))
+			}
+		}
+		c.away.Store(false)
+		for range 120 {
+			<-time.After(time.Second)
+			if one.CutOff() || two.CutOff() {
+				t.Fatal("a cut-off begins when the store is back, and the console is away for all")
+			}
+		}
+		stopTwo()
+		stopOne()
+	})
+}
+
+// A record ages from the list that had it last.
+func TestARecordThatIsNoLongerListedAges(t *testing.T) {
+	t.Parallel()
+	p, now := New(Config{Replica: "one"}, Deps{Client: &http.Client{}}), time.Now()
+	for seen, hears := range map[time.Duration]bool{0: true, heardLately - 4*time.Second: true, heardLately - 3*time.Second: false, cutOffAfter: false} {
+		two := coordination.Member{ID: "two", Meta: map[string]string{metaSilence: "3"}}
+		p.known = map[string]known{"two": {two, now.Add(-seen)}}
+		if p.anotherHearsLocked(now) != hears {
+			t.Errorf("seen %s ago, it hears the console: %t", seen, !hears)
+		}
+	}
+}
+
+func TestNoCutOffBeginsWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, link := &store{Coordinator: memory(t)}, &polls{began: time.Now()}
+		one, stopOne := runHearing(t, c, "one", link.heard)
+		_, stopTwo := runHearing(t, c, "two", nil)
+		<-time.After(time.Minute)
+		link.cutOff()
+		<-time.After(cutOffAfter - 4*time.Second)
+		c.away.Store(true)
+		for range 60 {
+			<-time.After(time.Second)
+			if one.CutOff() {
+				t.Fatal("it leaves its sources, and can't tell the other replica")
+			}
+		}
+		c.away.Store(false)
+		<-time.After(2 * ttl)
+		if !one.CutOff() {
+			t.Error("it keeps its sources when the store is back")
+		}
+		stopTwo()
+		stopOne()
+	})
+}
+
+// store is a store that may be away.
+type store struct {
+	coordination.Coordinator
+
+	away atomic.Bool
+}
+
+var errAway = errors.New("the store is away")
+
+func (s *store) Join(ctx context.Context, group string, m coordination.Member, ttl time.Duration) error {
+	if s.away.Load() {
+		return errAway
+	}
+	return s.Coordinator.Join(ctx, group, m, ttl)
+}
+
+func (s *store) Members(ctx context.Context, group string) ([]coordination.Member, error) {
+	if s.away.Load() {
+		return nil, errAway
+	}
+	return s.Coordinator.Members(ctx, group)
+}
+
+func (s *store) Publish(ctx context.Context, topic string, payload []byte) error {
+	if s.away.Load() {
+		return errAway
+	}
+	return s.Coordinator.Publish(ctx, topic, payload)
 }

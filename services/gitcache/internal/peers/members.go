@@ -283,6 +283,9 @@ func (p *Peers) Member(id string) (coordination.Member, bool) {
 // Refresh lists the members now.
 func (p *Peers) Refresh(ctx context.Context) error {
 	members, err := p.deps.Coordinator.Members(ctx, Group)
+	p.mu.Lock()
+	p.listed = err == nil
+	p.mu.Unlock()
 	if err != nil {
 		return err
 	}

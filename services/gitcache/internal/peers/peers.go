@@ -56,6 +56,7 @@ type Peers struct {
 	mu       sync.Mutex // guards what follows
 	known    map[string]known
 	learned  bool // that is, since the start
+	listed   bool // the last list of members succeeded
 	draining bool // this replica
 	cutOff   bool // this replica, from the console
 	settled  time.Time
