@@ -34,6 +34,9 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impers
 	case r.Method != http.MethodGet:
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusMethodNotAllowed, Message: "the agent answers GET here"})
 		return
+	case a.standsBy():
+		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: "this agent stands by, and another one looks after the cluster: ask again"})
+		return
 	}
 	detail, err := a.controller.CompareNow(r.Context(), name, access.Person{User: as.User, UID: as.UID, Groups: as.Groups, Extra: as.Extra})
 	if err != nil {

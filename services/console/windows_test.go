@@ -112,6 +112,27 @@ func TestAClosedWindowRefusesASyncAndIsOverriddenByRight(t *testing.T) {
 	})
 }
 
+// A catalog folder is of a project as well, and nothing of it is applied in a cluster.
+func TestListsTellOfWindowsBesideACatalogFolderOfTheProject(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin, _ := inProjectShop(t, r, always())
+		admin.must(t, &consolev1.ServiceAccount{Metadata: meta("robot"), Spec: &consolev1.ServiceAccountSpec{}})
+		folder := &consolev1.Service{Metadata: meta("zz-folder"), Spec: &consolev1.ServiceSpec{Source: "shop", Path: "zz", Catalog: true, ServiceAccount: "robot", Project: "shop"}}
+		if err := admin.tryService(t, folder); err != nil {
+			t.Fatal(err)
+		}
+		list, err := admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{})
+		if err != nil || len(list.GetServices()) != 2 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		for _, s := range list.GetServices() {
+			if closed := s.GetStatus().GetWindows().GetClosed(); closed == s.GetSpec().GetCatalog() {
+				t.Errorf("%s: closed is %t", s.GetMetadata().GetName(), closed)
+			}
+		}
+	})
+}
+
 func TestAFreezeEndsByAnOperatorsWordAndByNoFile(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin, deployer := inProjectShop(t, r)

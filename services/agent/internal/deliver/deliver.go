@@ -3,6 +3,7 @@
 package deliver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -117,6 +118,15 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		Render: sent.GetRender(), Sync: sent.GetSync(), ClusterLabels: sent.GetClusterLabels(),
 		Configuration: sent.GetConfiguration(), Rules: sent.GetRules(),
 		Tests: sent.GetTests(), TestRequest: sent.GetTestRequest(), ContentDigest: sent.GetContentDigest(),
-		Windows: sent.GetWindowSets(), Manual: sent.GetManual() || sent.GetSync().GetMode() == deliveryv1.SyncMode_SYNC_MODE_MANUAL,
+		Windows: windowsOf(sent), Manual: sent.GetManual() || sent.GetSync().GetMode() == deliveryv1.SyncMode_SYNC_MODE_MANUAL,
 	}, nil
+}
+
+// windowsOf are the windows of a service. The hub leaves its own name out of its own ones.
+func windowsOf(sent *deliveryv1.ServiceDelivery) []*deliveryv1.WindowSet {
+	sets := sent.GetWindowSets()
+	for _, one := range sets {
+		one.Name = cmp.Or(one.GetName(), sent.GetName())
+	}
+	return sets
 }

@@ -33,8 +33,11 @@ var (
 func (c *Controller) CompareNow(ctx context.Context, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
 	k := c.keeper(name)
 	service, what := c.Desired.Get(name)
-	if k == nil || what != desired.Apply {
+	switch {
+	case what != desired.Apply:
 		return nil, ErrUnknownService
+	case k == nil:
+		return nil, ErrNotRendered
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
 	if failure := c.nobody(service, service.Sync.GetImpersonate()); failure != nil {

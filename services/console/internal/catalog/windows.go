@@ -177,9 +177,10 @@ type timing struct {
 func (c *Catalog) timingOf(ctx context.Context, v store.View, services []Service, now time.Time) (*timing, error) {
 	names := map[string]bool{}
 	for i := range services {
-		names[services[i].Spec.Project] = services[i].Spec.Project != "" && !services[i].Spec.Catalog
+		if project := services[i].Spec.Project; project != "" && !services[i].Spec.Catalog {
+			names[project] = true
+		}
 	}
-	delete(names, "")
 	t := &timing{now: now, shared: map[[2]string]window.State{}}
 	if len(names) == 0 {
 		return t, nil
