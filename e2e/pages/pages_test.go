@@ -142,7 +142,7 @@ func (p programs) check(t *testing.T, words []string) error {
 		return knows(help, rest)
 	case slices.Contains(services(), words[0]):
 		if len(words) > 1 && words[1] == "healthcheck" {
-			return knows(p.help(t, words[0])+"\n  -live", words[2:])
+			return knows(p.help(t, words[0], words[1]), words[2:])
 		}
 		return knows(p.help(t, words[0]), words[1:])
 	case strings.HasPrefix(words[0], "--"):
@@ -182,6 +182,7 @@ func (p programs) all(t *testing.T) string {
 	var all strings.Builder
 	for _, service := range services() {
 		all.WriteString(p.help(t, service))
+		all.WriteString(p.help(t, service, "healthcheck"))
 	}
 	var below func(at ...string)
 	below = func(at ...string) {

@@ -13,28 +13,54 @@ const Masked = "***"
 const leastValue = 6
 
 // secretKey is a name whose value is masked: PASSWORD, client_secret, apiToken. Names of what only refers to a secret are none, see refers.
-const secretKey = `[\w.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|private[_-]?key|access[_-]?key|credentials?|authorization|cookie)[\w.-]*` //nolint:gosec // names, no value
+const secretKey = `[\w.-]*(?:password|passwd|pwd|passphrase|secret|token|(?:api|private|access|master|encryption|signing|session)[_-]?key|credentials?|authorization|cookie)[\w.-]*` //nolint:gosec // names, no value
+
+// quoted is a value in quotes.
+const quoted = `"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\n]|'')*'`
 
 // quotedOrRest is a value in quotes, or up to what ends it in YAML.
-const quotedOrRest = `"(?:[^"\\\n]|\\[^\n])*"|'[^'\n]*'|[^\s"'{\[|>,}][^\n,}]*`
+const quotedOrRest = quoted + `|[^\s"'{\[|>,}][^\n,}]*`
+
+// quotedOrWord is a value in quotes, also in those of a text within JSON and in quotes that nothing closes, or a word with the marks within it.
+const quotedOrWord = quoted + `|\\"(?:[^"\\\n]|\\\\\\"|\\[^"\n])*\\"|"[^"\n]+|[^\s"',;&})\]]+(?:[,;&})\]]+[^\s"',;&})\]]+)*`
 
 var (
-	// refers are names whose values say where a secret is, or how many there are.
-	refers = regexp.MustCompile(`(?i)^(?:secrets?|tokens|.*(?:file|name|names|path|ref|url|prefix|expire|expires|time|uid|total|count|seconds|bytes|kind|requests))$`)
+	// refers are names whose values say where a secret is.
+	refers = regexp.MustCompile(`(?i)(?:file|name|names|path|ref|url|prefix|expire|expires|time|uid|kind)$`)
+	// urlPath is a URL with a path: that of a webhook is its secret.
+	urlPath = regexp.MustCompile(`(?i)^\\?["']?https?://[^/\s]+/[^\s"'\\]`)
+	// counts are names whose values are numbers, if they are.
+	counts = regexp.MustCompile(`(?i)(?:tokens|secrets|count|total|requests|seconds|minutes|hours|bytes|size|length|limit|ttl)$`)
+	number = regexp.MustCompile(`^\\?["']?[0-9]+(?:\.[0-9]+)?[a-z]{0,2}\\?["']?$`)
+	// secretName is the name of a Secret, as resources in YAML give it.
+	secretName = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$`)
+	// directory is the value of PWD in an environment.
+	directory = regexp.MustCompile(`^/(?:[\w.-]+/)*[\w.-]*$`)
+	// nextField is where the next field of a query begins.
+	nextField = regexp.MustCompile(`&[\w.-]+=[^=]`)
 	// pair is a name and its value in YAML, JSON, an environment, a query, a log line or a flag. Groups: all before the value, the name, the value.
-	pair = regexp.MustCompile(`(?i)(\\?["']?(` + secretKey + `)\\?["']?[ \t]*[:=][ \t]*)(\\?"(?:[^"\\\n]|\\[^"\n])*\\?"|'[^'\n]*'|[^\s"',;&})\]]+)`)
+	pair = regexp.MustCompile(`(?i)(\\?["']?(` + secretKey + `)\\?["']?[ \t]*[:=][ \t]*)(` + quotedOrWord + `)`)
+	// flag is a flag with its value as the next word, line or item.
+	flag = regexp.MustCompile(`(?im)((?:^|[\s"'\[(,])--?(` + secretKey + `)(?:["']?[ \t]*,\s*|["']?[ \t]*\r?\n[ \t]*(?:- )?|[ \t]+))(` + quoted + `|[^\s"',;&})\]-][^\s"'})\]]*)`)
 	// entry is an entry of a configuration by its name; named is an item of a list with a name and a value, such as an environment's.
 	entry = regexp.MustCompile(`(?i)(["']?(` + secretKey + `)["']?:\s*\{?\s*["']?(?:text|value)["']?:[ \t]*)(` + quotedOrRest + `)`)
 	named = regexp.MustCompile(`(?i)(["']?name["']?:[ \t]*["']?(` + secretKey + `)["']?[ \t]*[,\n]\s*["']?value["']?:[ \t]*)(` + quotedOrRest + `)`)
 	// yamlLine is a name and its value that go to the end of the line.
 	yamlLine = regexp.MustCompile(`(?i)^(\s*(?:- )?["']?(` + secretKey + `)["']?:[ \t]+)(\S[^\n]*)`)
+	// yamlBlock is the beginning of a value that goes on in the lines below.
+	yamlBlock = regexp.MustCompile(`^(?:[&!]\S*[ \t]+)*(?:[|>]|[&!]\S*\s*$)`)
+	// yamlQuoted and yamlFlow are values that the other forms mask: in quotes that end, and with names of their own.
+	yamlQuoted = regexp.MustCompile(`^(?:` + quoted + `)`)
+	yamlFlow   = regexp.MustCompile(`^[{\[](?:.*[{\[\]},])?\s*$`)
+	// keyEnd is a private key whose beginning was cut off.
+	keyEnd = regexp.MustCompile(`(?:[ \t]*[A-Za-z0-9+/=]{16,}(?:\\n|\r?\n))*[ \t]*[A-Za-z0-9+/=]+(?:\\n|\r?\n)[ \t]*-----END [A-Z ]*PRIVATE KEY-----`)
 	// rules are secrets that are known by their form, and what takes their place.
 	rules = []struct { //nolint:gochecknoglobals // a constant
 		form *regexp.Regexp
 		by   string
 	}{
 		{regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)`), Masked},
-		{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@"'<>]+@`), "${1}" + Masked + "@"},
+		{regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'<>]+@`), "${1}" + Masked + "@"},
 		{regexp.MustCompile(`(?i)\b(bearer|basic|token)([ \t]+)[A-Za-z0-9._~+/=-]{12,}`), "${1}${2}" + Masked},
 		// Ours: join tokens, links, tokens of service accounts and people.
 		{regexp.MustCompile(`\bfairlead(?:_|-join-|-login-)[A-Za-z0-9]{16,}(?:_[A-Za-z0-9]+)?`), Masked},
@@ -70,8 +96,11 @@ func (m *Masker) Mask(text []byte) []byte {
 	for _, r := range rules {
 		text = r.form.ReplaceAll(text, []byte(r.by))
 	}
+	if bytes.Contains(text, []byte("PRIVATE KEY-----")) {
+		text = keyEnd.ReplaceAll(text, []byte(Masked))
+	}
 	text = maskLines(text)
-	for _, values := range []*regexp.Regexp{named, entry, pair} {
+	for _, values := range []*regexp.Regexp{named, entry, flag, pair} {
 		text = values.ReplaceAllFunc(text, func(found []byte) []byte { return maskValue(values, found) })
 	}
 	return text
@@ -80,15 +109,33 @@ func (m *Masker) Mask(text []byte) []byte {
 // maskValue masks the third group of a match, unless the name in the second says that it is no secret.
 func maskValue(form *regexp.Regexp, found []byte) []byte {
 	at := form.FindSubmatchIndex(found)
-	name, value := found[at[4]:at[5]], found[at[6]:at[7]]
-	if refers.Match(name) || plain.Match(value) {
-		return found
+	name, value, rest := found[at[4]:at[5]], found[at[6]:at[7]], found[at[7]:]
+	if form == pair && !bytes.ContainsAny(value[:1], `\"'`) {
+		if fields := nextField.FindAllIndex(value, -1); fields != nil {
+			var out []byte
+			from := 0
+			for _, field := range fields {
+				out = append(out, maskPairs(found[from:at[6]+field[0]])...)
+				from = at[6] + field[0]
+			}
+			return append(append(out, maskPairs(found[from:at[7]])...), rest...)
+		}
+	}
+	// The line below a flag without a value is the next field of a description.
+	nextLine := form == flag && bytes.HasSuffix(value, []byte(":"))
+	if nextLine || isPlain(found[at[5]:at[6]], name, value) {
+		return slices.Concat(found[:at[6]], value, rest)
 	}
 	quote := ""
 	if i := bytes.IndexAny(value, `"'`); i == 0 || i == 1 && value[0] == '\\' {
 		quote = string(value[:i+1])
 	}
-	return slices.Concat(found[:at[6]], []byte(quote+Masked+quote), found[at[7]:])
+	return slices.Concat(found[:at[6]], []byte(quote+Masked+quote), rest)
+}
+
+// maskPairs masks the values in one field of a query.
+func maskPairs(field []byte) []byte {
+	return pair.ReplaceAllFunc(field, func(found []byte) []byte { return maskValue(pair, found) })
 }
 
 // maskLines masks what only the lines of a YAML document show: values of several words, and of several lines.
@@ -102,21 +149,45 @@ func maskLines(text []byte) []byte {
 		}
 		block = -1
 		at := yamlLine.FindSubmatchIndex(line)
-		if at == nil || refers.Match(line[at[4]:at[5]]) {
+		if at == nil {
 			out = append(out, line...)
 			continue
 		}
-		switch value := line[at[6]:at[7]]; {
-		case value[0] == '|' || value[0] == '>':
-			block = indent
-		case bytes.ContainsRune([]byte(`"'{[&*`), rune(value[0])) || plain.Match(value):
+		value := line[at[6]:at[7]]
+		isQuoted := value[0] == '"' || value[0] == '\''
+		switch isBlock := yamlBlock.Match(value); {
+		case isPlain(line[at[5]:at[6]], line[at[4]:at[5]], bytes.TrimSpace(value)) && !isBlock, yamlQuoted.Match(value), yamlFlow.Match(value):
 			out = append(out, line...)
 			continue
+		case isBlock, isQuoted:
+			block = indent
 		}
 		out = append(append(append(out, line[:at[6]]...), Masked...), line[at[7]:]...)
 	}
 	return out
 }
 
-// plain are values that give nothing away, and say something.
-var plain = regexp.MustCompile(`^\\?["']?(?:|\*{3}|true|false|null|none|\{.*|\[.*|<.*|\|.*|>.*|[0-9]{1,5}(?:\.[0-9]+)?[a-z]*)\\?["']?$`)
+// isPlain reports whether the value of a name is no secret; between is what stands between the two.
+func isPlain(between, name, value []byte) bool {
+	inYAML := bytes.HasSuffix(between, []byte(": "))
+	switch {
+	case plain.Match(value):
+		return true
+	case flowName.Match(value):
+		return inYAML
+	case counts.Match(name) && number.Match(value):
+		return true
+	case string(name) == "secret" || string(name) == "secrets":
+		return inYAML && secretName.Match(value)
+	case string(name) == "PWD" || string(name) == "OLDPWD":
+		return directory.Match(value)
+	}
+	return refers.Match(name) && !urlPath.Match(value)
+}
+
+var (
+	// plain are values that give nothing away, and say something: words, and the beginnings of what the lines or names below hold.
+	plain = regexp.MustCompile(`^(?:\\?["']?(?:|\*{3}|true|false|null|none|<set(?: [^<>]*>)?)\\?["']?|[{\[]+\\?|[|>][0-9+-]*)$`)
+	// flowName is the first name of a mapping in one line of YAML.
+	flowName = regexp.MustCompile(`^[{\[]+[\w.-]+:$`)
+)

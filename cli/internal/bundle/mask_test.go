@@ -64,6 +64,52 @@ func TestSecretsAreMaskedWhateverTheyAreWrittenIn(t *testing.T) {
 	}
 }
 
+func TestNothingOfASecretStays(t *testing.T) {
+	t.Parallel()
+	m := NewMasker()
+	line := strings.Repeat("MIIEvQIB", 8)
+	for _, tt := range []struct{ text, want string }{
+		{`DB_PASSWORD:  123qwerty`, `DB_PASSWORD:  ***`},
+		{`password=12345`, `password=***`},
+		{`{"password":12345,"a":1}`, `{"password":***,"a":1}`},
+		{`{"password":"[S3cret!x"}`, `{"password":"***"}`},
+		{`{"password":"{hunter"}`, `{"password":"***"}`},
+		{`password: "<abc`, `password: ***`},
+		{`msg password="abc`, `msg password="***"`},
+		{`password: {hunter two`, `password: ***`},
+		{`password={hunter`, `password=***`},
+		{`password: "a \" b"`, `password: "***"`},
+		{`password: 'it''s'`, `password: '***'`},
+		{"password: &anchor hunter two\nb: 1", "password: ***\nb: 1"},
+		{"password: *hunter\nb: 1", "password: ***\nb: 1"},
+		{"password: &anchor |\n  hunter\nb: 1", "password: ***\nb: 1"},
+		{"password: \"hunter\n  two\"\nb: 1", "password: ***\nb: 1"},
+		{"a:\n  password: 'hunter\n    two'\n  b: 1", "a:\n  password: ***\n  b: 1"},
+		{`secret=hunter2hunter`, `secret=***`},
+		{`{"secret":"hunter2hunter"}`, `{"secret":"***"}`},
+		{`SECRET: hunter2hunter`, `SECRET: ***`},
+		{`secret: Hunter2/hunter`, `secret: ***`},
+		{`SLACK_WEBHOOK_SECRET_URL=https://hooks.slack.com/services/T/B/x`, `SLACK_WEBHOOK_SECRET_URL=***`},
+		{`secretUrl: "https://hooks.slack.com/services/T/B/x"`, `secretUrl: "***"`},
+		{`MASTER_KEY=a ENCRYPTION_KEY=b SIGNING_KEY=c SESSION_KEY=d pwd=e`, `MASTER_KEY=*** ENCRYPTION_KEY=*** SIGNING_KEY=*** SESSION_KEY=*** pwd=***`},
+		{`run --db-password hunter22 --listen :1`, `run --db-password *** --listen :1`},
+		{"    Args:\n      --token\n      hunter22\n      --listen\n", "    Args:\n      --token\n      ***\n      --listen\n"},
+		{"args:\n- --token\n- hunter22\n- --listen", "args:\n- --token\n- ***\n- --listen"},
+		{`"args":["--token","hunter22","-v"]`, `"args":["--token","***","-v"]`},
+		{`client_secret=abc&def`, `client_secret=***`},
+		{`?client_secret=abc&def&token=x,y&a=1`, `?client_secret=***&token=***&a=1`},
+		{`postgres://u:p@ss@h/db`, `postgres://***@h/db`},
+		{`postgres://u:p@ss@h`, `postgres://***@h`},
+		{`password=ab,cdefg b`, `password=*** b`},
+		{"kept\n" + line + "\n" + line + "\nAbc=\n-----END PRIVATE KEY-----\nkept", "kept\n***\nkept"},
+		{line + `\n` + line + `\nAbc=\n-----END RSA PRIVATE KEY-----\n"`, `***\n"`},
+	} {
+		if got := string(m.Mask([]byte(tt.text))); got != tt.want {
+			t.Errorf("%s\nbecomes\n%s\nnot\n%s", tt.text, got, tt.want)
+		}
+	}
+}
+
 func TestWhatSaysSomethingStays(t *testing.T) {
 	t.Parallel()
 	m := NewMasker("short")
@@ -75,6 +121,15 @@ func TestWhatSaysSomethingStays(t *testing.T) {
 		`tokenExpireTime: "2026-11-22T03:00:00Z"`,
 		`fairlead_token_requests_total{service="console"} 12`,
 		`password: ""`,
+		`password: <set 2026-11-22>`,
+		`entries: {password: {text: ***}}`,
+		`{"secrets":[{"name":"x"}]}`,
+		`secret: shop-git`,
+		`PWD=/work/shop`,
+		`token_count=12 max_tokens: 4096 token_ttl_seconds=3.5`,
+		`SECRET_URL=https://vault:8200`,
+		"      --hub-secret-file\n      /run/hub.secret",
+		"      --token\n    State:  Running",
 		`{"automountServiceAccountToken":false}`,
 		`{"secret":{"secretName":"x"}}`,
 		`event cluster.token_reused of edge-1`,

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -26,7 +29,8 @@ func (a *app) open() *cobra.Command {
 
 The browser is the one that the environment variable BROWSER names, or else the system's. A browser that is not logged in asks for a login
 and then shows the page: for an administrator of a hub without an identity provider, with one click, by a link that works once and within a
-minute. With --print the address has no such link.`,
+minute. The browser gets that link in a temporary file that only you can read, for the command lines of programs can be read by others; a
+browser that may not read temporary files needs the address of --print. With --print the address has no such link.`,
 		Example: "  fairlead open\n  fairlead open service shop\n  fairlead open cluster edge-1 --print",
 	}
 	cmd.Flags().BoolVar(&only, "print", false, "print the address instead of opening it")
@@ -47,7 +51,7 @@ minute. With --print the address has no such link.`,
 			if only {
 				return a.printf("%s\n", address)
 			}
-			if err := a.browse(ctx, loggedIn(ctx, h, path)); err != nil {
+			if err := a.openPage(ctx, address, loginLink(ctx, h, path)); err != nil {
 				return fmt.Errorf("%w: open %s yourself", err, address)
 			}
 			return nil
@@ -62,27 +66,71 @@ const openTimeout = 5 * time.Second
 // openLifetime is how long the link of an opened page is good: a browser starts in less.
 const openLifetime = time.Minute
 
-// loggedIn is the address of a page, by a login link of the caller if the hub gives one: administrators make them, and where there is an identity
-// provider the browser logs in by itself.
-func loggedIn(ctx context.Context, h *hub.Hub, path string) string {
+// loginLink is a login link of the caller that leads to a page, or empty if the hub gives none: administrators make them, and where there is an
+// identity provider the browser logs in by itself.
+func loginLink(ctx context.Context, h *hub.Hub, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	plain := h.Context.URL + path
 	options, err := h.Logins.GetLoginOptions(ctx, &consolev1.GetLoginOptionsRequest{})
 	if err != nil || options.GetOidc() != nil {
-		return plain
+		return ""
 	}
 	caller, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
 	user, isUser := strings.CutPrefix(caller.GetSubject(), "user:")
 	if err != nil || !isUser || !caller.GetAdministrator() {
-		return plain
+		return ""
 	}
 	made, err := h.Logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: user, Groups: caller.GetGroups(), Lifetime: durationpb.New(openLifetime)})
 	if err != nil {
-		return plain // of a token that was handed on
+		return "" // of a token that was handed on
 	}
 	_, code, _ := strings.Cut(made.GetLink(), linkPath)
 	return h.Context.URL + strings.TrimSuffix(linkPath, "#") + "?to=" + url.QueryEscape(path) + "#" + code
+}
+
+// openPage opens an address in the person's browser, or a login link if there is one.
+func (a *app) openPage(ctx context.Context, address, link string) error {
+	removePages(time.Now().Add(-openLifetime))
+	if link == "" {
+		return a.browse(ctx, address)
+	}
+	page, err := writePage(link)
+	if err != nil {
+		return err
+	}
+	if err := a.browse(ctx, page); err != nil {
+		return errors.Join(err, os.RemoveAll(filepath.Dir(page)))
+	}
+	return nil
+}
+
+// pageFolder is the pattern of the temporary folders of pages.
+const pageFolder = "fairlead-open-*"
+
+// writePage writes a page that leads to a link, into a folder that only the person can read, and returns its path. The page stays for the browser,
+// which may start slowly, until a later command removes it: the link is good for once and for openLifetime.
+func writePage(link string) (string, error) {
+	folder, err := os.MkdirTemp("", pageFolder)
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the login link: %w", err)
+	}
+	page := filepath.Join(folder, "login.html")
+	text := `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Fairlead</title>` +
+		`<meta http-equiv="refresh" content="0; url=` + html.EscapeString(link) + `">` + "\n"
+	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+		return "", errors.Join(fmt.Errorf("write the login link: %w", err), os.RemoveAll(folder))
+	}
+	return page, nil
+}
+
+// removePages removes the pages of commands before a time. A page that cannot be removed, such as another user's, stays.
+func removePages(before time.Time) {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), pageFolder)) // the pattern is good
+	for _, folder := range folders {
+		if info, err := os.Lstat(folder); err == nil && info.IsDir() && info.ModTime().Before(before) {
+			_ = os.RemoveAll(folder)
+		}
+	}
 }
 
 // browse opens an address in the person's browser.
