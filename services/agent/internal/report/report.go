@@ -72,6 +72,9 @@ func Open(dir string, distributors *hub.Distributors, metrics prometheus.Registe
 		return nil, err
 	}
 	r := &Reporter{dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1), states: map[string]*state{}}
+	// Of a service that this disk knows nothing of, the hub may have reports of before the disk was lost. With a counter that began at zero again, a report
+	// with the number of the last one of these would pass for it.
+	r.from = uint64(r.now().UnixMicro())
 	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {
 		return nil, fmt.Errorf("read reports: %w", err)

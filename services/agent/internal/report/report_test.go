@@ -123,22 +123,35 @@ func TestLatestStateSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, dir, distributors)
 	set(t, first, "a", "1")
+	before := first.Latest("a").GetSequence()
 	set(t, first, "a", "2")
 	set(t, first, "a", "2")
 	run(t, open(t, dir, distributors))
-	if got := receiver.await(t, "a", "2"); got.GetSequence() != 2 || got.GetObservedTime() == nil {
+	if got := receiver.await(t, "a", "2"); got.GetSequence() != before+1 || got.GetObservedTime() == nil {
 		t.Errorf("got %v", got)
 	}
+}
+
+// The agent's disk was lost when the hub had as many reports of a service as come now.
+func TestReportsAfterALostDiskAreNotTakenForThoseBefore(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	receiver.durable["a"] = 2
+	r := open(t, t.TempDir(), distributors)
+	set(t, r, "a", "1")
+	set(t, r, "a", "2")
+	run(t, r)
+	receiver.await(t, "a", "2")
 }
 
 func TestCounterThatWasLostGoesOnAboveTheHubs(t *testing.T) {
 	t.Parallel()
 	receiver, distributors := newReceiver(t)
-	receiver.durable["a"] = 99
+	receiver.durable["a"] = 1 << 60
 	r := open(t, t.TempDir(), distributors)
 	set(t, r, "a", "1")
 	run(t, r)
-	if got := receiver.await(t, "a", "1"); got.GetSequence() != 100 {
+	if got := receiver.await(t, "a", "1"); got.GetSequence() != 1<<60+1 {
 		t.Errorf("got %v", got)
 	}
 }
