@@ -125,7 +125,7 @@ func TestWhatSaysSomethingStays(t *testing.T) {
 		`entries: {password: {text: ***}}`,
 		`{"secrets":[{"name":"x"}]}`,
 		`secret: shop-git`,
-		`PWD=/work/shop`,
+		`PWD=/srv/shop`,
 		`token_count=12 max_tokens: 4096 token_ttl_seconds=3.5`,
 		`SECRET_URL=https://vault:8200`,
 		"      --hub-secret-file\n      /run/hub.secret",
