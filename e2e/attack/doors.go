@@ -6,7 +6,6 @@ import (
 	"crypto/sha1" //nolint:gosec // a signature that is refused
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -221,20 +220,9 @@ func (t *Try) webhookBodies(ctx context.Context) (string, error) {
 
 // foreignDigest asks for the victim's artifact with the token of another cluster's agent: the answer is that of a digest that does not exist.
 func (t *Try) foreignDigest(ctx context.Context) (string, error) {
-	var digest string
-	err := t.until(ctx, func() (Answer, error) {
-		text, err := t.service(ctx, "victim")
-		var told status
-		if err = errors.Join(err, json.Unmarshal([]byte(text), &told)); err != nil {
-			return Answer{}, err
-		}
-		if digest = told.Service.Status.Hub.Artifact.Digest; digest == "" {
-			return Answer{Body: told.trouble()}, nil
-		}
-		return Answer{Code: http.StatusOK}, nil
-	}, http.StatusOK)
+	digest, err := t.victimsDigest(ctx)
 	if err != nil {
-		return "", fmt.Errorf("the victim's artifact: %w", err)
+		return "", err
 	}
 	own, err := t.agentToken("a")
 	if err != nil {
