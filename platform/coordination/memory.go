@@ -60,7 +60,7 @@ func (m *memory) Acquire(ctx context.Context, key, holder string, ttl time.Durat
 	}
 	l, granted := newLease(m, key, holder, ttl)
 	// Begins at the time, as in Redis, so that epochs grow over restarts as well.
-	m.epoch = max(m.epoch+1, time.Now().UnixMilli())
+	m.epoch = max(m.epoch+1, time.Now().UnixMicro())
 	m.leases[key] = memoryLease{lease: l, expires: time.Now().Add(ttl)}
 	return granted(m.epoch), nil
 }

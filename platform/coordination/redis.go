@@ -13,8 +13,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// epochMemory is how long Redis remembers the last epoch of a key. After it the clock alone makes
-// the next one greater.
+// epochMemory is how long Redis remembers the last epoch of a key. After it, or after a flush, the
+// clock alone makes the next epoch greater: microseconds, since a flush and the next lease can
+// share a millisecond.
 const epochMemory = 24 * time.Hour
 
 // Keys of a thing share a hash tag, so that a script finds them on one node of a Cluster.
@@ -25,7 +26,7 @@ const (
 local held = redis.call('GET', KEYS[1])
 if held then return {0, held} end
 local t = redis.call('TIME')
-local epoch = t[1] * 1000 + math.floor(t[2] / 1000)
+local epoch = t[1] * 1000000 + t[2]
 local last = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
 if epoch <= last then epoch = last + 1 end
 redis.call('SET', KEYS[2], string.format('%.0f', epoch), 'PX', ARGV[3])

@@ -128,6 +128,24 @@ func TestRedisPausedLongerThanTheLease(t *testing.T) {
 	})
 }
 
+// A flush and the next lease can share a millisecond; the earlier holder must still see that the key was taken.
+func TestRedisFlushedBetweenTwoLeasesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	a, b := openRedis(t, s.URL()), openRedis(t, s.URL())
+	for i := range 200 {
+		key := fmt.Sprintf("k%d", i)
+		first := acquire(t, a, key, "one", time.Hour)
+		s.Do("FLUSHALL")
+		if next := acquire(t, b, key, "two", time.Hour); next.Epoch() <= first.Epoch() {
+			t.Fatalf("epoch %d after %d", next.Epoch(), first.Epoch())
+		}
+		if err := first.Renew(t.Context()); !errors.Is(err, coordination.ErrLost) {
+			t.Fatalf("renew of what another has: %v", err)
+		}
+	}
+}
+
 func TestRedisFlushed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
