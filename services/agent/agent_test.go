@@ -90,8 +90,9 @@ type world struct {
 	elects bool
 	// pod is where agents say that they run.
 	pod string
-	// metrics are those of the agent that was started last, in this process.
+	// metrics are those of the agent that was started last, in this process; agent is that one.
 	metrics *prometheus.Registry
+	agent   *agent.Agent
 }
 
 func newWorld(t *testing.T) *world {
@@ -144,6 +145,7 @@ func (w *world) start() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.agent = service
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- service.Run(ctx) }()

@@ -34,7 +34,8 @@ func (a *app) diff() *cobra.Command {
 
 The agent finds out now, by dry runs of the API server, whatever the mode of the service is: what waits, and what others
 have changed. It reads objects with the rights that you have in the cluster. Where the cluster can't be asked, or you may not
-read there, the comparison that the agent made last is shown, with its age. Values of Secrets are left out. + is made, ~ is
+read there, the comparison that the agent made last is shown, with its age. Values of Secrets are left out, and so are the
+names of Secrets that you may not read. + is made, ~ is
 changed, - is removed, -/+ is deleted and made anew, ! is refused by the API server. The exit code is 0 if there is no
 difference, and 2 if there is one.`,
 		Example: `  fairlead diff service shop
@@ -208,6 +209,9 @@ func values(f *deliveryv1.FieldDiff) string {
 }
 
 func objectTitle(kind, namespace, name string) string {
+	if name == "" { // the caller may not read it
+		return table.Clean(kind)
+	}
 	if namespace != "" {
 		name = namespace + "/" + name
 	}

@@ -20,6 +20,7 @@ func TestDiffIsReadable(t *testing.T) {
 		{Kind: "Namespace", Name: "new", Change: deliveryv1.Change_CHANGE_CREATE},
 		{Kind: "ConfigMap", Namespace: "shop", Name: "bad", Change: deliveryv1.Change_CHANGE_REFUSED, Message: "no."},
 		{Kind: "ConfigMap", Namespace: "shop", Name: "old", Change: deliveryv1.Change_CHANGE_REMOVE},
+		{Kind: "Secret", Change: deliveryv1.Change_CHANGE_REMOVE, Message: "You may not read it."},
 	}})
 	want := `~ Deployment shop/web
     /spec/replicas: 1 -> 3  (set by kubectl-edit)
@@ -31,6 +32,7 @@ func TestDiffIsReadable(t *testing.T) {
 + Namespace new
 ! ConfigMap shop/bad: no.
 - ConfigMap shop/old
+- Secret: You may not read it.
 1 created, 3 changed, 1 removed, 7 unchanged
 `
 	if got != want {

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -29,7 +31,7 @@ var (
 )
 
 // CompareNow tells what a sync of a service would change, as of now, whatever its mode is. Dry runs are made as the service's account, and objects are read as
-// the person, who so learns no value that they could not read themselves; of a Secret it is only told that it differs. Nothing is rendered, changed or remembered.
+// the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. Nothing is rendered, changed or remembered.
 func (c *Controller) CompareNow(ctx context.Context, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
 	k := c.keeper(name)
 	service, what := c.Desired.Get(name)
@@ -76,14 +78,9 @@ func (c *Controller) CompareNow(ctx context.Context, name string, person access.
 		return nil, reader.refused
 	}
 	if err != nil {
-		return nil, k.failure(err.Error())
+		return nil, k.failure(reader.unnamed(err.Error()))
 	}
-	for _, o := range out.GetObjects() {
-		if isSecret(o.GetGroup(), o.GetKind()) {
-			o.Fields = nil
-			o.Message = cmp.Or(o.GetMessage(), "What differs in a Secret is not shown.")
-		}
-	}
+	reader.conceal(out)
 	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
 }
 
@@ -93,18 +90,73 @@ func isSecret(group, kind string) bool { return group == "" && kind == "Secret" 
 type readAs struct {
 	diff.API
 	person access.Person
-	// refused: the person may not read an object.
+	// refused: the person may not read an object, and gets no answer.
 	refused error
+	// hidden are the Secrets that the person may not read: that one differs is told, and not which. Most people may not read Secrets, and would
+	// have no comparison of a service that has one.
+	hidden map[object.Key]bool
 }
 
+// Live implements diff.API. Of a Secret the agent reads no more than the metadata.
 func (r *readAs) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
-	if isSecret(ref.Group, ref.Kind) { // most people may not read them; they are told that it differs, and no more
-		return r.API.Live(ctx, ref)
-	}
 	obj, err := r.API.Live(access.AsPerson(ctx, r.person), ref)
-	if apierrors.IsForbidden(err) {
-		r.refused = fmt.Errorf("%w %s", ErrMayNotRead, ref.Key)
-		return nil, r.refused
+	if !apierrors.IsForbidden(err) {
+		return obj, err
 	}
-	return obj, err
+	if err := r.refuse(ref); err != nil {
+		return nil, err
+	}
+	return r.API.Live(ctx, ref)
+}
+
+// Metadata implements diff.API. It is asked for objects that would be removed.
+func (r *readAs) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	meta, err := r.API.Metadata(access.AsPerson(ctx, r.person), ref)
+	if !apierrors.IsForbidden(err) {
+		return meta, err
+	}
+	if err := r.refuse(ref); err != nil {
+		return nil, err
+	}
+	return r.API.Metadata(ctx, ref)
+}
+
+// refuse notes that the person may not read an object. An error names its kind and its namespace, which a remedy needs, and not the object.
+func (r *readAs) refuse(ref object.Ref) error {
+	if isSecret(ref.Group, ref.Kind) {
+		if r.hidden == nil {
+			r.hidden = map[object.Key]bool{}
+		}
+		r.hidden[ref.Key] = true
+		return nil
+	}
+	where := ""
+	if ref.Namespace != "" {
+		where = " in namespace " + ref.Namespace
+	}
+	r.refused = fmt.Errorf("%w objects of kind %s%s", ErrMayNotRead, ref.Kind, where)
+	return r.refused
+}
+
+// conceal leaves out what differs in Secrets, and the names of those that the person may not read.
+func (r *readAs) conceal(out *deliveryv1.Diff) {
+	for _, o := range out.GetObjects() {
+		if !isSecret(o.GetGroup(), o.GetKind()) {
+			continue
+		}
+		o.Fields = nil
+		if r.hidden[object.Key{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}] {
+			o.Namespace, o.Name, o.Message = "", "", "You may not read it in the cluster, and it is not named."
+			continue
+		}
+		o.Message = cmp.Or(o.GetMessage(), "What differs in a Secret is not shown.")
+	}
+}
+
+// unnamed takes the names of Secrets that the person may not read out of a text.
+func (r *readAs) unnamed(text string) string {
+	for key := range r.hidden {
+		text = strings.ReplaceAll(text, key.String(), "a Secret")
+	}
+	return text
 }
