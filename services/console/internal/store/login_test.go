@@ -5,25 +5,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"fairlead.dev/services/console/internal/store"
 )
 
-// burst has more statements under way at once than connections are kept, so that some are opened anew each time.
-func burst(ctx context.Context, s *store.Store) error {
-	const statements = 64
-	var all sync.WaitGroup
-	errs := make(chan error, statements)
-	for range statements {
-		all.Go(func() { errs <- s.Ping(ctx) })
-	}
-	all.Wait()
-	close(errs)
-	for err := range errs {
-		if err != nil {
-			return err
+// openAll holds as many connections at once as the store opens, twice what it keeps: half of them log in anew each time.
+func openAll(ctx context.Context, s *store.Store) error {
+	for _, db := range s.Databases() {
+		for range db.Stats().MaxOpenConnections {
+			c, err := db.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := c.PingContext(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -52,7 +50,7 @@ func TestThePasswordOfPostgresChangesWithoutAStop(t *testing.T) {
 	}
 	serves := func(step string) {
 		t.Helper()
-		if err := burst(t.Context(), s); err != nil {
+		if err := openAll(t.Context(), s); err != nil {
 			t.Errorf("%s: %v", step, err)
 		}
 	}
@@ -69,7 +67,7 @@ func TestThePasswordOfPostgresChangesWithoutAStop(t *testing.T) {
 	serves("with the new one alone")
 
 	write(old)
-	if err := burst(t.Context(), s); err == nil {
+	if err := openAll(t.Context(), s); err == nil {
 		t.Error("the old password is accepted, or no connection was opened")
 	} else if strings.Contains(err.Error(), "0ld") {
 		t.Errorf("the error repeats the password: %v", err)
