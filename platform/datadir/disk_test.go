@@ -14,7 +14,10 @@ func TestADiskThatIsNearlyFullIsToldWithWhatIsLeft(t *testing.T) {
 	}{
 		{0, 0, ""},
 		{6 * gib, 100 * gib, ""},
-		{4 * gib, 100 * gib, "4096 MiB of 102400 MiB are left"},
+		{gib, 100 * gib, "1024 MiB of 102400 MiB are left"},
+		{4 * gib, 100 * gib, ""},
+		{gib / 2, 12 * gib, "512 MiB of 12288 MiB are left"},
+		{gib, 12 * gib, ""},
 		{0, 100 * gib, "0 MiB of 102400 MiB are left"},
 	} {
 		if got := shortage(test.left, test.all); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {

@@ -155,8 +155,10 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 		return wrong(about, "is a %s: something is wrong with --advertise-%ss at the console", v.Service, name)
 	}
 	if v.UnsignedMembers {
-		return wrong(about, "ready, version %s, but it accepts unsigned members, tokens for any service and agents without a key, which is for one upgrade: remove --unsigned-members=accept "+
+		found := wrong(about, "ready, version %s, but it accepts unsigned members, tokens for any service and agents without a key, which is for one upgrade: remove --unsigned-members=accept "+
 			"(unsignedMembers in the chart) once all services of the hub and all agents run this version", v.Version)
+		found.version = v.Version
+		return found
 	}
 	found := ok(about, "ready, version %s", v.Version)
 	if note != "" {

@@ -72,9 +72,9 @@ type trail struct {
 	live    *gitcachev1.LiveSource // of the source, from the gitcaches
 	// Why there is no answer; empty: there is one.
 	noSource, noCluster, noLive string
-	// distributors that are not ready, each with the reason, of so many.
-	distributors    []string
-	allDistributors int
+	// What is wrong with distributors, each with its name; and whether none is ready.
+	distributors   []string
+	noDistributors bool
 }
 
 // follow asks the console for the service, and then everybody at once for the rest.
@@ -83,7 +83,7 @@ func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, erro
 	if err != nil {
 		return nil, err
 	}
-	t := &trail{view: view{now: a.Now()}, service: m.(*consolev1.Service), allDistributors: len(h.Context.Endpoints.Distributors)}
+	t := &trail{view: view{now: a.Now()}, service: m.(*consolev1.Service)}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	spec := t.service.GetSpec()
@@ -105,26 +105,27 @@ func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, erro
 		})
 		t.live, t.noLive = res.GetSource(), reason(err)
 	})
-	wg.Go(func() { t.distributors = sick(ctx, h) })
+	wg.Go(func() { t.distributors, t.noDistributors = sick(ctx, h) })
 	wg.Wait()
 	return t, nil
 }
 
-// sick are the distributors that are not well.
-func sick(ctx context.Context, h *hub.Hub) []string {
+// sick says what is wrong with distributors, and whether none of them is ready.
+func sick(ctx context.Context, h *hub.Hub) (texts []string, none bool) {
 	found := make([]finding, len(h.Context.Endpoints.Distributors))
 	var wg sync.WaitGroup
 	for i, url := range h.Context.Endpoints.Distributors {
 		wg.Go(func() { found[i] = checkService(ctx, h, "distributor", url) })
 	}
 	wg.Wait()
-	var texts []string
+	none = len(found) > 0
 	for _, f := range found {
+		none = none && f.version == ""
 		if f.wrong {
 			texts = append(texts, f.about+": "+f.text)
 		}
 	}
-	return texts
+	return texts, none
 }
 
 // reason is an error in one line.

@@ -192,7 +192,7 @@ func (t *trail) hubStep() step {
 	for _, text := range t.distributors {
 		s.say("%s", text)
 	}
-	if len(t.distributors) > 0 && len(t.distributors) == t.allDistributors && s.mark == markOK {
+	if t.noDistributors && s.mark == markOK {
 		s.mark, s.cause, s.since = markStale, "no distributor answers, so nothing new can be handed out", nil
 		s.next = "`fairlead check` says more"
 	}

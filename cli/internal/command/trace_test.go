@@ -17,7 +17,7 @@ import (
 func well() *trail {
 	revision := &artifactv1.Revision{Commit: "fedcba9876", CommitTime: before(5 * time.Minute), Subject: "Add the shop", Author: "Kim"}
 	return &trail{
-		view: view{now: noon()}, allDistributors: 1,
+		view: view{now: noon()},
 		service: &consolev1.Service{
 			Metadata: meta("shop-a"), Spec: &consolev1.ServiceSpec{Source: "shop", Ref: "main", Path: "deploy", Cluster: "a"},
 			Status: &consolev1.ServiceStatus{
@@ -113,9 +113,18 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			"it stands at HUB for 4m: 99999999 is fetched and not handed out yet. Next: wait some seconds; if it stays, `fairlead check` says what is wrong with distributors.",
 		},
 		"all distributors are down": {
-			func(tr *trail, _ *consolev1.ServiceStatus) { tr.distributors = []string{"distributor x: is down"} },
+			func(tr *trail, _ *consolev1.ServiceStatus) {
+				tr.distributors, tr.noDistributors = []string{"distributor x: is down"}, true
+			},
 			[]string{"HUB       stale", "distributor x: is down"},
 			"fedcba98 runs in cluster a and is healthy; but nothing newer comes from HUB: no distributor answers, so nothing new can be handed out. Next: `fairlead check` says more.",
+		},
+		"a distributor is ready and something is wrong with it": {
+			func(tr *trail, _ *consolev1.ServiceStatus) {
+				tr.distributors = []string{"distributor x: ready, version v1, but the disk is nearly full"}
+			},
+			[]string{"HUB       ok", "the disk is nearly full"},
+			"fedcba98 runs in cluster a and is healthy: nothing to do.",
 		},
 		"no agent": {
 			func(tr *trail, s *consolev1.ServiceStatus) { tr.cluster.Status, s.Cluster = nil, nil },
