@@ -3,12 +3,13 @@
 // Fields are minute, hour, day of the month, month and day of the week; each is *, a number, a range a-b, a list of those
 // with commas, and any of them but a number with a step /n. Months and days of the week have their English names of three letters, too;
 // Sunday is 0 and 7. If both days are given, a day has to be one of the two, as with cron. Hours that a time zone leaves out
-// are passed over, and those that it has twice count once.
+// are passed over (a schedule of ThroughGaps has them when the clock is put forward), and those that it has twice count once.
 package cron
 
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ type Schedule struct {
 	// anyDay and anyWeekday: the field begins with *.
 	anyDay, anyWeekday bool
 	zone               *time.Location
+	// throughGaps: what is due in an hour that the zone leaves out is due at the end of that hour.
+	throughGaps bool
 }
 
 // horizon bounds how far ahead a due time is looked for: 29 February on a certain weekday comes again within 40 years.
@@ -118,34 +121,122 @@ func (s *Schedule) Next(after time.Time) time.Time { return s.find(after.In(s.zo
 // Last is the last time that was due, now or before; zero: there is none.
 func (s *Schedule) Last(now time.Time) time.Time { return s.find(now.In(s.zone), -1) }
 
+// ThroughGaps is the schedule with the times that its zone leaves out: each is due at the moment at which the clock is put forward over it.
+func (s *Schedule) ThroughGaps() *Schedule {
+	out := *s
+	out.throughGaps = true
+	return &out
+}
+
+// PerDay is how often it is due on a day that it has.
+func (s *Schedule) PerDay() int { return bits.OnesCount64(s.hours) * bits.OnesCount64(s.minutes) }
+
 // find looks day by day forwards, or backwards with -1, for the time nearest to a border; the border itself counts backwards only.
 func (s *Schedule) find(border time.Time, direction int) time.Time {
 	year, month, day := border.Date()
 	for i := range horizon {
-		date := time.Date(year, month, day+i*direction, 12, 0, 0, 0, s.zone)
-		if !s.hasDay(date) {
+		noon := time.Date(year, month, day+i*direction, 12, 0, 0, 0, s.zone)
+		if !s.hasDay(noon) {
 			continue
 		}
-		var best time.Time
-		for hour := range 24 {
-			for minute := range 60 {
-				if s.hours&(1<<hour) == 0 || s.minutes&(1<<minute) == 0 {
-					continue
-				}
-				at := time.Date(date.Year(), date.Month(), date.Day(), hour, minute, 0, 0, s.zone)
-				if at.Hour() != hour || at.Minute() != minute {
-					continue // the clock is put forward over it
-				}
-				if direction > 0 && at.After(border) && (best.IsZero() || at.Before(best)) || direction < 0 && !at.After(border) && at.After(best) {
-					best = at
-				}
+		begin, end := noon.Add(-12*time.Hour), noon.Add(12*time.Hour)
+		if from, to := noon.ZoneBounds(); !from.IsZero() && from.After(begin) || !to.IsZero() && to.Before(end) {
+			if best := s.findShifted(noon, border, direction); !best.IsZero() {
+				return best
 			}
+			continue
 		}
-		if !best.IsZero() {
-			return best
+		minute, found := 0, false
+		if direction > 0 {
+			after := -1 // the first minute that is asked for is the one after it
+			if !border.Before(begin) {
+				after = int(border.Sub(begin) / time.Minute)
+			}
+			minute, found = s.minuteFrom(after + 1)
+		} else {
+			last := minutesPerDay - 1
+			switch {
+			case border.Before(begin):
+				last = -1
+			case border.Before(end):
+				last = int(border.Sub(begin) / time.Minute)
+			}
+			minute, found = s.minuteUpTo(last)
+		}
+		if found {
+			return begin.Add(time.Duration(minute) * time.Minute)
 		}
 	}
 	return time.Time{}
+}
+
+const minutesPerDay = 24 * 60
+
+// minuteFrom is the first minute of a day that is due, from one on.
+func (s *Schedule) minuteFrom(minute int) (first int, found bool) {
+	if minute >= minutesPerDay {
+		return 0, false
+	}
+	hour := minute / 60
+	if s.hours&(1<<hour) != 0 {
+		if rest := s.minutes >> (minute % 60) << (minute % 60); rest != 0 {
+			return hour*60 + bits.TrailingZeros64(rest), true
+		}
+	}
+	rest := s.hours >> (hour + 1) << (hour + 1)
+	if rest == 0 {
+		return 0, false
+	}
+	return bits.TrailingZeros64(rest)*60 + bits.TrailingZeros64(s.minutes), true
+}
+
+// minuteUpTo is the last minute of a day that is due, up to one.
+func (s *Schedule) minuteUpTo(minute int) (last int, found bool) {
+	if minute < 0 {
+		return 0, false
+	}
+	hour := minute / 60
+	if s.hours&(1<<hour) != 0 {
+		if rest := s.minutes & (1<<(minute%60+1) - 1); rest != 0 {
+			return hour*60 + bits.Len64(rest) - 1, true
+		}
+	}
+	rest := s.hours & (1<<hour - 1)
+	if rest == 0 {
+		return 0, false
+	}
+	return (bits.Len64(rest)-1)*60 + bits.Len64(s.minutes) - 1, true
+}
+
+// findShifted looks at each minute of a day on which the clock is set: such a day does not have each of them once.
+func (s *Schedule) findShifted(date, border time.Time, direction int) (best time.Time) {
+	for hour := range 24 {
+		for minute := range 60 {
+			if s.hours&(1<<hour) == 0 || s.minutes&(1<<minute) == 0 {
+				continue
+			}
+			at := time.Date(date.Year(), date.Month(), date.Day(), hour, minute, 0, 0, s.zone)
+			if at.Hour() != hour || at.Minute() != minute { // the clock is put forward over it
+				if !s.throughGaps {
+					continue
+				}
+				at = gapEnd(at, hour*60+minute)
+			}
+			if direction > 0 && at.After(border) && (best.IsZero() || at.Before(best)) || direction < 0 && !at.After(border) && at.After(best) {
+				best = at
+			}
+		}
+	}
+	return best
+}
+
+// gapEnd is when the clock is put forward over a minute of the day. at is what package time makes of that minute: a time before or after it.
+func gapEnd(at time.Time, minute int) time.Time {
+	from, to := at.ZoneBounds()
+	if at.Hour()*60+at.Minute() > minute {
+		return from
+	}
+	return to
 }
 
 func (s *Schedule) hasDay(date time.Time) bool {

@@ -1,6 +1,9 @@
 package cron_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,4 +88,98 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q in %q: next is %s, and the last one at that time %s", schedule, zone, next, s.Last(next))
 		}
 	})
+}
+
+// A schedule is looked up by arithmetic on days without a change of the clock. The reference makes every time of the days around.
+func TestEveryDueTimeIsFoundInItsOrder(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(21, 1))
+	for _, zone := range []string{"", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns"} {
+		location, err := time.LoadLocation(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 400 {
+			minutes, hours := some(random, 60), some(random, 24)
+			text := list(minutes) + " " + list(hours) + " * * *"
+			s, err := cron.Parse(text, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Days with a change of the clock in one of the zones are among those of spring and autumn.
+			from := time.Date(2017, time.Month(1+random.IntN(12)), 1+random.IntN(28), random.IntN(24), random.IntN(60), random.IntN(60), 0, location)
+			for _, gaps := range []bool{false, true} {
+				is := s
+				if gaps {
+					is = s.ThroughGaps()
+				}
+				next, last := reference(minutes, hours, from, gaps)
+				if got := is.Next(from); !got.Equal(next) {
+					t.Fatalf("%s in %q after %s: %s, want %s", text, zone, from, got, next)
+				}
+				if got := is.Last(from); !got.Equal(last) {
+					t.Fatalf("%s in %q before %s: %s, want %s", text, zone, from, got, last)
+				}
+			}
+		}
+	}
+}
+
+func some(random *rand.Rand, below int) []int {
+	out := random.Perm(below)[:1+random.IntN(4)]
+	slices.Sort(out)
+	return out
+}
+
+func list(values []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(values), "[]"), " ", ",")
+}
+
+// reference is the first due time after a time, and the last one up to it.
+func reference(minutes, hours []int, from time.Time, gaps bool) (next, last time.Time) {
+	for day := -3; day <= 3; day++ {
+		for _, hour := range hours {
+			for _, minute := range minutes {
+				at := time.Date(from.Year(), from.Month(), from.Day()+day, hour, minute, 0, 0, from.Location())
+				if at.Hour() != hour || at.Minute() != minute {
+					if !gaps {
+						continue
+					}
+					// The gap ends at the first whole minute whose clock is past the minute that it leaves out.
+					at = at.Add(-2 * time.Hour)
+					for _, before := at.Zone(); ; at = at.Add(time.Minute) {
+						if _, now := at.Zone(); now != before {
+							break
+						}
+					}
+				}
+				if at.After(from) && (next.IsZero() || at.Before(next)) {
+					next = at
+				}
+				if !at.After(from) && at.After(last) {
+					last = at
+				}
+			}
+		}
+	}
+	return next, last
+}
+
+func TestAScheduleThroughGapsIsDueWhenTheClockIsPutForward(t *testing.T) {
+	t.Parallel()
+	s, err := cron.Parse("30 2 * * *", "Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = s.ThroughGaps()
+	for from, want := range map[string]string{
+		"2026-03-28T12:00:00Z": "2026-03-29T01:00:00Z", "2026-03-29T01:00:00Z": "2026-03-30T00:30:00Z",
+	} {
+		if got := s.Next(at(t, from)); !got.Equal(at(t, want)) {
+			t.Errorf("after %s: %s, want %s", from, got.UTC(), want)
+		}
+	}
+	if got := s.Last(at(t, "2026-03-29T20:00:00Z")); !got.Equal(at(t, "2026-03-29T01:00:00Z")) {
+		t.Errorf("last %s", got.UTC())
+	}
 }

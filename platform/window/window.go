@@ -7,10 +7,13 @@ package window
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -24,6 +27,10 @@ const (
 	mostChanges = 200
 	// mostMerged bounds the times that a window opens again while it is open, which are looked at for its end.
 	mostMerged = 60
+	// mostOpenings bounds how often a window that is written down may open on one day: what opens more often is meant otherwise.
+	mostOpenings = 48
+	// judgedFor is how long a Cache goes without judging again: the end of a window may not be foreseeable.
+	judgedFor = 10 * time.Minute
 	// Longest and Shortest bound how long a window stays open.
 	Longest, Shortest = 31 * 24 * time.Hour, time.Minute
 )
@@ -39,6 +46,8 @@ type State struct {
 	Change time.Time
 	// Manual: a person's sync is let through. Leaves: drift stays.
 	Manual, Leaves bool
+	// edge is when something opens, closes or ends next, so that By may be another one; zero: nothing is known to.
+	edge time.Time
 }
 
 // Closing is what closes a service.
@@ -65,6 +74,19 @@ func (c Closing) Manual() bool {
 func (c Closing) leaves() bool {
 	says := func(w *deliveryv1.SyncWindow) bool { return w.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE }
 	return c.Freeze.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE || slices.ContainsFunc(c.Windows, says)
+}
+
+// ID names what closes a service: a freeze by when it began, windows by when they are open. Agents and consoles make the same one.
+func (c Closing) ID() string {
+	of := c.Kind + "/" + c.Name + "/"
+	if c.Freeze != nil {
+		return of + c.Freeze.GetSinceTime().AsTime().Format(time.RFC3339Nano)
+	}
+	sum := sha256.New()
+	for _, w := range c.Windows {
+		fmt.Fprintf(sum, "%d %q %q %s\n", w.GetAction(), w.GetSchedule(), w.GetTimeZone(), w.GetDuration().AsDuration())
+	}
+	return of + hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // Words name what closes a service, as in: deny window "nights" of project "shop" (the sale).
@@ -121,10 +143,56 @@ func (s State) Words() string {
 // Clock is a time as messages have it.
 func Clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// Check says what is wrong with a window; nil: nothing.
+// Check says what is wrong with a window that somebody writes down; nil: nothing.
 func Check(w *deliveryv1.SyncWindow) error {
-	_, err := parse(w)
-	return err
+	t, err := parse(w)
+	if err != nil {
+		return err
+	}
+	if n := t.schedule.PerDay(); n > mostOpenings {
+		return fmt.Errorf("schedule %q opens it %d times a day, and %d are allowed: open it less often, and for longer", w.GetSchedule(), n, mostOpenings)
+	}
+	return nil
+}
+
+// Cache keeps the last State of one service, for as long as nothing opens or closes. It is safe for concurrent use.
+type Cache struct{ last atomic.Pointer[judged] }
+
+type judged struct {
+	sets  []*deliveryv1.WindowSet
+	at    time.Time
+	state State
+}
+
+// Judge is as the function. The sets of the last call are known again by the slice that they are in, which nobody may change.
+func (c *Cache) Judge(sets []*deliveryv1.WindowSet, now time.Time) State {
+	if len(sets) == 0 {
+		return State{}
+	}
+	if l := c.last.Load(); l != nil && len(l.sets) == len(sets) && &l.sets[0] == &sets[0] && !now.Before(l.at) &&
+		now.Sub(l.at) < judgedFor && (l.state.edge.IsZero() || now.Before(l.state.edge)) {
+		return l.state
+	}
+	state := Judge(sets, now)
+	c.last.Store(&judged{sets, now, state})
+	return state
+}
+
+// Overridden tells whether all that closes a service now, and lets no person's sync through, is what somebody overrode: ids names what closed it
+// when the override was asked for, and it has closed the service ever since.
+func Overridden(sets []*deliveryv1.WindowSet, ids []string, asked, now time.Time) bool {
+	if asked.After(now) { // the clocks differ
+		asked = now
+	}
+	for _, set := range sets {
+		r := parseSet(set)
+		for _, c := range r.closings(now) {
+			if !c.Manual() && !(slices.Contains(ids, c.ID()) && r.closedSince(c, asked, now)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Judge says what the windows and freezes of a service's resources mean at a time.
@@ -147,17 +215,23 @@ func Judge(sets []*deliveryv1.WindowSet, now time.Time) State {
 		out.Manual, out.Leaves = out.Manual && c.Manual(), out.Leaves || c.leaves()
 	}
 	out.Change = change(parsed, out.Closed, now)
+	out.edge = edge(parsed, now)
 	return out
+}
+
+// edge is when something of one of the resources opens, closes or ends next; zero: nothing does.
+func edge(parsed []resource, after time.Time) (next time.Time) {
+	for _, r := range parsed {
+		next = first(next, r.edge(after))
+	}
+	return next
 }
 
 // change is when it is first otherwise than closed says.
 func change(parsed []resource, closed bool, now time.Time) time.Time {
 	at := now
 	for range mostChanges {
-		next := time.Time{}
-		for _, r := range parsed {
-			next = first(next, r.edge(at))
-		}
+		next := edge(parsed, at)
 		if next.IsZero() || next.Sub(now) > foreseen {
 			return time.Time{}
 		}
@@ -225,6 +299,27 @@ func (r *resource) closings(at time.Time) []Closing {
 	return out
 }
 
+// closedSince tells whether what closes a service now has done so without a break since an earlier time.
+func (r *resource) closedSince(c Closing, since, now time.Time) bool {
+	for _, t := range r.windows {
+		if !slices.Contains(c.Windows, t.is) {
+			continue
+		}
+		end, open := t.open(since)
+		if c.Allow {
+			next := t.schedule.Next(since)
+			if open || !next.IsZero() && !next.After(now) {
+				return false
+			}
+			continue
+		}
+		if !open || !end.IsZero() && !now.Before(end) {
+			return false
+		}
+	}
+	return true // a freeze, and a window that can't be read, have no breaks
+}
+
 // edge is when something of a resource opens, closes or ends next; zero: nothing does.
 func (r *resource) edge(after time.Time) (next time.Time) {
 	if until := r.set.GetFreeze().GetUntilTime(); until != nil && until.AsTime().After(after) {
@@ -262,6 +357,9 @@ func parse(w *deliveryv1.SyncWindow) (*times, error) {
 	lasts := w.GetDuration().AsDuration()
 	if lasts < Shortest || lasts > Longest {
 		return nil, fmt.Errorf("duration %s must be between a minute and 31 days", lasts)
+	}
+	if w.GetAction() == deliveryv1.WindowAction_WINDOW_ACTION_DENY { // in doubt a service is closed
+		schedule = schedule.ThroughGaps()
 	}
 	return &times{is: w, schedule: schedule, lasts: lasts}, nil
 }

@@ -86,7 +86,9 @@ func TestWhatWindowsSay(t *testing.T) {
 		{"a schedule that can't be read closes", sets{of("project", deny("0 0 L * *", "", hour))}, "2026-11-20T09:00:00Z", true, ""},
 
 		// On 29 March 2026 Berlin's clock goes from 2:00 to 3:00, at 01:00Z; on 25 October from 3:00 to 2:00, at 01:00Z.
-		{"an hour that is left out does not open", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", false, "2026-03-30T00:30:00Z"},
+		{"a deny window of an hour that is left out opens at its end", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true, "2026-03-29T02:00:00Z"},
+		{"and is foreseen", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T00:30:00Z", false, "2026-03-29T01:00:00Z"},
+		{"an allow window of an hour that is left out does not open", sets{of("project", allow("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true, "2026-03-30T00:30:00Z"},
 		{"a duration is real time over the change", sets{of("project", deny("0 22 28 3 *", "Europe/Berlin", 8*hour))}, "2026-03-29T04:59:00Z", true, "2026-03-29T05:00:00Z"},
 		{"an hour that comes twice opens once", sets{of("project", deny("30 2 25 10 *", "Europe/Berlin", 30*time.Minute))}, "2026-10-25T00:40:00Z", false, ""},
 		{"in winter by winter's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))}, "2026-12-01T08:30:00Z", false, "2026-12-01T09:00:00Z"},
@@ -171,10 +173,87 @@ func TestWhatIsNoWindow(t *testing.T) {
 		{deny("0 0 * * *", "", time.Second), "between a minute and 31 days"},
 		{deny("0 0 * * *", "", 32*day), "between a minute and 31 days"},
 		{&deliveryv1.SyncWindow{Schedule: "0 0 * * *", Duration: durationpb.New(hour)}, "neither allow nor deny"},
+		{deny("*/2 * * * *", "", time.Minute), "720 times a day"},
 	} {
 		if err := window.Check(test.window); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: %v, want %s", test.window, err, test.want)
 		}
+	}
+}
+
+func TestAnOverrideCoversWhatWasClosedWhenItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	asked := at("2026-11-20T09:30:00Z")
+	since := func(text string) *deliveryv1.WindowSet {
+		f := frozen("")
+		f.Freeze.SinceTime = timestamppb.New(at(text))
+		return f
+	}
+	early, late := since("2026-11-20T08:00:00Z"), since("2026-11-20T09:40:00Z")
+	morning := func() *deliveryv1.SyncWindow { return deny("0 9 * * *", "", hour) }
+	often := func() *deliveryv1.SyncWindow { return deny("0,20,40 * * * *", "", 15*time.Minute) }
+	office := func() *deliveryv1.SyncWindow { return allow("0 10 * * *", "", 10*time.Minute) }
+	type sets = []*deliveryv1.WindowSet
+	for _, test := range []struct {
+		name      string
+		then, now sets
+		asked, at string
+		covered   bool
+	}{
+		{"what closed the service then", sets{early, of("cluster", morning())}, sets{early, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", true},
+		{"a freeze of later", sets{of("cluster", morning())}, sets{late, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", false},
+		{"a freeze that was ended and begun again", sets{early}, sets{late}, "", "2026-11-20T09:50:00Z", false},
+		{"a window that opened later", sets{early, of("cluster", deny("45 9 * * *", "", hour))}, sets{early, of("cluster", deny("45 9 * * *", "", hour))}, "", "2026-11-20T09:50:00Z", false},
+		{"a window that was written later", sets{early}, sets{early, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", false},
+		{"a window that was changed later", sets{of("cluster", morning())}, sets{of("cluster", deny("0 9 * * *", "", 2*hour))}, "", "2026-11-20T09:50:00Z", false},
+		{"a window that opened again", sets{of("cluster", often())}, sets{of("cluster", often())}, "2026-11-20T09:25:00Z", "2026-11-20T09:45:00Z", false},
+		{"the same opening", sets{of("cluster", often())}, sets{of("cluster", often())}, "2026-11-20T09:25:00Z", "2026-11-20T09:34:00Z", true},
+		{"an allow window that has not opened since", sets{of("cluster", office())}, sets{of("cluster", office())}, "", "2026-11-20T09:50:00Z", true},
+		{"an allow window that was open meanwhile", sets{of("cluster", office())}, sets{of("cluster", office())}, "", "2026-11-20T10:20:00Z", false},
+		{"a window of later that lets a person's sync through", sets{early}, sets{early, of("cluster", manual(morning()))}, "", "2026-11-20T09:50:00Z", true},
+		{"nothing closes it any more", sets{early}, nil, "", "2026-11-20T09:50:00Z", true},
+	} {
+		when := asked
+		if test.asked != "" {
+			when = at(test.asked)
+		}
+		var ids []string
+		for _, c := range window.Judge(test.then, when).By {
+			ids = append(ids, c.ID())
+		}
+		if got := window.Overridden(test.now, ids, when, at(test.at)); got != test.covered {
+			t.Errorf("%s: covered is %t", test.name, got)
+		}
+	}
+}
+
+func TestACacheSeesWhatOpensAndCloses(t *testing.T) {
+	t.Parallel()
+	sets := []*deliveryv1.WindowSet{of("project", deny("0 9 * * *", "", hour)), of("cluster", deny("30 9 * * *", "", hour)), frozen("2026-11-20T09:45:00Z")}
+	var cache window.Cache
+	from := at("2026-11-20T08:00:00Z")
+	for minute := range 4 * 60 {
+		now := from.Add(time.Duration(minute) * time.Minute)
+		want, got := window.Judge(sets, now), cache.Judge(sets, now)
+		if want.Words() != got.Words() || len(want.By) != len(got.By) || !want.Change.Equal(got.Change) {
+			t.Fatalf("at %s: %q, want %q", now, got.Words(), want.Words())
+		}
+	}
+	other := []*deliveryv1.WindowSet{of("project", deny("0 9 * * *", "", hour))}
+	if cache.Judge(other, from.Add(hour)).Closed != true || cache.Judge(sets, from).Words() != window.Judge(sets, from).Words() {
+		t.Error("the cache mistakes sets, or does not see that a clock was put back")
+	}
+}
+
+// BenchmarkJudge is about the worst windows that were ever written: those of every second minute.
+func BenchmarkJudge(b *testing.B) {
+	set := of("project")
+	for i := range 32 {
+		set.Windows = append(set.Windows, deny("*/2 * * * *", "Europe/Berlin", time.Minute+time.Duration(i)*time.Second))
+	}
+	now := at("2026-11-20T09:30:00Z")
+	for b.Loop() {
+		window.Judge([]*deliveryv1.WindowSet{set}, now)
 	}
 }
 
