@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
@@ -37,6 +38,9 @@ import (
 
 // refreshTopic carries uids of sources that should be polled now.
 const refreshTopic = "gitcache/refresh"
+
+// answeredTopic carries Git hosts that answer again after an outage.
+const answeredTopic = "gitcache/answered"
 
 // unstoredBytes of artifacts are held in memory while the disk is full or fails.
 const unstoredBytes = 64 << 20
@@ -157,6 +161,9 @@ func (s *Service) newOwner() error {
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
 		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.forget,
 		Catalog: s.sources, Fetcher: s.fetcher, Mirrors: s.mirrors, Console: s.console,
+		Answered: func(ctx context.Context, host string) error {
+			return s.replica.Coordinator.Publish(ctx, answeredTopic, []byte(host))
+		},
 		Metrics: metrics, Tracer: s.tracer, Log: s.deps.Log,
 	})
 	if err := owner.RegisterTotals(s.deps.Telemetry.Registry, s.owner); err != nil {
@@ -225,7 +232,7 @@ func (s *Service) URL() string { return s.replica.URL() }
 // while the other leases are held and the catalog is followed; then leases are released, so that another
 // replica goes on at once.
 func (s *Service) Run(ctx context.Context) error {
-	err := s.replica.Run(ctx, s.peers.Run, s.listenForRefreshes, s.owner.Run, s.standby.Run, s.mover.Run)
+	err := s.replica.Run(ctx, s.peers.Run, s.listenForRefreshes, s.listenForAnswers, s.owner.Run, s.standby.Run, s.mover.Run)
 	err = errors.Join(err, s.builder.Close(), s.store.Close())
 	s.sources.Close()
 	s.copies.Close()
@@ -242,6 +249,20 @@ func (s *Service) listenForRefreshes(ctx context.Context) error {
 	}
 	for uid := range wishes {
 		s.owner.Refresh(string(uid))
+	}
+	return nil
+}
+
+// listenForAnswers polls sources of hosts that answer other replicas again.
+func (s *Service) listenForAnswers(ctx context.Context) error {
+	hosts, err := s.replica.Coordinator.Subscribe(ctx, answeredTopic)
+	if err != nil {
+		return fmt.Errorf("subscribe to hosts that answer again: %w", err)
+	}
+	var waking sync.WaitGroup // of as many hosts at most as the sources of this replica have
+	defer waking.Wait()
+	for host := range hosts {
+		waking.Go(func() { s.owner.HostAnswered(ctx, string(host)) })
 	}
 	return nil
 }

@@ -262,14 +262,19 @@ func (t *tenure) soon() {
 }
 
 // met notes how a poll met the host. The first good poll after an outage wakes the other sources of the host, whose pauses may be long by
-// now; the budget of the host spreads their polls.
-func (t *tenure) met(s Source, err error) {
+// now; the budget of the host spreads their polls. The other replicas are told once per outage.
+func (t *tenure) met(ctx context.Context, s Source, err error) {
+	is := unanswered(err)
 	t.mu.Lock()
 	was := t.away
-	t.away = unanswered(err)
+	t.away = is
 	t.mu.Unlock()
-	if was && err == nil {
-		t.o.wakeHost(hostOf(s.URL), t.loop)
+	switch host := hostOf(s.URL); {
+	case is && !was:
+		t.o.cutOff(host)
+	case was && err == nil:
+		t.o.wakeHost(host, t.loop)
+		t.o.announce(ctx, host)
 	}
 }
 

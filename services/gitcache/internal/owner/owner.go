@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -56,10 +57,12 @@ type Deps struct {
 	// Kept is told when mirrors of sources that are gone may have been removed; nil: nobody cares.
 	Kept func()
 	// Turned is told when this replica came to own a source, or gave it back; nil: nobody cares.
-	Turned  func()
-	Metrics *Metrics
-	Tracer  trace.Tracer
-	Log     *slog.Logger
+	Turned func()
+	// Answered tells the other replicas that a host answers again, whose sources they may own; nil: there are none.
+	Answered func(ctx context.Context, host string) error
+	Metrics  *Metrics
+	Tracer   trace.Tracer
+	Log      *slog.Logger
 }
 
 // Owner keeps a loop per source of the catalog.
@@ -74,8 +77,10 @@ type Owner struct {
 	keptAt  time.Time
 	waiting int
 
-	mu    sync.Mutex // guards loops; each loop guards itself
+	mu    sync.Mutex // guards what follows; each loop guards itself
 	loops map[string]*loop
+	// answered are the hosts of which the replicas know that they answer again, until another source is cut off from one.
+	answered map[string]bool
 }
 
 // New makes an owner of nothing yet.
@@ -89,11 +94,14 @@ func New(cfg Config, deps Deps) *Owner {
 	if deps.Kept == nil {
 		deps.Kept = func() {}
 	}
+	if deps.Answered == nil {
+		deps.Answered = func(context.Context, string) error { return nil }
+	}
 	if deps.Turned == nil {
 		deps.Turned = func() {}
 	}
 	return &Owner{
-		cfg: cfg, deps: deps, loops: map[string]*loop{},
+		cfg: cfg, deps: deps, loops: map[string]*loop{}, answered: map[string]bool{},
 		upkeep: make(chan struct{}, upkeepers),
 	}
 }
@@ -207,6 +215,51 @@ func (o *Owner) wakeHost(host string, but *loop) {
 		case l.back <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// announceSpread is over how long replicas spread the polls of sources whose host answers another replica again.
+const announceSpread = 5 * time.Second
+
+// cutOff begins an outage of a host: its end is announced again.
+func (o *Owner) cutOff(host string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.answered, host)
+}
+
+// knowAnswered notes that all replicas know of the end of a host's outage; false: they knew.
+func (o *Owner) knowAnswered(host string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if host == "" || o.answered[host] {
+		return false
+	}
+	o.answered[host] = true
+	return true
+}
+
+// announce tells the other replicas, once per outage, that a host answers again. Without the bus they find out by their own polls.
+func (o *Owner) announce(ctx context.Context, host string) {
+	if !o.knowAnswered(host) {
+		return
+	}
+	if err := o.deps.Answered(ctx, host); err != nil && ctx.Err() == nil {
+		o.deps.Log.DebugContext(ctx, "other replicas were not told that a host answers again", "host", host, "err", err)
+	}
+}
+
+// HostAnswered has the sources of a host polled that it did not answer, for it answers another replica again: after a random part of
+// announceSpread, so that the host does not meet all replicas at once. It returns then. A host that no source of this replica waits for is passed over.
+func (o *Owner) HostAnswered(ctx context.Context, host string) {
+	waits := func(l *loop) bool { return l.isAway() && hostOf(l.current().URL) == host }
+	if !slices.ContainsFunc(o.all(), waits) || !o.knowAnswered(host) {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(rand.N(announceSpread)):
+		o.wakeHost(host, nil)
 	}
 }
 

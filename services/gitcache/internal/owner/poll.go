@@ -60,7 +60,7 @@ func (t *tenure) poll(ctx context.Context) error {
 	t.o.deps.Metrics.poll(ctx, result, time.Since(began))
 	t.note(ctx, s, troubles, moved, err == nil)
 	t.schedule(s, err, retryAfter)
-	t.met(s, err)
+	t.met(ctx, s, err)
 	return nil
 }
 

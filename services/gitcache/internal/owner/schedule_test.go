@@ -1,7 +1,9 @@
 package owner
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,7 +107,7 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 			o.loops[uid] = tn.loop
 			for range 10 {
 				tn.schedule(tn.current(), err, 0)
-				tn.met(tn.current(), err)
+				tn.met(t.Context(), tn.current(), err)
 				if err != nil {
 					<-time.After(time.Until(tn.pollAt) - time.Millisecond)
 					tn.pollAt = time.Now().Add(-time.Second)
@@ -119,7 +121,7 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 		other := source("other", "https://git.example.org/c.git", down)
 		refused := source("refused", "https://git.example.com/d.git", &fetch.Error{Kind: fetch.KindCredentials, Message: "401"})
 		first.schedule(first.current(), nil, 0)
-		first.met(first.current(), nil)
+		first.met(t.Context(), first.current(), nil)
 		if len(same.back) != 1 || len(other.back) != 0 || len(refused.back) != 0 || len(first.back) != 0 {
 			t.Fatalf("woken: same host %d, another host %d, refused by the host %d, itself %d", len(same.back), len(other.back), len(refused.back), len(first.back))
 		}
@@ -137,9 +139,68 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 			t.Errorf("a failure of that poll counts: %d failures, next in %s", same.failures, time.Until(same.pollAt))
 		}
 		same.schedule(same.current(), nil, 0)
-		same.met(same.current(), nil)
+		same.met(t.Context(), same.current(), nil)
 		if len(first.back) != 0 {
 			t.Error("a source that is well is woken")
+		}
+	})
+}
+
+// Two replicas own sources of one host. Its first answer to one of them wakes those of the other, once, and nothing echoes.
+func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var said []string // by replica, in the order in which it was said
+		replica := func(name string) *Owner {
+			return New(Config{Replica: name}, Deps{Answered: func(_ context.Context, host string) error {
+				said = append(said, name+" "+host)
+				return nil
+			}})
+		}
+		one, other := replica("one"), replica("other")
+		down := &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}
+		source := func(o *Owner, uid, url string) *tenure {
+			tn := &tenure{loop: newLoop(o, Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
+			o.loops[uid] = tn.loop
+			tn.met(t.Context(), tn.current(), down)
+			return tn
+		}
+		first, second := source(one, "1", "https://git.example.com/a.git"), source(one, "2", "https://git.example.com/b.git")
+		far, well := source(other, "3", "https://git.example.com/c.git"), source(other, "4", "https://git.example.org/d.git")
+		for _, tn := range []*tenure{first, second} { // the second one was woken by the first
+			tn.met(t.Context(), tn.current(), nil)
+		}
+		if !slices.Equal(said, []string{"one git.example.com"}) {
+			t.Fatalf("said: %q", said)
+		}
+		began := time.Now()
+		other.HostAnswered(t.Context(), "git.example.com")
+		if len(far.back) != 1 || len(well.back) != 0 || time.Since(began) > announceSpread {
+			t.Errorf("woken after %s: %d of the host, %d of another one", time.Since(began), len(far.back), len(well.back))
+		}
+		<-far.back
+		far.met(t.Context(), far.current(), down) // not yet for this one
+		other.HostAnswered(t.Context(), "git.example.com")
+		other.HostAnswered(t.Context(), "nobody.example.com")
+		if len(far.back) != 0 || len(other.answered) != 1 {
+			t.Errorf("woken again: %d; of hosts it keeps %v", len(far.back), other.answered)
+		}
+		far.met(t.Context(), far.current(), nil)
+		if len(said) != 1 {
+			t.Errorf("the news echoes: %q", said)
+		}
+		// Another outage is announced again, by the replica that it ends for first.
+		for _, tn := range []*tenure{far, first} {
+			tn.met(t.Context(), tn.current(), down)
+		}
+		far.met(t.Context(), far.current(), nil)
+		if len(said) != 2 || said[1] != "other git.example.com" {
+			t.Errorf("said: %q", said)
+		}
+		began = time.Now()
+		one.HostAnswered(t.Context(), "git.example.com")
+		if len(first.back) != 1 || time.Since(began) > announceSpread {
+			t.Errorf("after another outage: woken %d", len(first.back))
 		}
 	})
 }
