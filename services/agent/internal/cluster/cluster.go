@@ -99,6 +99,8 @@ func New(config *rest.Config) (*Cluster, error) {
 	config.Wrap(access.Transport)
 	config.UserAgent = "fairlead-agent/" + version.String()
 	config.WarningHandlerWithContext = rest.NoWarnings{}
+	streams := rest.CopyConfig(config)
+	config.Wrap(boundAnswers)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
@@ -115,7 +117,7 @@ func New(config *rest.Config) (*Cluster, error) {
 	if c.raw, err = rest.UnversionedRESTClientForConfigAndClient(plain, client); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	if c.streams, err = openStreams(config); err != nil {
+	if c.streams, err = openStreams(streams); err != nil {
 		return nil, err
 	}
 	return c, nil

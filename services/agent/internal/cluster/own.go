@@ -29,6 +29,11 @@ func (o own) Get(ctx context.Context, name string, options metav1.GetOptions, su
 	return o.ResourceInterface.Get(access.Own(ctx), name, options, subresources...)
 }
 
+// List reads a page, with fewer objects than it may have where these are too large for one answer.
 func (o own) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	return o.ResourceInterface.List(access.Own(ctx), options)
+	page, err := o.ResourceInterface.List(access.Own(ctx), options)
+	for smaller(err, &options.Limit) {
+		page, err = o.ResourceInterface.List(access.Own(ctx), options)
+	}
+	return page, err
 }

@@ -243,6 +243,9 @@ func (s *Self) eachOf(ctx context.Context, gvk schema.GroupVersionKind, do func(
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		page, err := s.objects(kind, "").List(ctx, options)
+		if smaller(err, &options.Limit) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

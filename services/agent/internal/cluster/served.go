@@ -104,6 +104,9 @@ func pages(ctx context.Context, objects metadata.ResourceInterface, size int64, 
 	options := metav1.ListOptions{Limit: size}
 	for range most {
 		page, err := objects.List(ctx, options)
+		for smaller(err, &options.Limit) {
+			page, err = objects.List(ctx, options)
+		}
 		if err != nil {
 			return false, err
 		}

@@ -27,6 +27,7 @@ func openStreams(config *rest.Config) (*streams, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0
 	config.QPS = -1 // the watcher spreads its requests itself
+	config.Wrap(boundEvents)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
@@ -82,6 +83,9 @@ func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, metadat
 			page, err = c.metadata.Resource(kind.Resource).List(ctx, opts)
 		} else {
 			page, err = c.dynamic.Resource(kind.Resource).List(ctx, opts)
+		}
+		if smaller(err, &opts.Limit) {
+			continue
 		}
 		if err != nil {
 			return "", c.unserved(gvk, err)
