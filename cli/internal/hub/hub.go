@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/loopback"
 )
 
 // renewTimeout bounds the renewal that a command does on its way: the old token is still good.
@@ -343,7 +344,7 @@ func checkURL(text string) (string, error) {
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return "", errors.New("the hub's URL must have no user, query or fragment")
 	}
-	if host := u.Hostname(); u.Scheme == "http" && host != "localhost" && !strings.HasPrefix(host, "127.") && host != "::1" {
+	if u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 		return "", fmt.Errorf("http://%s: a secret is only sent over https (or http to this machine)", u.Host)
 	}
 	return strings.TrimRight(u.String(), "/"), nil

@@ -23,6 +23,7 @@ import (
 
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/loopback"
 	id "fairlead.dev/services/console/internal/identity"
 )
 
@@ -75,7 +76,7 @@ func (c *Config) Validate() error {
 	if err != nil {
 		return err
 	}
-	if host := u.Hostname(); u.Scheme != "https" && host != "localhost" && !strings.HasPrefix(host, "127.") && host != "::1" {
+	if u.Scheme != "https" && !loopback.Host(u.Hostname()) {
 		return fmt.Errorf("--oidc-issuer %s: must begin with https://", c.Issuer)
 	}
 	if c.ClientID == "" || c.UserClaim == "" || c.GroupsClaim == "" {

@@ -52,3 +52,16 @@ func TestAProviderThatHangsIsAskedOnceAndHoldsNobody(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 }
+
+func TestAProviderInClearTextIsOnThisMachineOnly(t *testing.T) {
+	t.Parallel()
+	for issuer, good := range map[string]bool{
+		"https://id.example.com": true, "http://127.0.0.1:5556": true, "http://localhost:5556": true, "http://[::1]:5556": true,
+		"http://127.attacker.example": false, "http://127.0.0.1.attacker.example": false, "http://id.example.com": false,
+	} {
+		cfg := Config{Issuer: issuer, ClientID: "fairlead", UserClaim: "email", GroupsClaim: "groups"}
+		if err := cfg.Validate(); (err == nil) != good {
+			t.Errorf("%s: %v", issuer, err)
+		}
+	}
+}
