@@ -40,62 +40,80 @@ type Config struct {
 	// File has that URL in it instead, and is looked at again while the coordinator is used. A new URL takes the place of the one before
 	// once Redis has answered it; the number of the database must stay.
 	File string
-	// CAFile is a PEM file with the authorities that are trusted, and no others; empty: the system's. It is read for each new URL.
+	// CAFile is a PEM file with the authorities that are trusted, and no others; empty: the system's. It is looked at again as File is.
 	CAFile string
 }
 
 // Open is the function Open with all choices.
 func (c Config) Open() (Coordinator, error) {
-	url, load := c.URL, func() (string, error) { return flags.ReadFile(c.File) }
-	if c.File == "" {
-		load = nil
-	} else {
-		var err error
-		if url, err = load(); err != nil {
-			return nil, fmt.Errorf("read the URL of Redis: %w", err)
-		}
+	now, err := c.read()
+	if err != nil {
+		return nil, err
 	}
-	if scheme, _, _ := strings.Cut(url, ":"); scheme == "" || strings.EqualFold(scheme, "memory") {
+	if scheme, _, _ := strings.Cut(now.url, ":"); scheme == "" || strings.EqualFold(scheme, "memory") {
 		if c.CAFile != "" {
 			return nil, errors.New("--redis-ca-file is given, but no URL of Redis")
 		}
 		return newMemory(), nil
 	}
-	clients, err := newRedisClients(url, load, dialer{c.CAFile})
+	load := c.read
+	if c.File == "" && c.CAFile == "" {
+		load = nil
+	}
+	clients, err := newRedisClients(now, load)
 	if err != nil {
 		return nil, err
 	}
 	return newRedis(clients), nil
 }
 
-// dialer makes clients.
-type dialer struct{ caFile string }
+// read returns what the configuration names now.
+func (c Config) read() (s settings, err error) {
+	s.url = c.URL
+	if c.File != "" {
+		if s.url, err = flags.ReadFile(c.File); err != nil {
+			return s, fmt.Errorf("read the URL of Redis: %w", err)
+		}
+	}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return s, fmt.Errorf("--redis-ca-file: %w", err)
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return s, fmt.Errorf("--redis-ca-file: %s has no PEM certificate", c.CAFile)
+		}
+		s.authorities = string(pem)
+	}
+	return s, nil
+}
 
-// trust has a client trust the authorities of the file. The configuration is nil where the URL asks for no TLS.
-func (d dialer) trust(config *tls.Config) error {
-	if d.caFile == "" {
+// settings are what a client is made of.
+type settings struct {
+	url string
+	// authorities are those that are trusted, in PEM; empty: the system's.
+	authorities string
+}
+
+// trust has a client trust the authorities. The configuration is nil where the URL asks for no TLS.
+func (s settings) trust(config *tls.Config) error {
+	if s.authorities == "" {
 		return nil
 	}
 	if config == nil {
 		return errors.New("--redis-ca-file is given, but the URL of Redis asks for no TLS: begin it with rediss")
 	}
-	pem, err := os.ReadFile(d.caFile)
-	if err != nil {
-		return fmt.Errorf("--redis-ca-file: %w", err)
-	}
 	config.RootCAs = x509.NewCertPool()
-	if !config.RootCAs.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("--redis-ca-file: %s has no PEM certificate", d.caFile)
-	}
+	config.RootCAs.AppendCertsFromPEM([]byte(s.authorities))
 	return nil
 }
 
-// dial returns a client of what a URL names, and the number of its database. It connects to nothing yet.
-func (d dialer) dial(rawURL string) (client redis.UniversalClient, db int, err error) {
-	scheme, _, _ := strings.Cut(rawURL, ":")
+// dial returns a client of what the URL names, and the number of its database. It connects to nothing yet.
+func (s settings) dial() (client redis.UniversalClient, db int, err error) {
+	scheme, _, _ := strings.Cut(s.url, ":")
 	switch strings.ToLower(scheme) {
 	case "redis", "rediss", "unix":
-		o, err := redis.ParseURL(rawURL)
+		o, err := redis.ParseURL(s.url)
 		if err != nil {
 			return nil, 0, errBadURL()
 		}
@@ -103,12 +121,12 @@ func (d dialer) dial(rawURL string) (client redis.UniversalClient, db int, err e
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.MaintNotificationsConfig = noMaintNotifications()
-		if err := d.trust(o.TLSConfig); err != nil {
+		if err := s.trust(o.TLSConfig); err != nil {
 			return nil, 0, err
 		}
 		return redis.NewClient(o), o.DB, nil
 	case "redis+sentinel", "rediss+sentinel":
-		o, err := parseHosts(rawURL, redis.ParseFailoverURL)
+		o, err := parseHosts(s.url, redis.ParseFailoverURL)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -118,12 +136,12 @@ func (d dialer) dial(rawURL string) (client redis.UniversalClient, db int, err e
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = timeouts()
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
-		if err := d.trust(o.TLSConfig); err != nil {
+		if err := s.trust(o.TLSConfig); err != nil {
 			return nil, 0, err
 		}
 		return redis.NewFailoverClient(o), o.DB, nil
 	case "redis+cluster", "rediss+cluster":
-		o, err := parseHosts(rawURL, redis.ParseClusterURL)
+		o, err := parseHosts(s.url, redis.ParseClusterURL)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -131,7 +149,7 @@ func (d dialer) dial(rawURL string) (client redis.UniversalClient, db int, err e
 		o.MaxRetries, o.DialerRetries = noRetries, 1
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		o.MaintNotificationsConfig = noMaintNotifications()
-		if err := d.trust(o.TLSConfig); err != nil {
+		if err := s.trust(o.TLSConfig); err != nil {
 			return nil, 0, err
 		}
 		return redis.NewClusterClient(o), 0, nil

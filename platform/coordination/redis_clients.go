@@ -17,22 +17,22 @@ const (
 	retireAfter = 2 * OpTimeout
 )
 
-// redisClients has the client that is used now. Where the URL is in a file, a client of the file's new content takes the place of the one
-// before as soon as Redis has answered it: user, password and addresses change without a restart, and a URL that does not work changes nothing.
+// redisClients has the client that is used now. Where the URL or the authorities are in a file, a client of the file's new content takes the place of
+// the one before as soon as Redis has answered it: user, password, addresses and authorities change without a restart, and content that does not work
+// changes nothing.
 type redisClients struct {
-	load   func() (url string, err error) // nil: the URL never changes
-	dialer dialer
+	load   func() (settings, error) // nil: they never change
 	ctx    context.Context
 	cancel context.CancelFunc
 	looks  sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	client  redis.UniversalClient
-	url     string // of client
+	of      settings // of client
 	db      int
 	looking bool
 	looked  time.Time
-	problem error // of the file's newer content
+	problem error // of the files' newer content
 	retired []retiredClient
 }
 
@@ -41,16 +41,16 @@ type retiredClient struct {
 	at time.Time
 }
 
-func newRedisClients(url string, load func() (string, error), d dialer) (*redisClients, error) {
-	client, db, err := d.dial(url)
+func newRedisClients(now settings, load func() (settings, error)) (*redisClients, error) {
+	client, db, err := now.dial()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &redisClients{load: load, dialer: d, ctx: ctx, cancel: cancel, client: client, url: url, db: db, looked: time.Now()}, nil
+	return &redisClients{load: load, ctx: ctx, cancel: cancel, client: client, of: now, db: db, looked: time.Now()}, nil
 }
 
-// get returns the client for one operation, and looks at the file now and then, which no operation waits for.
+// get returns the client for one operation, and looks at the files now and then, which no operation waits for.
 func (c *redisClients) get() redis.UniversalClient {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *redisClients) look() {
 	c.looking, c.looked, c.problem = false, time.Now(), err
 	if next != nil {
 		c.retired = append(c.retired, retiredClient{c.client, time.Now()})
-		c.client, c.url = next.client, next.url
+		c.client, c.of = next.client, next.of
 	}
 	for len(c.retired) > 0 && time.Since(c.retired[0].at) > retireAfter {
 		_ = c.retired[0].Close() // nothing is under way
@@ -78,22 +78,22 @@ func (c *redisClients) look() {
 
 type nextClient struct {
 	client redis.UniversalClient
-	url    string
+	of     settings
 }
 
-// changed returns a client of the file's new content that Redis has answered; nil: it is the content of before.
+// changed returns a client of the files' new content that Redis has answered; nil: it is the content of before.
 func (c *redisClients) changed() (*nextClient, error) {
-	url, err := c.load()
+	now, err := c.load()
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	same, before := url == c.url, c.db
+	same, before := now == c.of, c.db
 	c.mu.Unlock()
 	if same {
 		return nil, nil //nolint:nilnil // there is nothing new and nothing wrong
 	}
-	client, db, err := c.dialer.dial(url)
+	client, db, err := now.dial()
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +105,17 @@ func (c *redisClients) changed() (*nextClient, error) {
 	if err := client.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(explain(err), client.Close())
 	}
-	return &nextClient{client, url}, nil
+	return &nextClient{client, now}, nil
 }
 
-// stuck says why the file's new content is not used.
+// stuck says why the files' new content is not used.
 func (c *redisClients) stuck() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.problem == nil {
 		return nil
 	}
-	return fmt.Errorf("the new content of --redis-url-file is not used, but what was there before: %w", c.problem)
+	return fmt.Errorf("the new content of --redis-url-file or --redis-ca-file is not used, but what was there before: %w", c.problem)
 }
 
 func (c *redisClients) close() error {

@@ -2,6 +2,7 @@ package coordination_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,58 @@ func TestRedisIsVerifiedByTheAuthorityThatIsNamed(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+}
+
+// The steps are those of docs/operate/rotate.md: the file has the new authority beside the old one before Redis has a certificate of it.
+func TestTheAuthorityOfRedisChangesWithoutAStop(t *testing.T) {
+	t.Parallel()
+	var authorities [2]localca.Files
+	for i := range authorities {
+		var err error
+		if authorities[i], err = localca.Ensure(t.TempDir(), "127.0.0.1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pem := func(i int) []byte {
+		t.Helper()
+		text, err := os.ReadFile(authorities[i].CAFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	write := func(text []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port := freePort(t)
+	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", authorities[0].CertFile, "--tls-key-file", authorities[0].KeyFile, "--tls-ca-cert-file", authorities[0].CAFile, "--tls-auth-clients", "no")
+	write(pem(0))
+	c, err := coordination.Config{URL: "rediss://127.0.0.1:" + port, CAFile: file}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(t, func() error { return c.Ping(t.Context()) })
+
+	write([]byte("no certificate"))
+	eventually(t, func() error {
+		if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "--redis-ca-file") {
+			return fmt.Errorf("said of a file without certificates: %w", err)
+		}
+		return nil
+	})
+	if _, err := c.Acquire(t.Context(), "k", "one", time.Minute); err != nil {
+		t.Errorf("with a file without certificates: %v", err)
+	}
+
+	write(append(pem(0), pem(1)...))
+	s.Do("CONFIG", "SET", "tls-cert-file", authorities[1].CertFile, "tls-key-file", authorities[1].KeyFile, "tls-ca-cert-file", authorities[1].CAFile)
+	s.Do("CLIENT", "KILL", "TYPE", "normal") // so that all connections are opened again
+	eventually(t, func() error { return c.Ping(t.Context()) })
 }
 
 // The steps are those of docs/operate/rotate.md. A lease is held, and messages arrive, all the time.
