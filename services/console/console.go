@@ -99,7 +99,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Server.RegisterFlags(fs, defaultListen)
 	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for the embedded database, master key and hub secret")
 	fs.StringVar(&c.DatabaseURL, "database-url", "", "sqlite:<file> or postgres://user:password@host/database; default: console.db in --data-dir")
-	fs.StringVar(&c.DatabaseURLFile, "database-url-file", "", "`file` with that URL; for PostgreSQL it may have several, one a line, and is read again for each connection, which takes the first that the server accepts")
+	fs.StringVar(&c.DatabaseURLFile, "database-url-file", "", "`file` with that URL; for PostgreSQL it may have several of one database, one a line, and is read again for each connection, which takes the first that the server accepts")
 	fs.StringVar(&c.MasterKeyFile, "master-key-file", "", "`file` with the key that seals secrets; default: master.key in --data-dir, made at the first start")
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, all of which are accepted; default: hub.secret in --data-dir, made at the first start")
 	c.Unsigned.RegisterFlags(fs)
@@ -206,7 +206,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{advertise: cfg.AdvertiseConsole, log: deps.Log, stderr: deps.Stderr}
-	if s.store, err = cfg.openStore(store.Options{AuditBytes: cfg.AuditMaxBytes, AuditTrimmed: audit.Trimmed}); err != nil {
+	if s.store, err = cfg.openStore(store.Options{AuditBytes: cfg.AuditMaxBytes, AuditTrimmed: audit.Trimmed, Log: deps.Log}); err != nil {
 		return nil, err
 	}
 	events := audit.New(s.store)

@@ -5,6 +5,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -18,18 +22,67 @@ import (
 // mostURLs bounds the URLs in a file: the one that is used and the one that comes next, with room.
 const mostURLs = 4
 
-// urlsOf returns the URLs in a file, one a line: what readURLs gives, or while that fails what it gave before.
-func urlsOf(path string) (func() []string, error) {
-	var mu sync.Mutex
+// urlsOf returns the URLs in a file, one a line: what readURLs gives, or while that fails what it gave before. Content that names another database
+// than at first is not used either: some connections, and some consoles, would read there while others still write here.
+func urlsOf(path string, log *slog.Logger) (func() []string, error) {
 	good, err := readURLs(path)
+	if err != nil {
+		return nil, err
+	}
+	database, err := databaseOf(good)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var (
+		mu      sync.Mutex // guards good and refused
+		refused []string   // that was said of already
+	)
 	return func() []string {
 		mu.Lock()
 		defer mu.Unlock()
-		if now, err := readURLs(path); err == nil {
-			good = now
+		now, err := readURLs(path)
+		if err != nil || slices.Equal(now, good) {
+			return good
+		}
+		other, err := databaseOf(now)
+		if err == nil && other == database {
+			good, refused = now, nil
+			return good
+		}
+		if !slices.Equal(now, refused) {
+			refused = now
+			log.Error("the new content of the file with the database URL is not used: it names another database, which takes a restart of all consoles", "file", path, "err", err)
 		}
 		return good
-	}, err
+	}, nil
+}
+
+// databaseOf is where the URLs lead, without users and passwords. All of them lead to the same database.
+func databaseOf(urls []string) (database string, err error) {
+	for i, url := range urls {
+		of := url
+		if isPostgres(url) {
+			cfg, err := pgx.ParseConfig(url)
+			if err != nil {
+				return "", errBadURL()
+			}
+			hosts := []string{net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))}
+			for _, f := range cfg.Fallbacks {
+				hosts = append(hosts, net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port))))
+			}
+			of = strings.Join(slices.Compact(hosts), ",") + "/" + cfg.Database
+		}
+		if i > 0 && of != database {
+			return "", errors.New("its lines name different databases: host, port and database must be the same in all of them")
+		}
+		database = of
+	}
+	return database, nil
+}
+
+// errBadURL repeats nothing of the URL, as pgx does in its error: it may hold the password.
+func errBadURL() error {
+	return errors.New("database URL: not a valid PostgreSQL URL, such as postgres://user:password@host:5432/fairlead")
 }
 
 // readURLs reads a file with URLs of one database, one a line.
@@ -108,8 +161,7 @@ func (l *logins) try(connect func(*pgx.ConnConfig) error) error {
 func (l *logins) config(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		// pgx puts the URL in its error, and that may hold the password.
-		return nil, errors.New("database URL: not a valid PostgreSQL URL, such as postgres://user:password@host:5432/fairlead")
+		return nil, errBadURL()
 	}
 	l.prepare(cfg)
 	return cfg, nil

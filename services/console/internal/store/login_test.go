@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +21,8 @@ func openAll(ctx context.Context, s *store.Store) error {
 				return err
 			}
 			defer c.Close()
-			if err := c.PingContext(ctx); err != nil {
+			var seq int64
+			if err := c.QueryRowContext(ctx, "SELECT seq FROM log").Scan(&seq); err != nil {
 				return err
 			}
 		}
@@ -74,6 +77,40 @@ func TestThePasswordOfPostgresChangesWithoutAStop(t *testing.T) {
 	}
 }
 
+// Half of the connections would read in one database, and half in the other.
+func TestAConsoleStaysAtTheDatabaseOfItsStart(t *testing.T) {
+	t.Parallel()
+	here, elsewhere := postgres.Database(t), postgres.Database(t)
+	file := filepath.Join(t.TempDir(), "url")
+	write := func(lines ...string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(here)
+	var said bytes.Buffer
+	s, err := store.Open(file, store.Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(elsewhere) // where there are no tables
+	if err := openAll(t.Context(), s); err != nil {
+		t.Errorf("with another database in the file: %v", err)
+	}
+	if n := strings.Count(said.String(), "names another database"); n != 1 {
+		t.Errorf("said %d times: %s", n, said.String())
+	}
+	write(here + "&application_name=other")
+	if err := openAll(t.Context(), s); err != nil {
+		t.Errorf("with the same database in another URL: %v", err)
+	}
+}
+
 func TestAFileWithTheURLOfADatabaseIsChecked(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -81,6 +118,8 @@ func TestAFileWithTheURLOfADatabaseIsChecked(t *testing.T) {
 		"x":                                 "must begin with sqlite: or postgres://",
 		"postgres://u:s3cret@h/d\nsqlite:x": "each must be a URL that begins with postgres://",
 		"postgres://u:s3cret@h/d\npostgres://u:s3cret@h:port/d":             "not a valid PostgreSQL URL",
+		"postgres://u:s3cret@h/d\npostgres://u:s3cret@h2/d":                 "name different databases",
+		"postgres://u:s3cret@h/d\npostgres://u:s3cret@h/d2":                 "name different databases",
 		strings.Repeat("postgres://u:s3cret@h/d?application_name=a\n", 4+1): "at most 4",
 	} {
 		file := filepath.Join(t.TempDir(), "url")

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,6 +73,8 @@ type Options struct {
 	AuditTrimmed func(now time.Time, dropped int64) AuditEvent
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// Log is told of a file with the URL that can't be used as it is; nil: nobody is.
+	Log *slog.Logger
 }
 
 // Store is the state in one database.
@@ -137,6 +140,8 @@ type dialect struct {
 	now string
 	// insertRows is how many rows one statement inserts.
 	insertRows int
+	// arrays says that one statement takes the rows of many services: each statement is a round trip.
+	arrays bool
 	// numbered says that placeholders in lists have numbers.
 	numbered bool
 	// unavailable says whether an error is about the database as a whole.
@@ -159,9 +164,13 @@ func New(url string, opts Options) (*Store, error) {
 	return open(func() []string { return []string{url} }, opts)
 }
 
-// Open is New with the URL in a file. For PostgreSQL the file may have several, one a line, and is read again for each connection.
+// Open is New with the URL in a file. For PostgreSQL the file may have several of one database, one a line, and is read again for each connection.
 func Open(path string, opts Options) (*Store, error) {
-	urls, err := urlsOf(path)
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	urls, err := urlsOf(path, log)
 	if err != nil {
 		return nil, err
 	}
