@@ -149,7 +149,7 @@ func (s *Store) beginDeployments(ctx context.Context, tx *sql.Tx, begun []Deploy
 			all = append(all, step)
 		}
 	}
-	return stepDeployments(ctx, tx, all)
+	return s.dialect.stepDeployments(ctx, tx, all)
 }
 
 // notBefore moves a time, if it is one, to the moment from which it counts.
@@ -161,11 +161,14 @@ func notBefore(t, begin time.Time) time.Time {
 }
 
 // stepDeployments notes how far the current deployments of services are. The first time counts. It returns those that became healthy.
-func stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
+func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
 	if len(steps) == 0 {
 		return nil, nil
 	}
 	steps = slices.SortedStableFunc(slices.Values(steps), func(a, b Step) int { return cmp.Compare(a.Service, b.Service) })
+	if d.arrays && !stepsTwice(steps) {
+		return stepTogether(ctx, tx, steps)
+	}
 	err = prepared(ctx, tx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
 		" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
 		" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
@@ -186,6 +189,50 @@ func stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []b
 		return nil
 	})
 	return healthy, err
+}
+
+// stepsTwice says whether there are two steps of one deployment: they have to come one after the other.
+func stepsTwice(steps []Step) bool {
+	seen := make(map[[2]string]bool, len(steps))
+	for _, p := range steps {
+		key := [2]string{p.Service, p.Digest}
+		if seen[key] {
+			return true
+		}
+		seen[key] = true
+	}
+	return false
+}
+
+// stepTogether is stepDeployments in one statement. Rows are locked in the order of services, so that consoles can't wait for each other.
+func stepTogether(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
+	var services, digests, outcomes, messages []string
+	var applies, healths []int64
+	of := make(map[[2]string]Step, len(steps))
+	for _, p := range steps {
+		services, digests, outcomes, messages = append(services, p.Service), append(digests, p.Digest), append(outcomes, p.Outcome), append(messages, p.Message)
+		applies, healths = append(applies, Micros(p.Apply)), append(healths, Micros(p.Healthy))
+		of[[2]string{p.Service, p.Digest}] = p
+	}
+	rows, err := tx.QueryContext(ctx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN step.applied ELSE apply_time END,"+
+		" healthy_time = CASE WHEN healthy_time = 0 THEN step.well ELSE healthy_time END, outcome = step.said, message = step.words"+
+		" FROM (SELECT p.*, d.number AS nth FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS BIGINT[]), CAST($4 AS BIGINT[]), CAST($5 AS TEXT[]), CAST($6 AS TEXT[]))"+
+		" AS p (service, content, applied, well, said, words) JOIN deployments d ON d.service_uid = p.service AND d.digest = p.content AND d.end_time = 0"+
+		" ORDER BY d.service_uid, d.number FOR UPDATE OF d) step"+
+		" WHERE service_uid = step.service AND number = step.nth"+
+		" AND (apply_time = 0 AND step.applied <> 0 OR healthy_time = 0 AND step.well <> 0 OR outcome <> step.said OR message <> step.words)"+
+		" RETURNING "+deploymentColumns, services, digests, applies, healths, outcomes, messages)
+	changed, err := collect(rows, err, scanDeployment)
+	if err != nil {
+		return nil, fmt.Errorf("write deployments: %w", err)
+	}
+	for _, d := range changed {
+		p := of[[2]string{d.Service, d.Digest}]
+		if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
+			healthy = append(healthy, became{d, p.Trace})
+		}
+	}
+	return healthy, nil
 }
 
 // became is a deployment that is healthy for the first time, and the trace context of what said so.

@@ -36,9 +36,7 @@ func (s *Store) PutHub(ctx context.Context, states map[string][]byte, begun []De
 		if healthy, err = s.beginDeployments(ctx, tx, begun, stepsOf); err != nil {
 			return err
 		}
-		return each(ctx, tx, len(uids), "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
-			" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time",
-			func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
+		return s.putHub(ctx, tx, uids, states)
 	})
 	if err == nil {
 		s.tellHealthy(healthy)
@@ -62,4 +60,18 @@ func (s *Store) PutHubRefs(ctx context.Context, states map[HubRef][]byte) error 
 		func(i int) []any {
 			return []any{refs[i].Source, refs[i].Ref, string(states[refs[i]])}
 		})
+}
+
+// putHub writes hub truths, as putReports does reports.
+func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states map[string][]byte) error {
+	const put, over = "INSERT INTO hub (service_uid, state, touch_time) ", " ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time"
+	if !s.dialect.arrays {
+		return each(ctx, tx, len(uids), put+"VALUES ($1, $2, "+s.dialect.now+")"+over, func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
+	}
+	texts := make([]string, len(uids))
+	for i, uid := range uids {
+		texts[i] = string(states[uid])
+	}
+	_, err := tx.ExecContext(ctx, put+"SELECT uid, said, "+s.dialect.now+" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS new (uid, said)"+over, uids, texts)
+	return err
 }

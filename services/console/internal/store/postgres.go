@@ -82,6 +82,7 @@ func (s *Store) usePostgres(urls func() []string) error {
 		listen:     func(ctx context.Context, wake func()) error { return listenPostgres(ctx, l, wake) },
 		insertRows: 100, // each statement is a round trip
 		numbered:   true,
+		arrays:     true,
 		tables:     "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY table_name",
 		clear:      postgresClear,
 		ownNumbers: "OVERRIDING SYSTEM VALUE",

@@ -176,13 +176,10 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 				return err
 			}
 		}
-		if healthy, err = stepDeployments(ctx, tx, steps); err != nil {
+		if healthy, err = s.dialect.stepDeployments(ctx, tx, steps); err != nil {
 			return err
 		}
-		return each(ctx, tx, len(reports), s.dialect.putReport(), func(i int) []any {
-			r := reports[i]
-			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
-		})
+		return s.putReports(ctx, tx, reports, now)
 	})
 	if err == nil {
 		s.tellHealthy(healthy)
@@ -190,19 +187,42 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 	return err
 }
 
-func (d *dialect) putReport() string {
-	return "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) VALUES ($1, $2, $3, $4, $5, " + d.now + ")" +
+// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in one.
+func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) error {
+	if !s.dialect.arrays {
+		return each(ctx, tx, len(reports), s.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"), func(i int) []any {
+			r := reports[i]
+			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
+		})
+	}
+	var services, clusters, states []string
+	var sequences []int64
+	for i, r := range reports {
+		if i+1 < len(reports) && reports[i+1].Service == r.Service && reports[i+1].Cluster == r.Cluster {
+			continue // overtaken: one statement writes a row once
+		}
+		services, clusters, sequences, states = append(services, r.Service), append(clusters, r.Cluster), append(sequences, r.Sequence), append(states, string(r.State))
+	}
+	_, err := tx.ExecContext(ctx, s.dialect.putReport("SELECT service, cluster, number, CAST($4 AS BIGINT), said, "+s.dialect.now+
+		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS BIGINT[]), CAST($5 AS TEXT[])) AS new (service, cluster, number, said)"),
+		services, clusters, sequences, now, states)
+	return err
+}
+
+// putReport is the statement that keeps reports from some rows.
+func (d *dialect) putReport(rows string) string {
+	return "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) " + rows +
 		" ON CONFLICT (service_uid, cluster_uid) DO UPDATE SET sequence = excluded.sequence, receive_time = excluded.receive_time, state = excluded.state, touch_time = excluded.touch_time" +
 		" WHERE excluded.sequence > reports.sequence"
 }
 
 // PutReport keeps a report with what a write did, if its sequence is above the kept one's, and how far deployments are.
 func (t *Tx) PutReport(ctx context.Context, r Report, steps []Step) error {
-	healthy, err := stepDeployments(ctx, t.tx, steps)
+	healthy, err := t.dialect.stepDeployments(ctx, t.tx, steps)
 	if err != nil {
 		return err
 	}
-	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport(), r.Service, r.Cluster, r.Sequence, Micros(t.now), string(r.State)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+t.dialect.now+")"), r.Service, r.Cluster, r.Sequence, Micros(t.now), string(r.State)); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	t.touched.Services = append(t.touched.Services, r.Service)
