@@ -105,6 +105,9 @@ func rootsOf(cfg Config) (*x509.CertPool, error) {
 	return roots, nil
 }
 
+// rememberedSessions is of how many hosts the last TLS session is kept: those of the hub, and some.
+const rememberedSessions = 16
+
 func newTransport(roots *x509.CertPool) *http.Transport {
 	dialer := net.Dialer{
 		Timeout:         dialTimeout,
@@ -113,7 +116,7 @@ func newTransport(roots *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dialer.DialContext,
-		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(rememberedSessions)},
 		TLSHandshakeTimeout:    tlsHandshakeTimeout,
 		IdleConnTimeout:        idleConnTimeout,
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,

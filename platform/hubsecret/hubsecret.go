@@ -25,6 +25,8 @@ const (
 	Members = "members"
 	// Audiences is of tokens, for the service that a token is sent to.
 	Audiences = "audiences"
+	// Sessions is of times, and makes the keys of TLS tickets.
+	Sessions = "tls sessions"
 	// Tickets is of artifacts that an agent may have. It is longer than the others because it was first.
 	Tickets = "fairlead artifact ticket 1"
 )

@@ -30,6 +30,7 @@ import (
 	"connectrpc.com/validate"
 	"github.com/rs/cors"
 
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/loopback"
 	"fairlead.dev/platform/telemetry"
@@ -136,6 +137,7 @@ type Deps struct {
 	Unsigned  bool                             // The service accepts what older versions write to Redis and send: GET /version says so.
 	Note      func() string                    // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
 	DataDir   string                           // Of the service: observers are told when its disk is nearly full. "": it has none.
+	Secret    *hubsecret.File                  // Of the hub: replicas resume each other's TLS sessions by it; nil: each its own.
 }
 
 // Server is a listener. New, then Listen, then Run.
@@ -222,6 +224,9 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 			return nil, err
 		}
 		s.tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"h2", "http/1.1"}}
+		if deps.Secret != nil {
+			resume(s.tlsConfig, deps.Secret, time.Now)
+		}
 	}
 	return s, nil
 }

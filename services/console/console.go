@@ -217,7 +217,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	refusals := &trail.Refusals{Recorder: s.recorder, Log: deps.Log}
-	s.authority = identity.New(s.store, box, hubsecret.Open(cfg.HubSecretFile), deps.Log, nil)
+	secret := hubsecret.Open(cfg.HubSecretFile)
+	s.authority = identity.New(s.store, box, secret, deps.Log, nil)
 	s.authority.Unbound = cfg.Unsigned.Accepted()
 	if cfg.Unsigned.Accepted() {
 		deps.Log.Warn("older versions are accepted", "detail", identities.AcceptsUnsigned)
@@ -279,6 +280,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
 		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready, Unsigned: cfg.Unsigned.Accepted(), DataDir: cfg.DataDir,
+		Secret: secret,
 	}, mounts...)
 	return s, err
 }
