@@ -18,28 +18,33 @@ type Pace struct {
 	mu    sync.Mutex // guards what follows
 	rate  float64    // per second; 0: not known yet
 	done  int        // since begin
-	begin time.Time
+	begin time.Time  // zero: nothing waits
 }
 
-// Note counts what was worked off.
-func (p *Pace) Note(n int) {
+// Note counts what was worked off. waits says whether more is in the line: a rate is measured only while there is, since a line that is empty now and
+// then moves as slowly as it is filled.
+func (p *Pace) Note(n int, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	took := now.Sub(p.begin)
-	if p.begin.IsZero() || took > time.Minute { // an idle time tells nothing of the rate
-		p.begin, p.done = now, 0
-	}
-	p.done += n
-	if took < paceOver || took > time.Minute {
+	if p.begin.IsZero() {
+		if waits {
+			p.begin, p.done = now, 0
+		}
 		return
 	}
-	rate := float64(p.done) / took.Seconds()
-	if p.rate == 0 {
-		p.rate = rate
+	p.done += n
+	if took := now.Sub(p.begin); took >= paceOver {
+		rate := float64(p.done) / took.Seconds()
+		if p.rate == 0 {
+			p.rate = rate
+		}
+		p.rate += (rate - p.rate) / paceWeight
+		p.begin, p.done = now, 0
 	}
-	p.rate += (rate - p.rate) / paceWeight
-	p.begin, p.done = now, 0
+	if !waits {
+		p.begin = time.Time{}
+	}
 }
 
 // Pause is when a caller that is refused may come back: anything up to twice the time that a line of so many takes, so that those that come back are

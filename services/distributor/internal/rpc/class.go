@@ -1,10 +1,11 @@
 package rpc
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -24,61 +25,122 @@ const (
 )
 
 // class bounds how many calls of one sort are worked on at once, so that one sort holds up no other. Some wait
-// for their turn; more are told when to come back.
+// for their turn, urgent ones before the others; more are told when to come back.
 type class struct {
-	slots   chan struct{}
-	most    int64
-	waiting atomic.Int64
-	shares  *shares.Shares // of clusters, in slots and line
-	away    func()         // counts who is turned away
-	pace    pressure.Pace
+	most   int64
+	shares *shares.Shares // of clusters, in turns and line
+	away   func()         // counts who is turned away
+	pace   pressure.Pace
+
+	mu     sync.Mutex // guards what follows
+	free   int        // turns
+	urgent list.List  // of *waiter, the longest wait first
+	line   list.List  // of the others
 }
 
+// waiter is a call that waits for its turn. turn receives nil when it has one, and else why it gets none.
+type waiter struct{ turn chan error }
+
 func newClass(atOnce int, waiting int64, away func()) *class {
-	return &class{slots: make(chan struct{}, atOnce), most: waiting, shares: shares.New(callsPerCluster), away: away}
+	return &class{free: atOnce, most: waiting, shares: shares.New(callsPerCluster), away: away}
 }
 
 // enter waits for a turn of a cluster. Leave when the work is done.
 func (c *class) enter(ctx context.Context, cluster string) error {
+	return c.enterLine(ctx, cluster, &c.line)
+}
+
+// enterUrgent is enter for a call that goes before the others: its agent was told that there is something new.
+func (c *class) enterUrgent(ctx context.Context, cluster string) error {
+	return c.enterLine(ctx, cluster, &c.urgent)
+}
+
+func (c *class) enterLine(ctx context.Context, cluster string, line *list.List) error {
 	if !c.shares.Take(cluster, 1) {
 		c.away()
 		return errTooMany(c.pause())
 	}
-	err := c.turn(ctx)
+	err := c.turn(ctx, line)
 	if err != nil {
 		c.shares.Give(cluster, 1)
 	}
 	return err
 }
 
-func (c *class) turn(ctx context.Context) error {
-	select {
-	case c.slots <- struct{}{}:
+func (c *class) turn(ctx context.Context, line *list.List) error {
+	c.mu.Lock()
+	if c.free > 0 {
+		c.free--
+		c.mu.Unlock()
 		return nil
-	default:
 	}
-	if c.waiting.Add(1) > c.most {
-		c.waiting.Add(-1)
+	if !c.room(line) {
+		c.mu.Unlock()
 		c.away()
 		return errTooMany(c.pause())
 	}
-	defer c.waiting.Add(-1)
+	w := &waiter{make(chan error, 1)}
+	place := line.PushBack(w)
+	c.mu.Unlock()
 	select {
-	case c.slots <- struct{}{}:
-		return nil
+	case err := <-w.turn:
+		return err
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	c.mu.Lock()
+	line.Remove(place) // nothing happens if it was taken out
+	c.mu.Unlock()
+	select {
+	case err := <-w.turn:
+		if err == nil {
+			c.next() // nobody waits for what it would do
+		}
+	default:
+	}
+	return ctx.Err()
+}
+
+// room says whether one more may wait in a line. Where it is full an urgent call takes the place of the one that came last. mu is held.
+func (c *class) room(line *list.List) bool {
+	if int64(c.urgent.Len()+c.line.Len()) < c.most {
+		return true
+	}
+	last := c.line.Back()
+	if line != &c.urgent || last == nil {
+		return false
+	}
+	c.line.Remove(last).(*waiter).turn <- errTooMany(c.pace.Pause(c.most))
+	c.away()
+	return true
+}
+
+// next gives a turn to the call that has waited longest.
+func (c *class) next() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, line := range []*list.List{&c.urgent, &c.line} {
+		if first := line.Front(); first != nil {
+			line.Remove(first).(*waiter).turn <- nil
+			return
+		}
+	}
+	c.free++
 }
 
 func (c *class) leave(cluster string) {
-	<-c.slots
 	c.shares.Give(cluster, 1)
-	c.pace.Note(1)
+	c.next()
+	c.pace.Note(1, c.waiting() > 0)
+}
+
+func (c *class) waiting() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(c.urgent.Len() + c.line.Len())
 }
 
 // pause is when a caller that is turned away may come back.
-func (c *class) pause() time.Duration { return c.pace.Pause(min(c.waiting.Load(), c.most)) }
+func (c *class) pause() time.Duration { return c.pace.Pause(c.waiting()) }
 
 // errTooMany tells when to come back, each caller another time.
 func errTooMany(pause time.Duration) error {

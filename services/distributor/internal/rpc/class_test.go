@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -89,4 +90,53 @@ func TestOneClusterTakesNoMoreThanItsShareOfCalls(t *testing.T) {
 	if err := c.enter(t.Context(), "a"); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
+}
+
+// An agent that was nudged has something to do; one that polls most likely has not.
+func TestNudgedAgentsGoBeforePollingOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClass(1, 4, func() {})
+		ctx := context.Background()
+		if err := c.enter(ctx, "first"); err != nil {
+			t.Fatal(err)
+		}
+		var order []string // one call at a time has the turn
+		ended := make(chan error, 16)
+		begin := func(name string, enter func(context.Context, string) error) {
+			go func() {
+				err := enter(ctx, name)
+				if err == nil {
+					order = append(order, name)
+					c.leave(name)
+				}
+				ended <- err
+			}()
+			synctest.Wait()
+		}
+		begin("polls 1", c.enter)
+		begin("polls 2", c.enter)
+		begin("nudged 1", c.enterUrgent)
+		begin("nudged 2", c.enterUrgent)
+		begin("polls 3", c.enter) // the line is full
+		if err := <-ended; connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("polls 3: %v", err)
+		}
+		begin("nudged 3", c.enterUrgent) // in the place of polls 2
+		if err := <-ended; connect.CodeOf(err) != connect.CodeUnavailable {
+			t.Errorf("polls 2: %v", err)
+		}
+		c.leave("first")
+		for range 4 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if want := []string{"nudged 1", "nudged 2", "nudged 3", "polls 1"}; !slices.Equal(order, want) {
+			t.Errorf("%q, want %q", order, want)
+		}
+		if c.free != 1 || c.waiting() != 0 {
+			t.Errorf("%d turns are free, %d wait", c.free, c.waiting())
+		}
+	})
 }

@@ -79,7 +79,11 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if !ok {
 		return nil, errNoAgent
 	}
-	if err := d.syncs.enter(ctx, cluster); err != nil {
+	enter := d.syncs.enter
+	if req.GetNudged() != 0 {
+		enter = d.syncs.enterUrgent
+	}
+	if err := enter(ctx, cluster); err != nil {
 		return nil, err
 	}
 	defer d.syncs.leave(cluster)

@@ -228,7 +228,7 @@ func (r *Reports) call(ctx context.Context, batch []*job) error {
 	if len(resp.GetClusters()) != len(batch) {
 		return errors.New("the console acknowledged another number of clusters than it was given")
 	}
-	r.pace.Note(len(batch))
+	r.pace.Note(len(batch), len(r.queue) > 0)
 	for i, j := range batch {
 		j.done <- outcome{acknowledged: resp.GetClusters()[i].GetAcknowledged()}
 	}
