@@ -45,6 +45,7 @@ type Catalog struct {
 	// observer is nil in tests only.
 	observer Observer
 	folders  folders
+	hubTurn  chan struct{} // held by the one that compares and writes hub truths
 }
 
 // New returns the catalog in a store. now is the clock; nil: time.Now.
@@ -52,7 +53,7 @@ func New(s *store.Store, box *seal.Box, log *slog.Logger, now func() time.Time) 
 	if now == nil {
 		now = time.Now
 	}
-	return &Catalog{store: s, box: box, log: log, now: now, desk: confirm.New(box, now)}
+	return &Catalog{store: s, box: box, log: log, now: now, desk: confirm.New(box, now), hubTurn: make(chan struct{}, 1)}
 }
 
 // Expectation is what the caller of an update believes.

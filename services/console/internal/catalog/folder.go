@@ -598,7 +598,7 @@ func (b *bringing) note(ctx context.Context, tx *store.Tx, r Report) error {
 		return err
 	}
 	if b.observer != nil {
-		tx.Tell(b.gather(b.observer.ClusterSaid(b.service, before, r))...)
+		tx.Tell(b.observer.Gather(b.observer.ClusterSaid(b.service, before, r))...)
 	}
 	return tx.PutReport(ctx, row, stepsOf(row.Service, r))
 }

@@ -33,20 +33,40 @@ type RefHub struct {
 // problem stay while nothing else changes. Services that are gone are passed over.
 // Many are written in parts, as reports are.
 func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
-	for part := range slices.Chunk(in, partRows) {
-		if err := c.recordHub(ctx, part, refs); err != nil {
-			return err
+	for len(in) > 0 {
+		most := min(c.store.StatusRows(), len(in))
+		part := in[:most]
+		in = in[most:]
+		for tries := 1; len(part) > 0; tries++ {
+			lost, err := c.recordHub(ctx, part, refs)
+			if err != nil {
+				return err
+			}
+			if len(lost) > 0 && tries == maxHubTries {
+				return fmt.Errorf("write hub truths: %w: other distributors go on changing those of %d services", store.ErrUnavailable, len(lost))
+			}
+			part = slices.DeleteFunc(slices.Clone(part), func(s ServiceHub) bool { return !slices.Contains(lost, s.UID) })
 		}
 	}
 	return c.recordRefs(ctx, refs) // after what they say of services
 }
 
-// recordHub keeps the truths of services, whose refs have these commits.
-func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
-	states := map[string][]byte{}
+// maxHubTries is how often the truth of a service is compared anew with what another distributor told meanwhile. The second time both say the same.
+const maxHubTries = 10
+
+// recordHub keeps the truths of services, whose refs have these commits. It returns the services of which another distributor told meanwhile.
+func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub) (lost []string, err error) {
+	// Distributors tell the same at the same time: the second one of this console finds it known.
+	select {
+	case c.hubTurn <- struct{}{}:
+		defer func() { <-c.hubTurn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	states, read := map[string][]byte{}, map[string][]byte{}
 	var events []store.Event
 	var begun []store.Deployment
-	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		names := map[string]bool{}
 		uids := map[string]bool{}
 		for _, s := range in {
@@ -59,8 +79,7 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 		for _, r := range services {
 			uids[r.UID] = true
 		}
-		kept, err := v.Hub(ctx, trueKeys(uids))
-		if err != nil {
+		if read, err = v.Hub(ctx, trueKeys(uids)); err != nil {
 			return err
 		}
 		var moved []delivery
@@ -73,7 +92,7 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if services[s.Service].UID != s.UID || s.UID == "" {
 				continue
 			}
-			before, known, err := decodeHub(kept[s.UID])
+			before, known, err := decodeHub(read[s.UID])
 			if err != nil {
 				return err
 			}
@@ -108,14 +127,17 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if n.after.follows() {
 				n.after.Revision = of.commit
 			}
-			events = append(events, c.observer.HubSaid(n.service, n.before, n.after)...)
+			for _, e := range c.observer.HubSaid(n.service, n.before, n.after) {
+				e.Of = store.ReportKey{Service: n.service.Meta.UID}
+				events = append(events, e)
+			}
 		}
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return c.store.PutHub(ctx, states, begun, keptSteps, c.gather(events)...)
+	return c.store.PutHub(ctx, states, read, begun, keptSteps, events...)
 }
 
 func decodeHub(state []byte) (h HubTruth, known bool, err error) {

@@ -15,7 +15,7 @@ type Observer interface {
 	HubSaid(service Service, before, after HubTruth) []store.Event
 	// ClusterSaid has no before when there was no report.
 	ClusterSaid(service Service, before *Report, after Report) []store.Event
-	// Gather finishes what HubSaid and ClusterSaid returned, for one transaction: what happened to many services at once becomes one event.
+	// Gather finishes what HubSaid and ClusterSaid returned and one transaction writes: what happened to many services at once becomes one event.
 	Gather(events []store.Event) []store.Event
 	// TestsEnded tells how a run of a service's tests went.
 	TestsEnded(service Service, run TestRun) []store.Event
@@ -28,7 +28,10 @@ type Observer interface {
 }
 
 // Watch sets who is told. It is called before anything is written.
-func (c *Catalog) Watch(o Observer) { c.observer = o }
+func (c *Catalog) Watch(o Observer) {
+	c.observer = o
+	c.store.GatherEvents(o.Gather)
+}
 
 // reporting keeps what was said last about services, to tell what is new.
 type reporting struct {
@@ -104,7 +107,10 @@ func (p *reporting) tell(s Service, key store.ReportKey, r Report) error {
 		same.AppliedDigest, before = r.AppliedDigest, &same
 	}
 	if p.observer != nil {
-		p.events = append(p.events, p.observer.ClusterSaid(s, before, r)...)
+		for _, e := range p.observer.ClusterSaid(s, before, r) {
+			e.Of = key
+			p.events = append(p.events, e)
+		}
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ type ClusterReports struct {
 // Many are written in parts, so that a person's write waits for one part only, and what is durable of a call that does not come to its end stays.
 func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) (acks []map[string]uint64, err error) {
 	for from, to := 0, 0; from < len(in); from = to {
-		for rows := 0; to < len(in) && (to == from || rows+len(in[to].Reports) <= partRows); to++ {
+		most := c.store.StatusRows()
+		for rows := 0; to < len(in) && (to == from || rows+len(in[to].Reports) <= most); to++ {
 			rows += len(in[to].Reports)
 		}
 		part, err := c.recordReports(ctx, in[from:to])
@@ -37,9 +38,6 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) (acks 
 	}
 	return acks, nil
 }
-
-// partRows is of how many services the statuses are written in one transaction: some tens of milliseconds.
-const partRows = 500
 
 func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
 	acks := make([]map[string]uint64, len(in))
@@ -84,18 +82,10 @@ func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map
 	if err != nil {
 		return nil, err
 	}
-	if err := c.store.PutReports(ctx, rows, steps, c.gather(news.events)...); err != nil {
+	if err := c.store.PutReports(ctx, rows, steps, news.events...); err != nil {
 		return nil, err
 	}
 	return acks, nil
-}
-
-// gather finishes events of a transaction.
-func (c *Catalog) gather(events []store.Event) []store.Event {
-	if c.observer == nil {
-		return events
-	}
-	return c.observer.Gather(events)
 }
 
 // reported returns the clusters and services that reports name.

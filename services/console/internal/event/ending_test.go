@@ -76,7 +76,7 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 func announced(t *testing.T, s *store.Store) (out []string) {
 	t.Helper()
 	err := s.Read(t.Context(), func(ctx context.Context, v store.View) error {
-		rows, err := v.EventsAfter(ctx, store.EventQuery{}, 0, 100)
+		rows, _, err := v.EventsAfter(ctx, store.EventQuery{}, 0, 100)
 		for _, row := range rows {
 			var e consolev1.Event
 			if row.Type == LeverEnding {

@@ -174,6 +174,9 @@ func Decode(s store.Event) (Told, error) {
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(s.Event, e); err != nil {
 		return Told{}, fmt.Errorf("decode event %s: %w", s.ID, err)
 	}
+	if s.Members != nil && e.GetCluster() == "" {
+		e.Cluster = s.Cluster
+	}
 	return Told{e, s.Members}, nil
 }
 

@@ -17,8 +17,10 @@ import (
 const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
-	// readRows is how many events are read at once, and maxRead how many for one page: one of a rare thing may be short.
+	// readRows is how many events are read at once, and maxRead how many for one page: one of a rare thing may be short. maxLooked is at how many
+	// services of events of many a page looks: some hundred milliseconds.
 	readRows, maxRead = 500, 20_000
+	maxLooked         = 100_000
 	// lookEvery is how soon a follower hears of what another console recorded.
 	lookEvery = 2 * time.Second
 	// heartbeatEvery is the longest silence of a stream that lives.
@@ -99,8 +101,8 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 			return err
 		}
 		page.Resume = strconv.FormatInt(end, 10)
-		for read := 0; read < maxRead; {
-			rows, err := v.EventsBefore(ctx, query(expr, now), before, readRows)
+		for read, looked := 0, 0; read < maxRead && looked < maxLooked; {
+			rows, more, err := v.EventsBefore(ctx, query(expr, now), before, readRows)
 			if err != nil {
 				return err
 			}
@@ -109,8 +111,11 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 				if err != nil {
 					return err
 				}
-				shown := fitting(e, expr, sees, now)
-				if shown == nil {
+				if looked >= maxLooked {
+					break
+				}
+				shown, n := fitting(e, expr, sees, now)
+				if looked += n; shown == nil {
 					before = row.Seq
 					continue
 				}
@@ -120,7 +125,7 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 				}
 				page.Events, before = append(page.Events, shown), row.Seq
 			}
-			if len(rows) < readRows {
+			if !more && looked < maxLooked {
 				return nil
 			}
 			read += len(rows)
@@ -131,8 +136,8 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 	return page, err
 }
 
-// fitting is what of an event is asked for and may be seen; nil: nothing is.
-func fitting(e Told, expr *filter.Expr, sees live.Sees, now time.Time) *consolev1.Event {
+// fitting is what of an event is asked for and may be seen; nil: nothing is. looked is as of Narrow.
+func fitting(e Told, expr *filter.Expr, sees live.Sees, now time.Time) (shown *consolev1.Event, looked int) {
 	return e.Narrow(func(e *consolev1.Event) (is, sure bool) {
 		is, sure = Whole(expr, e, now)
 		return is, sure && (!is || sees == nil)
@@ -225,7 +230,7 @@ func (l *Log) chosen(ctx context.Context, expr *filter.Expr, list []entry) (even
 	}
 	now := l.now()
 	for _, e := range list {
-		if shown := fitting(e.event, expr, sees, now); shown != nil {
+		if shown, _ := fitting(e.event, expr, sees, now); shown != nil {
 			events = append(events, shown)
 		}
 	}
@@ -269,21 +274,21 @@ func (l *Log) after(ctx context.Context, expr *filter.Expr, at int64) (events []
 		if next = end; err != nil || end == at {
 			return err
 		}
-		rows, err = v.EventsAfter(ctx, query(expr, l.now()), at, readRows)
+		rows, more, err = v.EventsAfter(ctx, query(expr, l.now()), at, readRows)
 		return err
 	})
 	if err != nil {
 		return nil, at, false, err
 	}
-	if more = len(rows) == readRows; more {
-		next = rows[readRows-1].Seq
+	if more {
+		next = rows[len(rows)-1].Seq
 	}
 	for _, row := range rows {
 		e, err := Decode(row)
 		if err != nil {
 			return nil, at, false, err
 		}
-		if shown := fitting(e, expr, sees, l.now()); shown != nil {
+		if shown, _ := fitting(e, expr, sees, l.now()); shown != nil {
 			events = append(events, shown)
 		}
 	}

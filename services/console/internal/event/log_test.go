@@ -110,7 +110,7 @@ func (f *follower) send(events []*consolev1.Event, resume string) error {
 func allIDs(t *testing.T, s *store.Store, kind string) (ids []string) {
 	t.Helper()
 	if err := s.Read(t.Context(), func(ctx context.Context, v store.View) error {
-		list, err := v.EventsAfter(ctx, store.EventQuery{Type: kind}, 0, 1_000_000)
+		list, _, err := v.EventsAfter(ctx, store.EventQuery{Type: kind}, 0, 1_000_000)
 		for _, e := range list {
 			ids = append(ids, e.ID)
 		}

@@ -10,8 +10,9 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// tailSize is how many events are kept for followers: some MB, and seconds of a whole fleet that reports.
-const tailSize = 2048
+// tailSize and tailBytes are how many events are kept for followers, and how much of what they say of each of many services: some MB, and seconds of a
+// whole fleet that reports.
+const tailSize, tailBytes = 2048, 8 << 20
 
 // tail is the last events. One reader takes them from the database for all followers, while there are any.
 //
@@ -27,6 +28,7 @@ type tail struct {
 	stands    bool          // whether the rest means anything
 	list      []entry       // all that is behind from and up to end
 	from, end int64
+	bytes     int   // of the members in list
 	failures  int   // whoever followed at one of them has to begin again
 	err       error // the last one's
 }
@@ -74,6 +76,7 @@ func (t *tail) read(ctx context.Context) bool {
 	}
 	var rows []store.Event
 	var end int64
+	var more bool
 	err := t.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		if end, err = v.EventsEnd(ctx); err != nil || !stands || end == at {
 			return err
@@ -81,7 +84,7 @@ func (t *tail) read(ctx context.Context) bool {
 		if end < at {
 			return ErrGone
 		}
-		rows, err = v.EventsAfter(ctx, store.EventQuery{}, at, readRows)
+		rows, more, err = v.EventsAfter(ctx, store.EventQuery{}, at, readRows)
 		return err
 	})
 	list := make([]entry, 0, len(rows))
@@ -93,9 +96,8 @@ func (t *tail) read(ctx context.Context) bool {
 		}
 		list = append(list, entry{row.Seq, e})
 	}
-	more := len(rows) == readRows
 	if more {
-		end = rows[readRows-1].Seq
+		end = rows[len(rows)-1].Seq
 	}
 	t.take(list, end, err)
 	return more && err == nil && ctx.Err() == nil
@@ -106,7 +108,7 @@ func (t *tail) place() (end int64, stands, wanted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.followers == 0 {
-		t.stands, t.list = false, nil
+		t.stands, t.list, t.bytes = false, nil, 0
 	}
 	return t.end, t.stands, t.followers > 0
 }
@@ -117,7 +119,7 @@ func (t *tail) take(list []entry, end int64, err error) {
 	defer t.mu.Unlock()
 	switch {
 	case err != nil:
-		t.stands, t.list = false, nil
+		t.stands, t.list, t.bytes = false, nil, 0
 		t.failures++
 		t.err = err
 	case !t.stands:
@@ -126,13 +128,32 @@ func (t *tail) take(list []entry, end int64, err error) {
 		return
 	default:
 		t.list, t.end = append(t.list, list...), end
-		if over := len(t.list) - tailSize; over > tailSize {
-			t.from = t.list[over-1].seq
-			t.list = slices.Clone(t.list[over:]) // and let go of the rest
+		t.bytes += weight(list)
+		if len(t.list) > 2*tailSize || t.bytes > 2*tailBytes {
+			t.trim()
 		}
 	}
 	close(t.moved)
 	t.moved = make(chan struct{})
+}
+
+// trim lets go of what is too much. Call it with mu held.
+func (t *tail) trim() {
+	over := max(len(t.list)-tailSize, 0)
+	bytes := weight(t.list[over:])
+	for ; bytes > tailBytes; over++ {
+		bytes -= len(t.list[over].event.members)
+	}
+	t.from, t.bytes = t.list[over-1].seq, bytes
+	t.list = slices.Clone(t.list[over:]) // and let go of the rest
+}
+
+// weight is how many bytes events say of each of many services.
+func weight(list []entry) (bytes int) {
+	for _, e := range list {
+		bytes += len(e.event.members)
+	}
+	return bytes
 }
 
 // join makes sure that the tail is kept until leave. It returns what to ask behind with.

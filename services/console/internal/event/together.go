@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protodelim"
@@ -107,8 +107,12 @@ func gathered(of []draft) store.Event {
 		}
 	}
 	e := summary(list)
+	members, cluster := pack(e, list), e.GetCluster()
+	// The cluster is beside the event: a console of before there were such events takes one with a cluster and without a service for one about the
+	// cluster, and would show it whole to a person who sees some of its services.
+	e.Cluster = ""
 	out := stored(e, list[0].GetTime().AsTime(), "together", string(sum.Sum(nil)))
-	out.Members = pack(e, list)
+	out.Members, out.Cluster = members, cluster
 	return out
 }
 
@@ -152,10 +156,18 @@ func same(a, b string) string {
 	return ""
 }
 
+// packers are writers that have been used: each has more than a megabyte of tables.
+var packers = sync.Pool{New: func() any { //nolint:gochecknoglobals // the same wherever it is used
+	packer, _ := flate.NewWriter(nil, flate.BestSpeed) // the level is a valid one
+	return packer
+}}
+
 // pack keeps the events of which one is made, without what is said in that.
 func pack(of *consolev1.Event, list []*consolev1.Event) []byte {
 	var out bytes.Buffer
-	packer, _ := flate.NewWriter(&out, flate.BestSpeed) // the level is a valid one, and a buffer takes all
+	packer := packers.Get().(*flate.Writer)
+	defer packers.Put(packer)
+	packer.Reset(&out)
 	for _, e := range list {
 		one := &consolev1.Event{Service: e.GetService(), Message: e.GetMessage(), Count: e.GetCount(), Duration: e.GetDuration()}
 		one.Cluster, one.Commit = other(of.GetCluster(), e.GetCluster()), other(of.GetCommit(), e.GetCommit())
@@ -181,45 +193,44 @@ type Told struct {
 }
 
 // Narrow is the event of what of it is chosen: all of it, that of one service, or of some; nil: nothing is. whole tells whether all of it is chosen
-// by what its services have in common, if that can be said (sure).
-func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func(*consolev1.Event) bool) *consolev1.Event {
+// by what its services have in common, if that can be said (sure). looked is at how many services it had to look.
+func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func(*consolev1.Event) bool) (e *consolev1.Event, looked int) {
 	if t.members == nil {
 		if chosen(t.Event) {
-			return t.Event
+			return t.Event, 0
 		}
-		return nil
+		return nil, 0
 	}
 	if fits, sure := whole(t.Event); sure {
 		if fits {
-			return t.Event
+			return t.Event, 0
 		}
-		return nil
+		return nil, 0
 	}
 	var some []*consolev1.Event
-	n := 0
 	err := t.each(func(one *consolev1.Event) {
-		if n++; chosen(one) {
+		if looked++; chosen(one) {
 			some = append(some, one)
 		}
 	})
 	switch {
 	case err != nil, len(some) == 0: // of members that can't be read nobody knows whether the caller may see them
-		return nil
+		return nil, looked
 	case len(some) == 1:
-		return some[0]
-	case len(some) == n:
-		return t.Event
+		return some[0], looked
+	case len(some) == looked:
+		return t.Event, looked
 	}
-	e := summary(some)
+	e = summary(some)
 	e.Id = t.GetId()
-	return e
+	return e, looked
 }
 
 // each calls do with the event of each service.
 func (t Told) each(do func(*consolev1.Event)) error {
 	unpacked := io.LimitedReader{R: flate.NewReader(bytes.NewReader(t.members)), N: maxMembers}
 	in := bufio.NewReader(&unpacked)
-	for n := 0; ; n++ {
+	for {
 		one := &consolev1.Event{}
 		err := (protodelim.UnmarshalOptions{MaxSize: maxMembers}).UnmarshalFrom(in, one)
 		if errors.Is(err, io.EOF) {
@@ -228,9 +239,11 @@ func (t Told) each(do func(*consolev1.Event)) error {
 		if err != nil {
 			return fmt.Errorf("decode services of event %s: %w", t.GetId(), err)
 		}
-		one.Id, one.Time, one.Type, one.Severity, one.Project = t.GetId()+"."+strconv.Itoa(n), t.GetTime(), t.GetType(), t.GetSeverity(), t.GetProject()
+		one.Time, one.Type, one.Severity, one.Project = t.GetTime(), t.GetType(), t.GetSeverity(), t.GetProject()
 		one.Cluster, one.Commit = cmp.Or(one.GetCluster(), t.GetCluster()), cmp.Or(one.GetCommit(), t.GetCommit())
 		one.Digest, one.TraceId = cmp.Or(one.GetDigest(), t.GetDigest()), cmp.Or(one.GetTraceId(), t.GetTraceId())
+		// A number would tell how many others there are to a person who may see this one only.
+		one.Id = store.EventID(t.GetId(), one.GetService(), one.GetDigest())
 		do(one)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/filter"
@@ -75,7 +77,7 @@ func TestOfAnEventOfManyEachSeesItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := fitting(list[0], expr, nil, time.Unix(2e9, 0))
+		got, _ := fitting(list[0], expr, nil, time.Unix(2e9, 0))
 		if want == "" && got != nil || want != "" && (got == nil || !strings.Contains(got.GetMessage(), want)) {
 			t.Errorf("%q: %v, want %q", question, got, want)
 		}
@@ -84,10 +86,10 @@ func TestOfAnEventOfManyEachSeesItsOwn(t *testing.T) {
 		}
 	}
 	sees := func(_ store.Kind, name, _, cluster string) bool { return cluster == "edge-3" && name != "s0-edge-3" }
-	if got := fitting(list[0], nil, sees, time.Unix(2e9, 0)); got.GetCount() != 2 || len(got.GetMembers()) != 2 || got.GetCluster() != "edge-3" {
+	if got, _ := fitting(list[0], nil, sees, time.Unix(2e9, 0)); got.GetCount() != 2 || len(got.GetMembers()) != 2 || got.GetCluster() != "edge-3" {
 		t.Errorf("to a person who may see two: %v", got)
 	}
-	if got := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return false }, time.Unix(2e9, 0)); got != nil {
+	if got, _ := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return false }, time.Unix(2e9, 0)); got != nil {
 		t.Errorf("to a person who may see nothing: %v", got)
 	}
 }
@@ -96,9 +98,89 @@ func TestMembersThatCannotBeReadAreShownToNobodyWhoMayNotSeeAll(t *testing.T) {
 	t.Parallel()
 	list := told(t, (&Recorder{}).Gather(draftsOf(ServiceHealthy, 4, 3)))
 	list[0].members = []byte("damaged")
-	if got := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return true }, time.Unix(2e9, 0)); got != nil {
+	if got, _ := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return true }, time.Unix(2e9, 0)); got != nil {
 		t.Errorf("got %v", got)
 	}
+}
+
+// Beside this console one of before there were such events may run: it judges by the fields of the event alone, and shows one of a cluster to a person
+// who sees the cluster.
+func TestAnEventOfManyIsNoneOfItsClusterToAnEarlierConsole(t *testing.T) {
+	t.Parallel()
+	list := (&Recorder{}).Gather(draftsOf(ServiceHealthy, 1, 12))
+	if len(list) != 1 {
+		t.Fatalf("%d events", len(list))
+	}
+	earlier := list[0]
+	earlier.Members, earlier.Cluster = nil, ""
+	sees := func(kind store.Kind, _, _, _ string) bool { return kind == store.KindCluster }
+	if got, _ := fitting(told(t, []store.Event{earlier})[0], nil, sees, time.Unix(2e9, 0)); got != nil {
+		t.Errorf("shown to a person who sees only the cluster: %v", got)
+	}
+	now := told(t, list)[0]
+	if now.GetCluster() != "edge-0" {
+		t.Errorf("the cluster is lost: %v", now.Event)
+	}
+	for service, want := range map[string]bool{"s3-edge-0": true, "other": false} {
+		sees := func(_ store.Kind, name, _, cluster string) bool { return name == service && cluster == "edge-0" }
+		if got, _ := fitting(now, nil, sees, time.Unix(2e9, 0)); (got != nil) != want {
+			t.Errorf("%s: %v", service, got)
+		}
+	}
+}
+
+// A person who sees one service does not learn how many others there are.
+func TestTheIDOfOneServicesEventDoesNotTellOfOthers(t *testing.T) {
+	t.Parallel()
+	whole := told(t, (&Recorder{}).Gather(draftsOf(ServiceHealthy, 4, 3)))[0]
+	ids := map[string]bool{}
+	err := whole.each(func(one *consolev1.Event) {
+		if strings.HasPrefix(one.GetId(), whole.GetId()) || ids[one.GetId()] {
+			t.Errorf("%s has the id %s in %s", one.GetService(), one.GetId(), whole.GetId())
+		}
+		ids[one.GetId()] = true
+	})
+	if err != nil || len(ids) != 12 {
+		t.Errorf("%d ids, %v", len(ids), err)
+	}
+}
+
+// A page that has to look at each service of each event ends after so many, and the next one goes on there.
+func TestAPageLooksAtSoManyServices(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, url string) {
+		l, s := openLog(t, url)
+		r := &Recorder{}
+		const services, groups = 1000, 2*maxLooked/1000 + 7
+		for g := range groups {
+			drafts := draftsOf(ServiceHealthy, 1, services)
+			for i := range drafts {
+				d := drafts[i].Draft.(draft)
+				d.event.Time, d.parts = timestamppb.Now(), append(d.parts, fmt.Sprint(g))
+				drafts[i].Draft = d
+			}
+			if err := s.AddEvents(t.Context(), r.Gather(drafts)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pages, found := 0, 0
+		for token := ""; ; {
+			page, err := l.List(t.Context(), "service = s7-edge-0", maxPageSize, token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pages++; len(page.Events) > maxLooked/services+1 {
+				t.Errorf("a page of %d events", len(page.Events))
+			}
+			found += len(page.Events)
+			if token = page.Next; token == "" {
+				break
+			}
+		}
+		if pages < 3 || found != groups {
+			t.Errorf("%d of %d events on %d pages", found, groups, pages)
+		}
+	})
 }
 
 // An alert of a service is closed by the recovery of that service.

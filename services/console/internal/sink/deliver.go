@@ -28,8 +28,10 @@ const (
 	claimFor = time.Minute
 	// noteTimeout bounds how long what came of a message is written, and grace how long one that is under way may take, when the console stops.
 	noteTimeout, grace = 5 * time.Second, 3 * time.Second
-	// readRows is how many events are read at once, and maxRows how many in one pass or look.
+	// readRows is how many events are read at once, and maxRows how many in one pass or look; maxMembers is how many bytes of what they say of each of
+	// many services.
 	readRows, maxRows = 500, 10_000
+	maxMembers        = 8 << 20
 	// maxWaiting is how many events that wait are counted, and the most of one message to people; programs get maxWebhook.
 	maxWaiting, maxWebhook = 1000, 100
 	// behind is how many events that are not for a sink may come before that is written down, unless its filter has changed.
@@ -166,8 +168,8 @@ func allSinks(ctx context.Context, v store.View) (out []store.Resource, err erro
 
 // after reads events behind a place, at most so many, and says up to where that is everything.
 func after(ctx context.Context, v store.View, at, end int64, most int) (out []numbered, next int64, err error) {
-	for len(out) < most {
-		rows, err := v.EventsAfter(ctx, store.EventQuery{}, at, readRows)
+	for members := 0; len(out) < most && members < maxMembers; {
+		rows, more, err := v.EventsAfter(ctx, store.EventQuery{}, at, readRows)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -177,8 +179,9 @@ func after(ctx context.Context, v store.View, at, end int64, most int) (out []nu
 				return nil, 0, err
 			}
 			out, at = append(out, numbered{row.Seq, e}), row.Seq
+			members += len(row.Members)
 		}
-		if len(rows) < readRows {
+		if !more {
 			return out, end, nil
 		}
 	}

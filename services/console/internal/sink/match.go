@@ -73,7 +73,7 @@ func earlierOf(name string, of store.Sending) []earlier {
 // of is what of an event is for the sink; nil: nothing is. What the sink asks for by what all services of an event have in common is told without
 // looking at each.
 func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
-	return e.Narrow(func(whole *consolev1.Event) (fits, sure bool) {
+	is, _ := e.Narrow(func(whole *consolev1.Event) (fits, sure bool) {
 		s := m.spec
 		switch {
 		case m.broken != nil:
@@ -86,6 +86,7 @@ func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
 		fits, sure = event.Whole(m.expr, whole, now)
 		return fits, sure
 	}, func(one *consolev1.Event) bool { return m.fits(e.seq, one, now) })
+	return is
 }
 
 // concerns tells whether an event is for the sink by what all services of an event have in common.

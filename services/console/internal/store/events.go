@@ -16,6 +16,10 @@ const (
 	// EventsKeep is how long events are kept, and maxEvents how many at most.
 	EventsKeep = 7 * 24 * time.Hour
 	maxEvents  = 250_000
+	// maxMembersKept bounds what events of many services take with what is said of each, in bytes: one is up to 40 KiB. The oldest events go.
+	maxMembersKept = 256 << 20
+	// maxMembersRead is how much of that one read returns, in bytes.
+	maxMembersRead = 8 << 20
 	// eventTrim is how many that are older go with each batch that comes, and eventsOver how many of those that are too many: a batch has fewer,
 	// and the first one after an upgrade that lowers maxEvents ends in time.
 	eventTrim  = 1000
@@ -36,8 +40,10 @@ type Event struct {
 	Event []byte
 	// Members are the events of single services of which this is one, as the caller keeps them; nil: it is about one service, or none.
 	Members []byte
-	// Draft is what Event is still to be made of; it is not kept.
+	// Draft is what Event is still to be made of by what GatherEvents set; it is not kept.
 	Draft any
+	// Of is the status that it is about: the event is kept if that status was written with it. Zero: it is kept anyway.
+	Of ReportKey
 }
 
 // EventID is the id of what these parts tell from all else.
@@ -51,6 +57,9 @@ func NewEventID() string { return newID() }
 
 // OnEvents has told called after each commit of events by this console. It must not block.
 func (s *Store) OnEvents(told func()) { s.told = told }
+
+// GatherEvents sets what makes the events of a commit of statuses out of those that are about what was written. Call it before anything is written.
+func (s *Store) GatherEvents(gather func([]Event) []Event) { s.gather = gather }
 
 func (s *Store) tellEvents(events []Event) {
 	if s.told != nil && len(events) > 0 {
@@ -83,13 +92,54 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 		return err
 	}
 	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s}
-	err := insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event, members) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
-		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event), e.Members}
+	weight, err := t.membersWeight(ctx)
+	if err != nil {
+		return err
+	}
+	err = insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event, members, weight) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
+		weight += int64(len(e.Members))
+		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event), e.Members, weight}
 	})
 	if err != nil {
 		return fmt.Errorf("insert events: %w", err)
 	}
+	if err := t.trimMembers(ctx, weight); err != nil {
+		return err
+	}
 	return t.trimEvents(ctx, s.clock())
+}
+
+// membersWeight is how many bytes of members came up to the last event that has some. What is kept is the difference of two of these.
+func (t *Tx) membersWeight(ctx context.Context) (bytes int64, err error) {
+	err = t.tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(weight), 0) FROM events WHERE members IS NOT NULL").Scan(&bytes)
+	if err != nil {
+		return 0, fmt.Errorf("weigh events: %w", err)
+	}
+	return bytes, nil
+}
+
+// trimMembers removes the oldest events while those of many services take too much, up to eventsOver of them.
+func (t *Tx) trimMembers(ctx context.Context, weight int64) error {
+	var gone sql.NullInt64
+	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM events WHERE members IS NOT NULL AND weight <= $1", weight-maxMembersKept).Scan(&gone)
+	if err != nil {
+		return fmt.Errorf("find heavy events: %w", err)
+	}
+	if !gone.Valid {
+		return nil
+	}
+	var first int64
+	if err := t.tx.QueryRowContext(ctx, "SELECT MIN(seq) FROM events").Scan(&first); err != nil {
+		return fmt.Errorf("find the first event: %w", err)
+	}
+	upTo := min(gone.Int64, first+eventsOver)
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1", upTo); err != nil {
+		return fmt.Errorf("trim heavy events: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE events_gone SET seq = $1 WHERE seq < $1", upTo); err != nil {
+		return fmt.Errorf("note trim of events: %w", err)
+	}
+	return nil
 }
 
 // trimEvents removes what is too old, and the oldest if there are too many. Numbers are about in the order of times: what
@@ -164,49 +214,69 @@ func (q EventQuery) where(first string, seq int64) (string, []any) {
 	return where, args
 }
 
-// EventsBefore returns up to limit events before a number, the newest first.
-func (v View) EventsBefore(ctx context.Context, q EventQuery, seq int64, limit int) ([]Event, error) {
+// EventsBefore returns up to limit events before a number, the newest first, and whether there may be more: there are fewer where they are heavy.
+func (v View) EventsBefore(ctx context.Context, q EventQuery, seq int64, limit int) (list []Event, more bool, err error) {
 	return v.eventsOf(ctx, q, "seq < $1", " ORDER BY seq DESC", func(a, b Event) int { return cmp.Compare(b.Seq, a.Seq) }, seq, limit)
 }
 
-// EventsAfter returns up to limit events behind a number, in their order.
-func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit int) ([]Event, error) {
+// EventsAfter returns up to limit events behind a number, in their order, and whether there may be more.
+func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit int) (list []Event, more bool, err error) {
 	return v.eventsOf(ctx, q, "seq > $1", " ORDER BY seq", func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) }, seq, limit)
 }
 
 // eventsOf returns events that fit, in an order. Those of one service or cluster and those of many are found by an index each.
-func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, compare func(a, b Event) int, seq int64, limit int) ([]Event, error) {
+func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, compare func(a, b Event) int, seq int64, limit int) (list []Event, more bool, err error) {
 	if q.Cluster == "" && q.Service == "" {
 		where, args := q.where(first, seq)
 		return v.events(ctx, where+order, args, limit)
 	}
 	where, args := q.where(first+" AND members IS NULL", seq)
-	list, err := v.events(ctx, where+order, args, limit)
+	list, more, err = v.events(ctx, where+order, args, limit)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	q.Cluster, q.Service = "", ""
 	where, args = q.where(first+" AND members IS NOT NULL", seq)
-	many, err := v.events(ctx, where+order, args, limit)
+	many, cut, err := v.events(ctx, where+order, args, limit)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	list = append(list, many...)
+	// Behind the last one of either there may be others, which come with the next read.
+	var lastOne, lastMany *Event
+	if more {
+		lastOne = &list[len(list)-1]
+	}
+	if cut {
+		lastMany = &many[len(many)-1]
+	}
+	list = slices.DeleteFunc(append(slices.Clone(list), many...), func(e Event) bool {
+		return lastOne != nil && compare(e, *lastOne) > 0 || lastMany != nil && compare(e, *lastMany) > 0
+	})
 	slices.SortFunc(list, compare)
-	return list[:min(len(list), limit)], nil
+	return list[:min(len(list), limit)], more || cut || len(list) > limit, nil
 }
 
-func (v View) events(ctx context.Context, where string, args []any, limit int) ([]Event, error) {
+// events returns up to limit events, at least one if there is one and else no more than maxMembersRead of members, and whether there may be more.
+func (v View) events(ctx context.Context, where string, args []any, limit int) (list []Event, more bool, err error) {
 	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event, members FROM events WHERE %s LIMIT %d", where, limit), args...)
-	list, err := collect(rows, err, func(rows *sql.Rows) (Event, error) {
+	if err != nil {
+		return nil, false, fmt.Errorf("read events: %w", err)
+	}
+	defer rows.Close() //nolint:errcheck // Err has what is wrong
+	for weight := 0; weight <= maxMembersRead && rows.Next(); {
 		var e Event
 		var at int64
-		err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, &e.Event, &e.Members)
+		if err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, &e.Event, &e.Members); err != nil {
+			return nil, false, fmt.Errorf("read events: %w", err)
+		}
 		e.Time = FromMicros(at)
-		return e, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
+		list = append(list, e)
+		if weight += len(e.Members); weight > maxMembersRead {
+			more = true
+		}
 	}
-	return list, nil
+	if err := rows.Err(); err != nil {
+		return nil, false, fmt.Errorf("read events: %w", err)
+	}
+	return list, more || len(list) == limit, nil
 }

@@ -25,23 +25,89 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 }
 
 // PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by what stepsOf
-// makes of reports that are here already, and events about them.
-func (s *Store) PutHub(ctx context.Context, states map[string][]byte, begun []Deployment, stepsOf func(Report) ([]Step, error), events ...Event) error {
+// makes of reports that are here already, and events about them. A truth is kept in the place of the one that the caller has read, nil for none;
+// lost are the services of which somebody else has written another one meanwhile, without what belongs to them.
+func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, begun []Deployment, stepsOf func(Report) ([]Step, error), events ...Event) (lost []string, err error) {
 	if len(states) == 0 {
-		return nil
+		return nil, nil
 	}
 	uids := sortedKeys(states)
 	var healthy []became
-	err := s.status(ctx, Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) (err error) {
-		if healthy, err = s.beginDeployments(ctx, tx, begun, stepsOf); err != nil {
-			return err
+	err = s.status(ctx, Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
+		if kept, err = s.putHub(ctx, tx, uids, states, read); err != nil {
+			return nil, err
 		}
-		return s.putHub(ctx, tx, uids, states)
+		ours := slices.DeleteFunc(slices.Clone(begun), func(d Deployment) bool { return !kept[ReportKey{Service: d.Service}] })
+		healthy, err = s.beginDeployments(ctx, tx, ours, stepsOf)
+		lost = slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return kept[ReportKey{Service: uid}] })
+		return kept, err
 	})
 	if err == nil {
 		s.tellHealthy(healthy)
 	}
-	return err
+	return lost, err
+}
+
+// putHub writes hub truths, as putReports does reports, and returns those that it wrote.
+func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (kept map[ReportKey]bool, err error) {
+	kept = make(map[ReportKey]bool, len(uids))
+	if s.dialect.arrays {
+		return kept, s.putHubTogether(ctx, tx, uids, states, read, kept)
+	}
+	err = prepared(ctx, tx, "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
+		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time WHERE hub.state = $3", func(stmt *sql.Stmt) error {
+		for _, uid := range uids {
+			var was any // NULL: there was none
+			if state, known := read[uid]; known {
+				was = string(state)
+			}
+			written, err := wrote(stmt.ExecContext(ctx, uid, string(states[uid]), was))
+			if err != nil {
+				return err
+			}
+			if written {
+				kept[ReportKey{Service: uid}] = true
+			}
+		}
+		return nil
+	})
+	return kept, err
+}
+
+// putHubTogether is putHub in a statement for those that are new and one for the others. Rows are locked in the order of services, so that consoles
+// can't wait for each other.
+func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte, kept map[ReportKey]bool) error {
+	var added, addedStates, changed, changedStates, was []string
+	for _, uid := range uids {
+		if before, known := read[uid]; known {
+			changed, changedStates, was = append(changed, uid), append(changedStates, string(states[uid])), append(was, string(before))
+		} else {
+			added, addedStates = append(added, uid), append(addedStates, string(states[uid]))
+		}
+	}
+	write := func(statement string, args ...any) error {
+		rows, err := tx.QueryContext(ctx, statement, args...)
+		_, err = collect(rows, err, func(rows *sql.Rows) (k ReportKey, err error) {
+			err = rows.Scan(&k.Service)
+			kept[k] = true
+			return k, err
+		})
+		return err
+	}
+	if len(changed) > 0 {
+		err := write("UPDATE hub SET state = new.said, touch_time = "+s.dialect.now+
+			" FROM (SELECT p.uid, p.said FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS TEXT[])) AS p (uid, said, was)"+
+			" JOIN hub h ON h.service_uid = p.uid AND h.state = p.was ORDER BY h.service_uid FOR UPDATE OF h) new"+
+			" WHERE service_uid = new.uid RETURNING service_uid", changed, changedStates, was)
+		if err != nil {
+			return err
+		}
+	}
+	if len(added) == 0 {
+		return nil
+	}
+	return write("INSERT INTO hub (service_uid, state, touch_time) SELECT uid, said, "+s.dialect.now+
+		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS new (uid, said) ON CONFLICT (service_uid) DO NOTHING RETURNING service_uid", added, addedStates)
 }
 
 // PutHubRefs keeps what is known of refs. Those of sources that are gone are passed over.
@@ -60,18 +126,4 @@ func (s *Store) PutHubRefs(ctx context.Context, states map[HubRef][]byte) error 
 		func(i int) []any {
 			return []any{refs[i].Source, refs[i].Ref, string(states[refs[i]])}
 		})
-}
-
-// putHub writes hub truths, as putReports does reports.
-func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states map[string][]byte) error {
-	const put, over = "INSERT INTO hub (service_uid, state, touch_time) ", " ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time"
-	if !s.dialect.arrays {
-		return each(ctx, tx, len(uids), put+"VALUES ($1, $2, "+s.dialect.now+")"+over, func(i int) []any { return []any{uids[i], string(states[uids[i]])} })
-	}
-	texts := make([]string, len(uids))
-	for i, uid := range uids {
-		texts[i] = string(states[uid])
-	}
-	_, err := tx.ExecContext(ctx, put+"SELECT uid, said, "+s.dialect.now+" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS new (uid, said)"+over, uids, texts)
-	return err
 }

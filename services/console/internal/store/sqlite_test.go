@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 )
 
 // The writer's cache fits the container that the console runs in.
@@ -41,10 +42,10 @@ func TestAWriteWaitsForOneTransactionOfStatuses(t *testing.T) {
 	var wg sync.WaitGroup
 	begun, release := make(chan struct{}), make(chan struct{})
 	status := func(fn func()) {
-		err := s.status(t.Context(), Touched{}, nil, func(context.Context, *sql.Tx) error {
+		err := s.status(t.Context(), Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
 			fn()
 			note("status")
-			return nil
+			return nil, nil
 		})
 		if err != nil {
 			t.Error(err)
@@ -94,9 +95,9 @@ func TestAStatusThatNobodyWaitsForIsNotBegun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.status(ctx, Touched{}, nil, func(context.Context, *sql.Tx) error {
+		ended <- s.status(ctx, Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
 			t.Error("it was begun")
-			return nil
+			return nil, nil
 		})
 	}()
 	cancel()
@@ -136,5 +137,35 @@ func TestTooManyEventsGoWithBatches(t *testing.T) {
 		if n > want+3 || n < want-3 {
 			t.Errorf("%d events, want about %d", n, want)
 		}
+	}
+}
+
+// On a busy machine, or a slow disk, transactions of statuses become small, so that a person's write waits no longer than before.
+func TestStatusesAreWrittenInPiecesOfAboutTheSameTime(t *testing.T) {
+	t.Parallel()
+	s := &Store{}
+	const slow, quick = time.Second, time.Millisecond
+	if got := s.StatusRows(); got != mostRows {
+		t.Errorf("%d at first", got)
+	}
+	s.fitRows(3, slow) // that is not for the number of rows
+	if got := s.StatusRows(); got != mostRows {
+		t.Errorf("%d after three rows that took long", got)
+	}
+	for range 10 {
+		s.fitRows(s.StatusRows(), slow)
+	}
+	if got := s.StatusRows(); got != leastRows {
+		t.Errorf("%d when all take long", got)
+	}
+	s.fitRows(leastRows/2, quick)
+	if got := s.StatusRows(); got != leastRows {
+		t.Errorf("%d after few rows", got)
+	}
+	for range 10 {
+		s.fitRows(s.StatusRows(), quick)
+	}
+	if got := s.StatusRows(); got != mostRows {
+		t.Errorf("%d when none takes long", got)
 	}
 }

@@ -155,7 +155,8 @@ func (t *Tx) ForgetReports(ctx context.Context, service string) error {
 	return nil
 }
 
-// PutReports keeps each report whose sequence is above the kept one's, all in one commit with how far deployments are and events about them.
+// PutReports keeps each report whose sequence is above the kept one's, all in one commit with how far deployments are and events about them. An event
+// that is Of a report goes with it: of two calls that say the same at the same time one writes it.
 func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, events ...Event) error {
 	if len(reports) == 0 {
 		return nil
@@ -170,14 +171,14 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 		touched.Services = append(touched.Services, r.Service)
 	}
 	var healthy []became
-	err := s.status(ctx, touched, events, func(ctx context.Context, tx *sql.Tx) (err error) {
+	err := s.status(ctx, touched, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
 		if len(steps) > 0 {
 			if err := s.dialect.lock(ctx, tx, s.dialect.lockSteps); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if healthy, err = s.dialect.stepDeployments(ctx, tx, steps); err != nil {
-			return err
+			return nil, err
 		}
 		return s.putReports(ctx, tx, reports, now)
 	})
@@ -187,13 +188,23 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 	return err
 }
 
-// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in one.
-func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) error {
+// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in one. It returns those that were written.
+func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) (kept map[ReportKey]bool, err error) {
+	kept = make(map[ReportKey]bool, len(reports))
 	if !s.dialect.arrays {
-		return each(ctx, tx, len(reports), s.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"), func(i int) []any {
-			r := reports[i]
-			return []any{r.Service, r.Cluster, r.Sequence, now, string(r.State)}
+		err := prepared(ctx, tx, s.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"), func(stmt *sql.Stmt) error {
+			for _, r := range reports {
+				written, err := wrote(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, string(r.State)))
+				if err != nil {
+					return err
+				}
+				if written {
+					kept[ReportKey{r.Service, r.Cluster}] = true
+				}
+			}
+			return nil
 		})
+		return kept, err
 	}
 	var services, clusters, states []string
 	var sequences []int64
@@ -203,10 +214,24 @@ func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, no
 		}
 		services, clusters, sequences, states = append(services, r.Service), append(clusters, r.Cluster), append(sequences, r.Sequence), append(states, string(r.State))
 	}
-	_, err := tx.ExecContext(ctx, s.dialect.putReport("SELECT service, cluster, number, CAST($4 AS BIGINT), said, "+s.dialect.now+
-		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS BIGINT[]), CAST($5 AS TEXT[])) AS new (service, cluster, number, said)"),
-		services, clusters, sequences, now, states)
-	return err
+	rows, err := tx.QueryContext(ctx, s.dialect.putReport("SELECT service, cluster, number, CAST($4 AS BIGINT), said, "+s.dialect.now+
+		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS BIGINT[]), CAST($5 AS TEXT[])) AS new (service, cluster, number, said)")+
+		" RETURNING service_uid, cluster_uid", services, clusters, sequences, now, states)
+	_, err = collect(rows, err, func(rows *sql.Rows) (k ReportKey, err error) {
+		err = rows.Scan(&k.Service, &k.Cluster)
+		kept[k] = true
+		return k, err
+	})
+	return kept, err
+}
+
+// wrote says whether a statement wrote a row.
+func wrote(result sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
 }
 
 // putReport is the statement that keeps reports from some rows.
@@ -263,12 +288,42 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 	if n == 0 {
 		return nil
 	}
-	return s.status(ctx, touched, nil, func(ctx context.Context, tx *sql.Tx) error { return each(ctx, tx, n, query, args) })
+	return s.status(ctx, touched, nil, func(ctx context.Context, tx *sql.Tx) (map[ReportKey]bool, error) {
+		return nil, each(ctx, tx, n, query, args)
+	})
 }
 
-// status writes statuses in one commit with events about them.
-func (s *Store) status(ctx context.Context, touched Touched, events []Event, write func(context.Context, *sql.Tx) error) error {
-	if err := s.writeStatus(ctx, events, write); err != nil {
+const (
+	// One transaction writes mostRows statuses at most, and fewer, down to leastRows, where they take longer than statusTime: a person's write waits for
+	// one transaction of statuses.
+	mostRows, leastRows = 500, 100
+	statusTime          = 100 * time.Millisecond
+)
+
+// StatusRows is of how many services the next transaction of statuses should be.
+func (s *Store) StatusRows() int {
+	if rows := s.statusRows.Load(); rows > 0 {
+		return int(rows)
+	}
+	return mostRows
+}
+
+// fitRows learns from a transaction of so many statuses.
+func (s *Store) fitRows(n int, took time.Duration) {
+	rows := s.StatusRows()
+	switch {
+	case took > statusTime && n > rows/2:
+		s.statusRows.Store(int64(max(rows/2, leastRows)))
+	case took < statusTime/2 && n >= rows:
+		s.statusRows.Store(int64(min(2*rows, mostRows)))
+	}
+}
+
+// status writes statuses in one commit with events about them. write returns those that it wrote.
+func (s *Store) status(ctx context.Context, touched Touched, events []Event, write func(context.Context, *sql.Tx) (kept map[ReportKey]bool, err error)) error {
+	events, took, err := s.writeStatus(ctx, events, write)
+	s.fitRows(len(touched.Services), took)
+	if err != nil {
 		return err
 	}
 	s.tellTouched(touched)
@@ -276,18 +331,29 @@ func (s *Store) status(ctx context.Context, touched Touched, events []Event, wri
 	return nil
 }
 
-func (s *Store) writeStatus(ctx context.Context, events []Event, write func(context.Context, *sql.Tx) error) error {
+func (s *Store) writeStatus(ctx context.Context, events []Event, write func(context.Context, *sql.Tx) (map[ReportKey]bool, error)) (told []Event, took time.Duration, err error) {
 	leave, err := s.enterLane(ctx)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	defer leave()
-	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := write(ctx, tx); err != nil {
+	var begin time.Time
+	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		begin = time.Now() // others wait from here on
+		kept, err := write(ctx, tx)
+		if err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
-		return s.insertEvents(ctx, tx, events)
+		told = slices.DeleteFunc(slices.Clone(events), func(e Event) bool { return e.Of != ReportKey{} && !kept[e.Of] })
+		if s.gather != nil {
+			told = s.gather(told)
+		}
+		return s.insertEvents(ctx, tx, told)
 	})
+	if !begin.IsZero() {
+		took = time.Since(begin)
+	}
+	return told, took, err
 }
 
 // each runs one statement for n rows.

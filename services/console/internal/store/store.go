@@ -91,8 +91,11 @@ type Store struct {
 	touched func(Touched)                    // nil: nobody wants to know
 	told    func()                           // nil: nobody wants to know
 	healthy func(d Deployment, trace string) // nil: nobody wants to know
+	gather  func([]Event) []Event            // nil: events are kept as they come
 	lock    *lockfile.Lock                   // nil: there is none, or Use was not called
 	written atomic.Int64                     // number of the last change that was committed here
+
+	statusRows atomic.Int64 // what StatusRows returns; 0: nothing was written yet
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
 

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -18,13 +19,20 @@ func happened(id string, at time.Time) store.Event {
 func eventsAfter(t *testing.T, s *store.Store, q store.EventQuery, seq int64, limit int) (list []store.Event) {
 	t.Helper()
 	err := s.Read(t.Context(), func(ctx context.Context, v store.View) (err error) {
-		list, err = v.EventsAfter(ctx, q, seq, limit)
+		list, _, err = v.EventsAfter(ctx, q, seq, limit)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// putHub keeps truths of services in the place of those that are there.
+func putHub(t *testing.T, s *store.Store, states map[string][]byte, begun []store.Deployment, stepsOf func(store.Report) ([]store.Step, error), events ...store.Event) error {
+	t.Helper()
+	_, err := s.PutHub(t.Context(), states, hubOf(t, s, slices.Collect(maps.Keys(states))), begun, stepsOf, events...)
+	return err
 }
 
 // An event comes with what it is about or not at all, and once.
@@ -43,7 +51,7 @@ func testEvents(t *testing.T, open Open) {
 		return fmt.Errorf("no")
 	})
 	service := create(t, s, draft(store.KindService, "web", "{}"))
-	if err := s.PutHub(t.Context(), map[string][]byte{service.UID: []byte(`{}`)}, nil, nil, happened("a", now), happened("b", now)); err != nil {
+	if err := putHub(t, s, map[string][]byte{service.UID: []byte(`{}`)}, nil, nil, happened("a", now), happened("b", now)); err != nil {
 		t.Fatal(err)
 	}
 	report := store.Report{Service: service.UID, Cluster: "c", Sequence: 1, State: []byte(`{}`)}
@@ -161,7 +169,7 @@ func testTouch(t *testing.T, open Open) {
 	source, cluster := create(t, s, draft(store.KindSource, "shop", "{}")), create(t, s, draft(store.KindCluster, "edge-1", "{}"))
 	service := create(t, s, draft(store.KindService, "web", "{}"))
 	for _, err := range []error{
-		s.PutHub(t.Context(), map[string][]byte{service.UID: []byte("{}")}, nil, nil),
+		putHub(t, s, map[string][]byte{service.UID: []byte("{}")}, nil, nil),
 		s.PutHubRefs(t.Context(), map[store.HubRef][]byte{{Source: source.UID, Ref: "HEAD"}: []byte("{}")}),
 		s.PutReports(t.Context(), []store.Report{{Service: service.UID, Cluster: cluster.UID, Sequence: 1, State: []byte("{}")}}, nil),
 		s.PutSeen(t.Context(), map[string]store.Seen{cluster.UID: {SeenTime: time.Now(), State: []byte("{}")}}),
@@ -186,5 +194,155 @@ func testTouch(t *testing.T, open Open) {
 	})
 	if err != nil || !slices.Equal(found.Services, []string{service.UID, service.UID}) || !slices.Equal(found.Clusters, []string{cluster.UID}) || !slices.Equal(found.Sources, []string{source.UID}) {
 		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
+// Of two callers that have read the same, and tell of it at the same time, one keeps what it says, with the events about it.
+func testEventsOfStatuses(t *testing.T, open Open) {
+	s, other := open(store.Options{}), open(store.Options{})
+	var uids []string
+	for i := range 3 {
+		uids = append(uids, create(t, s, draft(store.KindService, fmt.Sprint("web-", i), "{}")).UID)
+	}
+	together := func(events []store.Event) []store.Event {
+		if len(events) == 0 {
+			return nil
+		}
+		one := happened("", time.Now())
+		for _, e := range events {
+			one.ID += e.ID
+		}
+		return []store.Event{one}
+	}
+	s.GatherEvents(together)
+	other.GatherEvents(together)
+	of := func(name string, keys ...store.ReportKey) (events []store.Event) {
+		for i, key := range keys {
+			e := happened(fmt.Sprint(name, i, " "), time.Now())
+			e.Of = key
+			events = append(events, e)
+		}
+		return events
+	}
+	hub := func(at *store.Store, name, state string, read map[string][]byte, uids ...string) (lost []string) {
+		t.Helper()
+		states := map[string][]byte{}
+		var keys []store.ReportKey
+		for _, uid := range uids {
+			states[uid], keys = []byte(state), append(keys, store.ReportKey{Service: uid})
+		}
+		lost, err := at.PutHub(t.Context(), states, read, nil, nil, of(name, keys...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost
+	}
+	if lost := hub(s, "a", `"one"`, nil, uids[0], uids[1]); len(lost) != 0 {
+		t.Errorf("nobody else wrote: %v", lost)
+	}
+	if lost := hub(other, "b", `"one"`, nil, uids...); !slices.Equal(lost, slices.Sorted(slices.Values(uids[:2]))) {
+		t.Errorf("lost %v", lost)
+	}
+	read := map[string][]byte{uids[0]: []byte(`"one"`), uids[1]: []byte(`"one"`)}
+	if lost := hub(s, "c", `"two"`, read, uids[0]); len(lost) != 0 {
+		t.Errorf("nobody else wrote: %v", lost)
+	}
+	if lost := hub(other, "d", `"three"`, read, uids[0], uids[1]); !slices.Equal(lost, uids[:1]) {
+		t.Errorf("lost %v", lost)
+	}
+	report := func(at *store.Store, name string, sequence int64, uids ...string) {
+		t.Helper()
+		var reports []store.Report
+		var keys []store.ReportKey
+		for _, uid := range uids {
+			reports, keys = append(reports, store.Report{Service: uid, Cluster: "c", Sequence: sequence, State: []byte("{}")}), append(keys, store.ReportKey{Service: uid, Cluster: "c"})
+		}
+		if err := at.PutReports(t.Context(), reports, nil, of(name, keys...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report(s, "e", 1, uids[0], uids[1])
+	report(other, "f", 1, uids...)
+	report(s, "g", 1, uids...)
+	report(other, "h", 2, uids[0])
+	var got []string
+	for _, e := range eventsAfter(t, s, store.EventQuery{}, 0, 100) {
+		got = append(got, e.ID)
+	}
+	if want := []string{"a0 a1 ", "b2 ", "c0 ", "d1 ", "e0 e1 ", "f2 ", "h0 "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	states := hubOf(t, s, uids)
+	if string(states[uids[0]]) != `"two"` || string(states[uids[1]]) != `"three"` || string(states[uids[2]]) != `"one"` {
+		t.Errorf("kept %s", states)
+	}
+}
+
+func hubOf(t *testing.T, s *store.Store, uids []string) map[string][]byte {
+	t.Helper()
+	return read(t, s, func(ctx context.Context, v store.View) (map[string][]byte, error) { return v.Hub(ctx, uids) })
+}
+
+// What is said of each of many services is bounded in bytes: of what one read returns, and of what is kept.
+func testHeavyEvents(t *testing.T, open Open) {
+	s := open(store.Options{})
+	const each, most = 1 << 20, 256 << 20
+	put := func(from, to int) {
+		t.Helper()
+		for i := from; i < to; i += 8 {
+			var list []store.Event
+			for n := i; n < i+8; n++ {
+				e := happened(fmt.Sprint(n), time.Now())
+				e.Service, e.Cluster, e.Members = "", "", make([]byte, each)
+				list = append(list, e)
+			}
+			light := happened(fmt.Sprint("light", i), time.Now())
+			if err := s.AddEvents(t.Context(), append(list, light)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(0, 32)
+	for _, q := range []store.EventQuery{{}, {Service: "web"}} {
+		seen, reads := map[string]bool{}, 0
+		for at, more := int64(0), true; more; reads++ {
+			var list []store.Event
+			err := s.Read(t.Context(), func(ctx context.Context, v store.View) (err error) {
+				list, more, err = v.EventsAfter(ctx, q, at, 500)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes := 0
+			for _, e := range list {
+				bytes += len(e.Members)
+				if e.Seq <= at || seen[e.ID] {
+					t.Errorf("%s comes twice, or in another order", e.ID)
+				}
+				at, seen[e.ID] = e.Seq, true
+			}
+			if bytes > 10<<20 {
+				t.Errorf("%d bytes at once", bytes)
+			}
+			if more && len(list) == 0 {
+				t.Fatal("no way on")
+			}
+		}
+		if len(seen) != 32+4 || reads < 3 {
+			t.Errorf("%+v: %d events in %d reads", q, len(seen), reads)
+		}
+	}
+	put(32, most/each+64)
+	list, kept := eventsAfter(t, s, store.EventQuery{}, 0, 1), 0
+	for at := int64(0); len(list) > 0; list = eventsAfter(t, s, store.EventQuery{}, at, 500) {
+		for _, e := range list {
+			if e.Seq > at {
+				at, kept = e.Seq, kept+len(e.Members)
+			}
+		}
+	}
+	if kept > most || kept < most/2 {
+		t.Errorf("kept %d bytes", kept)
 	}
 }

@@ -97,7 +97,8 @@ func testSinks(t *testing.T, open Open) {
 	}
 	ids := map[string]bool{}
 	for _, e := range read(t, s, func(ctx context.Context, v store.View) ([]store.Event, error) {
-		return v.EventsAfter(ctx, store.EventQuery{}, 0, 10)
+		list, _, err := v.EventsAfter(ctx, store.EventQuery{}, 0, 10)
+		return list, err
 	}) {
 		ids[e.ID] = true
 	}

@@ -21,47 +21,49 @@ type Open func(opts store.Options) *store.Store
 // Run runs the suite. open makes a new database for a test.
 func Run(t *testing.T, open func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
-		"CreateGetUpdateDelete":               testLifecycle,
-		"ListPagesInByteOrder":                testList,
-		"FailedWriteLeavesNothing":            testRollback,
-		"FailedPartLeavesTheRest":             testParts,
-		"ReferencesAreFound":                  testReferences,
-		"HistoryIsKeptAndBounded":             testHistory,
-		"ChangesComeOnceAndInOrder":           testChanges,
-		"RecreatedResourceIsDeletedFirst":     testRecreated,
-		"CursorOfAnotherHistoryIsNotReached":  testForeignCursor,
-		"LogIsBounded":                        testLogBound,
-		"StatusesStayOutOfTheLog":             testChatter,
-		"OnlyOneClaimGetsAnEpoch":             testClaim,
-		"LatestReportWins":                    testReports,
-		"SeenKeepsTheLatest":                  testSeen,
-		"JoinTokenWorksOnce":                  testJoinToken,
-		"RevocationsExpire":                   testRevocations,
-		"TimeOfAWriteIsUnderItsLock":          testTimeUnderLock,
-		"SigningKeysAreReplaced":              testSigningKeys,
-		"ConcurrentWritersLeaveNoGap":         testConcurrentWriters,
-		"WaitingWritersDoNotHarmEachOther":    testWaitingWriters,
-		"ConcurrentMigrationsAreDoneOnce":     testConcurrentMigrations,
-		"CancelledContextEndsTheCall":         testCancelled,
-		"WakesAfterCommit":                    testWake,
-		"StrangeTextIsKept":                   testStrangeText,
-		"DeletedResourceTakesItsStatusesAway": testDeleteStatuses,
-		"RefsOfTheHubAreKeptWithTheirSource":  testHubRefs,
-		"StatusesOfWhatIsGoneAreSweptAway":    testSweep,
-		"AuditIsFilteredAndPaged":             testAudit,
-		"AuditKeepsWhatIsThere":               testAuditKeeps,
-		"AuditFollowerMissesNothing":          testAuditFollower,
-		"AuditIsBounded":                      testAuditVolume,
-		"APITokensAreFoundAndRevoked":         testAPITokens,
-		"LoginsAreOnce":                       testLogins,
-		"DetailsReplaceThoseBefore":           testDetails,
-		"TestRunsKeepTheirEnds":               testTestRuns,
-		"TestsAreNoDeploymentsOfTheirOwn":     testTestsOfDeployments,
-		"PlacesGoWithTheirBackend":            testPlaces,
-		"OneSendsToASinkAtATime":              testSinks,
-		"EventsComeOnceAndWithWhatTheyTell":   testEvents,
-		"EventFollowerMissesNothing":          testEventFollower,
-		"StatusesAreToldAndFound":             testTouch,
+		"CreateGetUpdateDelete":                testLifecycle,
+		"ListPagesInByteOrder":                 testList,
+		"FailedWriteLeavesNothing":             testRollback,
+		"FailedPartLeavesTheRest":              testParts,
+		"ReferencesAreFound":                   testReferences,
+		"HistoryIsKeptAndBounded":              testHistory,
+		"ChangesComeOnceAndInOrder":            testChanges,
+		"RecreatedResourceIsDeletedFirst":      testRecreated,
+		"CursorOfAnotherHistoryIsNotReached":   testForeignCursor,
+		"LogIsBounded":                         testLogBound,
+		"StatusesStayOutOfTheLog":              testChatter,
+		"OnlyOneClaimGetsAnEpoch":              testClaim,
+		"LatestReportWins":                     testReports,
+		"SeenKeepsTheLatest":                   testSeen,
+		"JoinTokenWorksOnce":                   testJoinToken,
+		"RevocationsExpire":                    testRevocations,
+		"TimeOfAWriteIsUnderItsLock":           testTimeUnderLock,
+		"SigningKeysAreReplaced":               testSigningKeys,
+		"ConcurrentWritersLeaveNoGap":          testConcurrentWriters,
+		"WaitingWritersDoNotHarmEachOther":     testWaitingWriters,
+		"ConcurrentMigrationsAreDoneOnce":      testConcurrentMigrations,
+		"CancelledContextEndsTheCall":          testCancelled,
+		"WakesAfterCommit":                     testWake,
+		"StrangeTextIsKept":                    testStrangeText,
+		"DeletedResourceTakesItsStatusesAway":  testDeleteStatuses,
+		"RefsOfTheHubAreKeptWithTheirSource":   testHubRefs,
+		"StatusesOfWhatIsGoneAreSweptAway":     testSweep,
+		"AuditIsFilteredAndPaged":              testAudit,
+		"AuditKeepsWhatIsThere":                testAuditKeeps,
+		"AuditFollowerMissesNothing":           testAuditFollower,
+		"AuditIsBounded":                       testAuditVolume,
+		"APITokensAreFoundAndRevoked":          testAPITokens,
+		"LoginsAreOnce":                        testLogins,
+		"DetailsReplaceThoseBefore":            testDetails,
+		"TestRunsKeepTheirEnds":                testTestRuns,
+		"TestsAreNoDeploymentsOfTheirOwn":      testTestsOfDeployments,
+		"PlacesGoWithTheirBackend":             testPlaces,
+		"OneSendsToASinkAtATime":               testSinks,
+		"EventsComeOnceAndWithWhatTheyTell":    testEvents,
+		"EventFollowerMissesNothing":           testEventFollower,
+		"StatusesAreToldAndFound":              testTouch,
+		"EventsComeWithTheStatusThatIsWritten": testEventsOfStatuses,
+		"HeavyEventsAreBounded":                testHeavyEvents,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -426,7 +428,7 @@ func testChatter(t *testing.T, open Open) {
 	before := read(t, s, func(ctx context.Context, v store.View) (store.Cursor, error) { return v.End(ctx) })
 	err := errors.Join(
 		s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil),
-		s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil),
+		putHub(t, s, map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil),
 		s.PutSeen(t.Context(), map[string]store.Seen{"c1": {SeenTime: time.Now(), State: []byte(`{}`)}}))
 	if err != nil {
 		t.Fatal(err)
@@ -802,7 +804,7 @@ func testDeleteStatuses(t *testing.T, open Open) {
 	if err := s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutHub(t.Context(), map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil); err != nil {
+	if err := putHub(t, s, map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, s, svc)

@@ -15,7 +15,7 @@ func begin(t *testing.T, s *store.Store, service store.Resource, digest, content
 	t.Helper()
 	d := store.Deployment{Service: service.UID, Digest: digest, Content: content, State: []byte(`{}`), DeliverTime: at}
 	steps := func(store.Report) ([]store.Step, error) { return nil, nil }
-	if err := s.PutHub(t.Context(), map[string][]byte{service.UID: []byte(`{}`)}, []store.Deployment{d}, steps); err != nil {
+	if err := putHub(t, s, map[string][]byte{service.UID: []byte(`{}`)}, []store.Deployment{d}, steps); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,107 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Two distributors tell the same at the same time, each one console of two where these share a database; and an agent that waited for too long says
+// the same to another distributor.
+func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, url string) {
+		const services = 40
+		_, s := openLog(t, url)
+		box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		console := func(s *store.Store) *catalog.Catalog {
+			c := catalog.New(s, box, slog.New(slog.DiscardHandler), time.Now)
+			c.Watch(&Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+			return c
+		}
+		consoles := []*catalog.Catalog{console(s), nil}
+		if consoles[1] = consoles[0]; s.Shared() {
+			other, err := store.New(url, store.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = other.Close() })
+			consoles[1] = console(other)
+		}
+		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada"}, Subject: "user:ada"}
+		create := catalog.Expectation{AllowMissing: true}
+		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
+		source.Spec.Git.URL = "https://git.example.com/shop"
+		_, _, err = consoles[0].UpdateSource(ctx, by, source, create)
+		_, _, err2 := consoles[0].UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		truths, reports := [2][]catalog.ServiceHub{}, catalog.ClusterReports{Cluster: "edge-1"}
+		for i := range services {
+			name := fmt.Sprint("web-", i)
+			is, _, err := consoles[0].UpdateService(ctx, by, catalog.Service{Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"}}, create)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hub := catalog.HubTruth{Source: source.Meta.Name, Ref: "HEAD", Digest: fmt.Sprintf("%064d", i), Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}}
+			for d := range truths {
+				hub.ResolveTime = time.Now().Add(time.Duration(d) * time.Millisecond)
+				truths[d] = append(truths[d], catalog.ServiceHub{Service: name, UID: is.Meta.UID, Hub: hub})
+			}
+			reports.Reports = append(reports.Reports, catalog.Report{Service: name, Sequence: 1, Digest: hub.Digest, AppliedDigest: hub.Digest, Phase: catalog.PhaseHealthy, ObjectsTotal: 3, ObjectsHealthy: 3})
+		}
+		both := func(tell func(d int) error) {
+			t.Helper()
+			var wg sync.WaitGroup
+			for d := range consoles {
+				wg.Go(func() {
+					if err := tell(d); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		both(func(d int) error { return consoles[d].RecordHub(ctx, truths[d], nil) })
+		both(func(d int) error {
+			// What else came to this distributor at that time makes another batch of it.
+			_, err := consoles[d].RecordReports(ctx, []catalog.ClusterReports{{Cluster: "edge-1", Reports: reports.Reports[d:]}})
+			return err
+		})
+		counts := map[string]int32{}
+		err = s.Read(ctx, func(ctx context.Context, v store.View) error {
+			rows, _, err := v.EventsAfter(ctx, store.EventQuery{}, 0, 1000)
+			for _, row := range rows {
+				e, failed := Decode(row)
+				counts[e.GetType()] += max(e.GetCount(), 1)
+				if e.members == nil && e.GetService() != "" {
+					counts[e.GetType()] += 1 - max(e.GetCount(), 1)
+				}
+				err = errors.Join(err, failed)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []string{ServiceDelivered, ServiceApplied, ServiceHealthy} {
+			if counts[kind] != services {
+				t.Errorf("%s is told of %d services, want %d", kind, counts[kind], services)
+			}
+		}
+	})
+}
