@@ -3,6 +3,7 @@ package reach
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,8 +25,10 @@ const (
 	// reviewFor is how long an answer of the API server about a right to impersonate counts, so that a kubectl that asks five things asks
 	// about each name once. A right that is taken away ends within it.
 	reviewFor = 5 * time.Second
-	// maxReviews bounds the answers that are remembered.
+	// maxReviews bounds the answers that are remembered: with maxReason each, about 1 MiB.
 	maxReviews = 1000
+	// maxReason bounds the words of one answer, in bytes.
+	maxReason = 1 << 10
 	// reviewTimeout bounds one question.
 	reviewTimeout = 10 * time.Second
 	// maxReviewBytes bounds its answer.
@@ -137,9 +140,12 @@ func (p Policy) checkImpersonatedName(name string) error {
 
 // reviews asks the API server who may impersonate whom. The zero value is ready.
 type reviews struct {
-	mu    sync.Mutex        // guards known
-	known map[string]review // by the question
+	mu    sync.Mutex // guards known
+	known map[question]review
 }
+
+// question is the SHA-256 of a review's body. The body has all groups of the caller and would take 128 KiB at worst.
+type question [sha256.Size]byte
 
 type review struct {
 	allowed bool
@@ -147,21 +153,21 @@ type review struct {
 	until   time.Time
 }
 
-func (r *reviews) find(question string) (review, bool) {
+func (r *reviews) find(q question) (review, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.known[question]
+	known, ok := r.known[q]
 	return known, ok && time.Now().Before(known.until)
 }
 
-func (r *reviews) keep(question string, answer review) {
+func (r *reviews) keep(q question, answer review) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known == nil || len(r.known) >= maxReviews {
-		r.known = make(map[string]review)
+		r.known = make(map[question]review)
 	}
 	answer.until = time.Now().Add(reviewFor)
-	r.known[question] = answer
+	r.known[q] = answer
 }
 
 // accessReview is a SubjectAccessReview.
@@ -229,7 +235,8 @@ func (p *proxy) review(ctx context.Context, spec reviewSpec) (review, error) {
 	if err != nil {
 		return review{}, err
 	}
-	if known, ok := p.reviews.find(string(body)); ok {
+	asked := question(sha256.Sum256(body))
+	if known, ok := p.reviews.find(asked); ok {
 		return known, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
@@ -260,9 +267,17 @@ func (p *proxy) review(ctx context.Context, spec reviewSpec) (review, error) {
 	if err := json.Unmarshal(text, &said); err != nil {
 		return review{}, fmt.Errorf("its answer is no SubjectAccessReview: %w", err)
 	}
-	answer := review{allowed: said.Status.Allowed && !said.Status.Denied, reason: said.Status.Reason}
-	p.reviews.keep(string(body), answer)
+	answer := review{allowed: said.Status.Allowed && !said.Status.Denied, reason: clip(said.Status.Reason, maxReason)}
+	p.reviews.keep(asked, answer)
 	return answer, nil
+}
+
+// clip returns a copy of the beginning of a text, of most bytes, so that no longer text stays in memory.
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len("...")], "") + "..."
+	}
+	return strings.Clone(text)
 }
 
 // groupsOf are a caller's groups as the cluster gets to know them.
@@ -296,7 +311,7 @@ func (p Policy) impersonate(header http.Header, caller muxhttp.Caller) {
 	}
 	for k, values := range as.Extra {
 		for _, v := range values {
-			header.Add("Impersonate-Extra-"+url.PathEscape(k), v)
+			header.Add(kubehttp.ExtraField(k), v)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -76,7 +77,7 @@ func as(of muxhttp.Impersonated) muxhttp.Caller {
 
 func TestCallerPassesOffOnlyAsWhomTheClusterSays(t *testing.T) {
 	t.Parallel()
-	api := &reviewer{allowed: []string{"users bob", "groups ops", "userextras/scopes a", "uids 7", "shop/serviceaccounts web", "groups system:authenticated", "users system:anonymous", "groups system:masters", "users system:node:n1"}}
+	api := &reviewer{allowed: []string{"users bob", "groups ops", "userextras/scopes a", "uids 7", "shop/serviceaccounts web", "groups system:authenticated", "users system:anonymous", "groups system:masters", "users system:node:n1", "userextras/Scopes x"}}
 	h := newHub(t)
 	startWith(t, h, newAPI(t, api.ServeHTTP).URL, reach.Policy{})
 	s := next(t, h)
@@ -92,6 +93,7 @@ func TestCallerPassesOffOnlyAsWhomTheClusterSays(t *testing.T) {
 		"another group":     {muxhttp.Impersonated{User: "bob", Groups: []string{"ops", "root"}}, `groups \"root\" is forbidden`},
 		"another uid":       {muxhttp.Impersonated{User: "bob", UID: "8"}, `uids \"8\" is forbidden: User \"alice\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\"`},
 		"another extra":     {muxhttp.Impersonated{User: "bob", Extra: map[string][]string{"scopes": {"a", "b"}}}, `userextras \"b\" is forbidden`},
+		"a key's case":      {muxhttp.Impersonated{User: "bob", Extra: map[string][]string{"scopes": {"x"}}}, `userextras \"x\" is forbidden`},
 		"another account":   {muxhttp.Impersonated{User: "system:serviceaccount:shop:db"}, `resource \"serviceaccounts\" in API group \"\" in the namespace \"shop\"`},
 		"no account":        {muxhttp.Impersonated{User: "system:serviceaccount:shop:web:x"}, "is no service account"},
 		"the masters":       {muxhttp.Impersonated{User: "bob", Groups: []string{"system:masters"}}, "belongs to Kubernetes itself"},
@@ -109,6 +111,32 @@ func TestCallerPassesOffOnlyAsWhomTheClusterSays(t *testing.T) {
 		if resp.StatusCode != http.StatusOK || !strings.Contains(body, "Impersonate-User: "+tt.as.User+"\r\n") || strings.Contains(body, "alice") || strings.Contains(body, "fairlead:admins") ||
 			strings.Count(body, "Impersonate-Group") != len(tt.as.Groups) || strings.Count(body, "Impersonate-Extra") != len(tt.as.Extra) || strings.Contains(body, "Impersonate-Uid: "+tt.as.UID) != (tt.as.UID != "") {
 			t.Errorf("%s: API server gets %d\n%s", name, resp.StatusCode, body)
+		}
+	}
+}
+
+// The API server turns the names of header fields into lower case: what it is asked about and what it then reads have to be the same key.
+func TestKeysOfExtraInformationAreReadAsTheyWereReviewed(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"Scopes", "example.com/Scopes", "a:b@c", "%41", "a_b", "ünï"} {
+		api := &reviewer{allowed: []string{"users bob", "userextras/" + key + " x"}}
+		h := newHub(t)
+		startWith(t, h, newAPI(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				api.ServeHTTP(w, r)
+				return
+			}
+			for field, values := range r.Header {
+				escaped, isExtra := strings.CutPrefix(field, "Impersonate-Extra-")
+				read, err := url.PathUnescape(strings.ToLower(escaped))
+				if isExtra && (read != key || err != nil || !slices.Equal(values, []string{"x"})) {
+					t.Errorf("reviewed was %q, and the API server reads %q: %q, %v", key, read, values, err)
+				}
+			}
+		}).URL, reach.Policy{})
+		resp, body := get(t, next(t, h), as(muxhttp.Impersonated{User: "bob", Extra: map[string][]string{key: {"x"}}}), "/api", nil)
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%q: %s %s", key, resp.Status, body)
 		}
 	}
 }

@@ -69,6 +69,9 @@ func TestImpersonationIsNeverIgnored(t *testing.T) {
 		"an unknown field":   {"Impersonate-User": {"bob"}, "Impersonate-Roles": {"admin"}},
 		"a key without name": {"Impersonate-User": {"bob"}, "Impersonate-Extra-": {"a"}},
 		"broken escapes":     {"Impersonate-User": {"bob"}, "Impersonate-Extra-%zz": {"a"}},
+		"a user's bytes":     {"Impersonate-User": {"bo\xffb"}},
+		"a key's bytes":      {"Impersonate-User": {"bob"}, "Impersonate-Extra-%ff": {"a"}},
+		"a value's bytes":    {"Impersonate-User": {"bob"}, "Impersonate-Extra-A": {"\xff"}},
 		"too many":           {"Impersonate-User": {"bob"}, "Impersonate-Group": strings.Split(strings.Repeat("g,", 70), ",")},
 	} {
 		req := h.request("GET", "/clusters/edge-1/api", nil)

@@ -3,6 +3,7 @@ package kubehttp
 import (
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -88,6 +89,35 @@ func Impersonates(name string) bool {
 		}
 	}
 	return strings.HasPrefix(string(begin), "impersonate-")
+}
+
+// extraPrefix begins the header fields of extra information about whom a request impersonates.
+const extraPrefix = "Impersonate-Extra-"
+
+// ExtraField returns the header field that carries extra information under a key. The API server turns the field's name into lower case before it resolves
+// escapes, so whatever is not a lower-case letter, a digit, '-' or '.' is escaped: the API server reads this key and no other.
+func ExtraField(key string) string {
+	const hex = "0123456789abcdef"
+	field := make([]byte, 0, len(extraPrefix)+len(key))
+	field = append(field, extraPrefix...)
+	for _, c := range []byte(key) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' {
+			field = append(field, c)
+		} else {
+			field = append(field, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return http.CanonicalHeaderKey(string(field))
+}
+
+// ExtraKey returns the key in a field of extra information, as the API server reads it; ok: the field is one.
+func ExtraKey(field string) (key string, ok bool, err error) {
+	escaped, ok := strings.CutPrefix(field, extraPrefix)
+	if !ok {
+		return "", false, nil
+	}
+	key, err = url.PathUnescape(strings.ToLower(escaped))
+	return key, true, err
 }
 
 // isForbidden says whether with that request header field a client could pass for somebody else: at the API server, at a

@@ -10,6 +10,28 @@ import (
 	"fairlead.dev/platform/mux/kubehttp"
 )
 
+func TestKeyOfExtraInformationIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"scopes", "example.com/scopes", "Scopes", "a:b@c =d", "%41", "a_b", "ünï", "-a-B-"} {
+		field := kubehttp.ExtraField(key)
+		if field != http.CanonicalHeaderKey(field) || strings.ContainsAny(field, ":@ =_/") {
+			t.Errorf("%q: the field %q changes on its way", key, field)
+		}
+		if got, ok, err := kubehttp.ExtraKey(field); got != key || !ok || err != nil {
+			t.Errorf("%q: read as %q, %v, %v", key, got, ok, err)
+		}
+	}
+	if key, ok, err := kubehttp.ExtraKey("Impersonate-Extra-SCOPES"); key != "scopes" || !ok || err != nil {
+		t.Error(key, ok, err)
+	}
+	if _, ok, _ := kubehttp.ExtraKey("Impersonate-User"); ok {
+		t.Error("a user is no extra information")
+	}
+	if _, ok, err := kubehttp.ExtraKey("Impersonate-Extra-%zz"); !ok || err == nil {
+		t.Error("broken escapes are read")
+	}
+}
+
 func TestCheckPath(t *testing.T) {
 	t.Parallel()
 	good := []string{

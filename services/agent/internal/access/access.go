@@ -8,8 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
+
+	"fairlead.dev/platform/mux/kubehttp"
 )
 
 type key struct{}
@@ -75,7 +76,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		for name, values := range person.Extra {
 			for _, value := range values {
-				r.Header.Add("Impersonate-Extra-"+url.PathEscape(name), value)
+				r.Header.Add(kubehttp.ExtraField(name), value)
 			}
 		}
 		return t.next.RoundTrip(r)

@@ -4,8 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
+	"unicode/utf8"
 
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/identity"
@@ -20,7 +19,6 @@ const maxImpersonated = 64
 // impersonated reads whom a request asks to pass off as, as `kubectl --as` says it; nil: nobody. A field that says anything else in these
 // names is refused, and none is passed over: the request would run with the caller's own rights.
 func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
-	const extra = "Impersonate-Extra-"
 	var as muxhttp.Impersonated
 	names, asked := 0, false
 	for field, values := range h {
@@ -29,7 +27,15 @@ func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
 		}
 		asked = true
 		names += len(values)
-		switch key, isExtra := strings.CutPrefix(field, extra); {
+		for _, value := range values {
+			if !utf8.ValidString(value) {
+				return nil, fmt.Errorf("the header %s has %q, which is not UTF-8", field, value)
+			}
+		}
+		key, isExtra, err := kubehttp.ExtraKey(field)
+		switch {
+		case err != nil || !utf8.ValidString(key):
+			return nil, fmt.Errorf("the header %s has broken escapes", field)
 		case field == "Impersonate-User" && len(values) == 1:
 			as.User = values[0]
 		case field == "Impersonate-Uid" && len(values) == 1:
@@ -37,17 +43,13 @@ func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
 		case field == "Impersonate-Group":
 			as.Groups = values
 		case isExtra && key != "":
-			name, err := url.PathUnescape(strings.ToLower(key))
-			if err != nil {
-				return nil, fmt.Errorf("the header %s has broken escapes", field)
-			}
 			if as.Extra == nil {
 				as.Extra = map[string][]string{}
 			}
-			if _, twice := as.Extra[name]; twice {
+			if _, twice := as.Extra[key]; twice {
 				return nil, fmt.Errorf("the header %s is there in two spellings", field)
 			}
-			as.Extra[name] = values
+			as.Extra[key] = values
 		case len(values) > 1:
 			return nil, fmt.Errorf("the header %s is there %d times", field, len(values))
 		default:
