@@ -15,6 +15,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -61,6 +63,9 @@ type Actor struct {
 	Kind   identity.Kind
 	Name   string
 	Groups []string
+	// UID and Extra are of whom somebody passed off as at a Kubernetes API.
+	UID   string
+	Extra map[string][]string
 }
 
 // Of is the actor behind an identity.
@@ -94,7 +99,26 @@ func (a Actor) proto() *consolev1.AuditActor {
 	for _, g := range a.Groups[:cap(groups)] {
 		groups = append(groups, clip(g, 253))
 	}
-	return &consolev1.AuditActor{Kind: string(a.Kind), Name: clip(a.Name, 253), Groups: groups}
+	return &consolev1.AuditActor{Kind: string(a.Kind), Name: clip(a.Name, 253), Groups: groups, Uid: clip(a.UID, 253), Extra: a.extra()}
+}
+
+// maxExtra bounds the keys of extra information, and the values of each, that an event tells.
+const maxExtra = 64
+
+func (a Actor) extra() []*consolev1.AuditExtra {
+	if len(a.Extra) == 0 {
+		return nil
+	}
+	keys := slices.Sorted(maps.Keys(a.Extra))
+	all := make([]*consolev1.AuditExtra, 0, min(len(keys), maxExtra))
+	for _, key := range keys[:cap(all)] {
+		values := make([]string, 0, min(len(a.Extra[key]), maxExtra))
+		for _, value := range a.Extra[key][:cap(values)] {
+			values = append(values, clip(value, 253))
+		}
+		all = append(all, &consolev1.AuditExtra{Key: clip(key, 253), Values: values})
+	}
+	return all
 }
 
 // clip makes a text that a database and a terminal take, of so many characters at most.

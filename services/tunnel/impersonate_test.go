@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,7 +46,9 @@ func TestImpersonationIsCarried(t *testing.T) {
 	}
 	h.await("two events", func() bool { return len(h.audited("tunnel.request")) == 2 })
 	for _, e := range h.audited("tunnel.request") {
-		if e.GetActor().GetName() != "alice" || e.GetImpersonated().GetName() != "system:serviceaccount:shop:web" || len(e.GetImpersonated().GetGroups()) != 2 {
+		as := e.GetImpersonated()
+		if e.GetActor().GetName() != "alice" || as.GetName() != "system:serviceaccount:shop:web" || len(as.GetGroups()) != 2 || as.GetUid() != "7" ||
+			len(as.GetExtra()) != 1 || as.GetExtra()[0].GetKey() != "example.com/scopes" || !slices.Equal(as.GetExtra()[0].GetValues(), []string{"a", "b"}) {
 			t.Errorf("the trail has %v", e)
 		}
 	}

@@ -62,7 +62,7 @@ type AuditEvent struct {
 	// secret values are masked. Empty: there was none. Of more than 64 KiB only what changed is kept.
 	Before string `protobuf:"bytes,19,opt,name=before,proto3" json:"before,omitempty"`
 	After  string `protobuf:"bytes,20,opt,name=after,proto3" json:"after,omitempty"`
-	// Of a request to a Kubernetes API: whom the actor passed off as, or tried to (kubectl --as), with the groups that were asked for.
+	// Of a request to a Kubernetes API: whom the actor passed off as, or tried to (kubectl --as), with the groups, uid and extra information that were asked for.
 	Impersonated  *AuditActor `protobuf:"bytes,21,opt,name=impersonated,proto3" json:"impersonated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -249,9 +249,12 @@ func (x *AuditEvent) GetImpersonated() *AuditActor {
 type AuditActor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// user, agent or service; empty: nobody who could be told.
-	Kind          string   `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Name          string   `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Groups        []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	Kind   string   `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name   string   `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Groups []string `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
+	// Of whom the actor passed off as, if the request named them (kubectl --as-uid, --as-user-extra): uid and extra information, in the order of its keys.
+	Uid           string        `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	Extra         []*AuditExtra `protobuf:"bytes,5,rep,name=extra,proto3" json:"extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -307,6 +310,73 @@ func (x *AuditActor) GetGroups() []string {
 	return nil
 }
 
+func (x *AuditActor) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *AuditActor) GetExtra() []*AuditExtra {
+	if x != nil {
+		return x.Extra
+	}
+	return nil
+}
+
+// AuditExtra is what an actor is said to have besides a name and groups.
+type AuditExtra struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Values        []string               `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditExtra) Reset() {
+	*x = AuditExtra{}
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditExtra) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditExtra) ProtoMessage() {}
+
+func (x *AuditExtra) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditExtra.ProtoReflect.Descriptor instead.
+func (*AuditExtra) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AuditExtra) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *AuditExtra) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
 type RecordAuditEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The rules for an event hold here, too. The console checks them by itself, because they are so many.
@@ -317,7 +387,7 @@ type RecordAuditEventsRequest struct {
 
 func (x *RecordAuditEventsRequest) Reset() {
 	*x = RecordAuditEventsRequest{}
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -329,7 +399,7 @@ func (x *RecordAuditEventsRequest) String() string {
 func (*RecordAuditEventsRequest) ProtoMessage() {}
 
 func (x *RecordAuditEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +412,7 @@ func (x *RecordAuditEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordAuditEventsRequest.ProtoReflect.Descriptor instead.
 func (*RecordAuditEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RecordAuditEventsRequest) GetEvents() []*AuditEvent {
@@ -360,7 +430,7 @@ type RecordAuditEventsResponse struct {
 
 func (x *RecordAuditEventsResponse) Reset() {
 	*x = RecordAuditEventsResponse{}
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +442,7 @@ func (x *RecordAuditEventsResponse) String() string {
 func (*RecordAuditEventsResponse) ProtoMessage() {}
 
 func (x *RecordAuditEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +455,7 @@ func (x *RecordAuditEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordAuditEventsResponse.ProtoReflect.Descriptor instead.
 func (*RecordAuditEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{4}
 }
 
 // AuditFilter chooses events: all that is set must hold.
@@ -404,7 +474,7 @@ type AuditFilter struct {
 
 func (x *AuditFilter) Reset() {
 	*x = AuditFilter{}
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +486,7 @@ func (x *AuditFilter) String() string {
 func (*AuditFilter) ProtoMessage() {}
 
 func (x *AuditFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +499,7 @@ func (x *AuditFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditFilter.ProtoReflect.Descriptor instead.
 func (*AuditFilter) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AuditFilter) GetActor() string {
@@ -473,7 +543,7 @@ type ListAuditEventsRequest struct {
 
 func (x *ListAuditEventsRequest) Reset() {
 	*x = ListAuditEventsRequest{}
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +555,7 @@ func (x *ListAuditEventsRequest) String() string {
 func (*ListAuditEventsRequest) ProtoMessage() {}
 
 func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +568,7 @@ func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListAuditEventsRequest) GetFilter() *AuditFilter {
@@ -535,7 +605,7 @@ type ListAuditEventsResponse struct {
 
 func (x *ListAuditEventsResponse) Reset() {
 	*x = ListAuditEventsResponse{}
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +617,7 @@ func (x *ListAuditEventsResponse) String() string {
 func (*ListAuditEventsResponse) ProtoMessage() {}
 
 func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +630,7 @@ func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListAuditEventsResponse) GetEvents() []*AuditEvent {
@@ -595,7 +665,7 @@ type WatchAuditEventsRequest struct {
 
 func (x *WatchAuditEventsRequest) Reset() {
 	*x = WatchAuditEventsRequest{}
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +677,7 @@ func (x *WatchAuditEventsRequest) String() string {
 func (*WatchAuditEventsRequest) ProtoMessage() {}
 
 func (x *WatchAuditEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +690,7 @@ func (x *WatchAuditEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAuditEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAuditEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchAuditEventsRequest) GetFilter() *AuditFilter {
@@ -648,7 +718,7 @@ type WatchAuditEventsResponse struct {
 
 func (x *WatchAuditEventsResponse) Reset() {
 	*x = WatchAuditEventsResponse{}
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +730,7 @@ func (x *WatchAuditEventsResponse) String() string {
 func (*WatchAuditEventsResponse) ProtoMessage() {}
 
 func (x *WatchAuditEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_audit_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +743,7 @@ func (x *WatchAuditEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAuditEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAuditEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_audit_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchAuditEventsResponse) GetEvents() []*AuditEvent {
@@ -719,12 +789,18 @@ const file_fairlead_console_v1_audit_service_proto_rawDesc = "" +
 	"\brecorder\x18\x12 \x01(\tR\brecorder\x12\x16\n" +
 	"\x06before\x18\x13 \x01(\tR\x06before\x12\x14\n" +
 	"\x05after\x18\x14 \x01(\tR\x05after\x12C\n" +
-	"\fimpersonated\x18\x15 \x01(\v2\x1f.fairlead.console.v1.AuditActorR\fimpersonated\"\x86\x01\n" +
+	"\fimpersonated\x18\x15 \x01(\v2\x1f.fairlead.console.v1.AuditActorR\fimpersonated\"\xe3\x01\n" +
 	"\n" +
 	"AuditActor\x121\n" +
 	"\x04kind\x18\x01 \x01(\tB\x1d\xbaH\x1ar\x18R\x00R\x04userR\x05agentR\aserviceR\x04kind\x12\x1c\n" +
 	"\x04name\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x04name\x12'\n" +
-	"\x06groups\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\xfd\x01R\x06groups\"e\n" +
+	"\x06groups\x18\x03 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\xfd\x01R\x06groups\x12\x1a\n" +
+	"\x03uid\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x03uid\x12?\n" +
+	"\x05extra\x18\x05 \x03(\v2\x1f.fairlead.console.v1.AuditExtraB\b\xbaH\x05\x92\x01\x02\x10@R\x05extra\"Q\n" +
+	"\n" +
+	"AuditExtra\x12\x1a\n" +
+	"\x03key\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x03key\x12'\n" +
+	"\x06values\x18\x02 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\xfd\x01R\x06values\"e\n" +
 	"\x18RecordAuditEventsRequest\x12I\n" +
 	"\x06events\x18\x01 \x03(\v2\x1f.fairlead.console.v1.AuditEventB\x10\xbaH\r\x92\x01\n" +
 	"\b\x01\x10\xe8\a\"\x03\xd8\x01\x03R\x06events\"\x1b\n" +
@@ -768,42 +844,44 @@ func file_fairlead_console_v1_audit_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_audit_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_audit_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_fairlead_console_v1_audit_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_fairlead_console_v1_audit_service_proto_goTypes = []any{
 	(*AuditEvent)(nil),                // 0: fairlead.console.v1.AuditEvent
 	(*AuditActor)(nil),                // 1: fairlead.console.v1.AuditActor
-	(*RecordAuditEventsRequest)(nil),  // 2: fairlead.console.v1.RecordAuditEventsRequest
-	(*RecordAuditEventsResponse)(nil), // 3: fairlead.console.v1.RecordAuditEventsResponse
-	(*AuditFilter)(nil),               // 4: fairlead.console.v1.AuditFilter
-	(*ListAuditEventsRequest)(nil),    // 5: fairlead.console.v1.ListAuditEventsRequest
-	(*ListAuditEventsResponse)(nil),   // 6: fairlead.console.v1.ListAuditEventsResponse
-	(*WatchAuditEventsRequest)(nil),   // 7: fairlead.console.v1.WatchAuditEventsRequest
-	(*WatchAuditEventsResponse)(nil),  // 8: fairlead.console.v1.WatchAuditEventsResponse
-	(*timestamppb.Timestamp)(nil),     // 9: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 10: google.protobuf.Duration
+	(*AuditExtra)(nil),                // 2: fairlead.console.v1.AuditExtra
+	(*RecordAuditEventsRequest)(nil),  // 3: fairlead.console.v1.RecordAuditEventsRequest
+	(*RecordAuditEventsResponse)(nil), // 4: fairlead.console.v1.RecordAuditEventsResponse
+	(*AuditFilter)(nil),               // 5: fairlead.console.v1.AuditFilter
+	(*ListAuditEventsRequest)(nil),    // 6: fairlead.console.v1.ListAuditEventsRequest
+	(*ListAuditEventsResponse)(nil),   // 7: fairlead.console.v1.ListAuditEventsResponse
+	(*WatchAuditEventsRequest)(nil),   // 8: fairlead.console.v1.WatchAuditEventsRequest
+	(*WatchAuditEventsResponse)(nil),  // 9: fairlead.console.v1.WatchAuditEventsResponse
+	(*timestamppb.Timestamp)(nil),     // 10: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 11: google.protobuf.Duration
 }
 var file_fairlead_console_v1_audit_service_proto_depIdxs = []int32{
-	9,  // 0: fairlead.console.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	10, // 0: fairlead.console.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
 	1,  // 1: fairlead.console.v1.AuditEvent.actor:type_name -> fairlead.console.v1.AuditActor
-	10, // 2: fairlead.console.v1.AuditEvent.duration:type_name -> google.protobuf.Duration
+	11, // 2: fairlead.console.v1.AuditEvent.duration:type_name -> google.protobuf.Duration
 	1,  // 3: fairlead.console.v1.AuditEvent.impersonated:type_name -> fairlead.console.v1.AuditActor
-	0,  // 4: fairlead.console.v1.RecordAuditEventsRequest.events:type_name -> fairlead.console.v1.AuditEvent
-	9,  // 5: fairlead.console.v1.AuditFilter.since:type_name -> google.protobuf.Timestamp
-	4,  // 6: fairlead.console.v1.ListAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
-	0,  // 7: fairlead.console.v1.ListAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
-	4,  // 8: fairlead.console.v1.WatchAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
-	0,  // 9: fairlead.console.v1.WatchAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
-	2,  // 10: fairlead.console.v1.AuditService.RecordAuditEvents:input_type -> fairlead.console.v1.RecordAuditEventsRequest
-	5,  // 11: fairlead.console.v1.AuditService.ListAuditEvents:input_type -> fairlead.console.v1.ListAuditEventsRequest
-	7,  // 12: fairlead.console.v1.AuditService.WatchAuditEvents:input_type -> fairlead.console.v1.WatchAuditEventsRequest
-	3,  // 13: fairlead.console.v1.AuditService.RecordAuditEvents:output_type -> fairlead.console.v1.RecordAuditEventsResponse
-	6,  // 14: fairlead.console.v1.AuditService.ListAuditEvents:output_type -> fairlead.console.v1.ListAuditEventsResponse
-	8,  // 15: fairlead.console.v1.AuditService.WatchAuditEvents:output_type -> fairlead.console.v1.WatchAuditEventsResponse
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	2,  // 4: fairlead.console.v1.AuditActor.extra:type_name -> fairlead.console.v1.AuditExtra
+	0,  // 5: fairlead.console.v1.RecordAuditEventsRequest.events:type_name -> fairlead.console.v1.AuditEvent
+	10, // 6: fairlead.console.v1.AuditFilter.since:type_name -> google.protobuf.Timestamp
+	5,  // 7: fairlead.console.v1.ListAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
+	0,  // 8: fairlead.console.v1.ListAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
+	5,  // 9: fairlead.console.v1.WatchAuditEventsRequest.filter:type_name -> fairlead.console.v1.AuditFilter
+	0,  // 10: fairlead.console.v1.WatchAuditEventsResponse.events:type_name -> fairlead.console.v1.AuditEvent
+	3,  // 11: fairlead.console.v1.AuditService.RecordAuditEvents:input_type -> fairlead.console.v1.RecordAuditEventsRequest
+	6,  // 12: fairlead.console.v1.AuditService.ListAuditEvents:input_type -> fairlead.console.v1.ListAuditEventsRequest
+	8,  // 13: fairlead.console.v1.AuditService.WatchAuditEvents:input_type -> fairlead.console.v1.WatchAuditEventsRequest
+	4,  // 14: fairlead.console.v1.AuditService.RecordAuditEvents:output_type -> fairlead.console.v1.RecordAuditEventsResponse
+	7,  // 15: fairlead.console.v1.AuditService.ListAuditEvents:output_type -> fairlead.console.v1.ListAuditEventsResponse
+	9,  // 16: fairlead.console.v1.AuditService.WatchAuditEvents:output_type -> fairlead.console.v1.WatchAuditEventsResponse
+	14, // [14:17] is the sub-list for method output_type
+	11, // [11:14] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_audit_service_proto_init() }
@@ -817,7 +895,7 @@ func file_fairlead_console_v1_audit_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_audit_service_proto_rawDesc), len(file_fairlead_console_v1_audit_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -93,7 +93,10 @@ type ExchangeHubSecretRequest struct {
 	//
 	//	*ExchangeHubSecretRequest_Service
 	//	*ExchangeHubSecretRequest_Administrator
-	Subject       isExchangeHubSecretRequest_Subject `protobuf_oneof:"subject"`
+	Subject isExchangeHubSecretRequest_Subject `protobuf_oneof:"subject"`
+	// With administrator: a program logs in, such as the test of an installation, and no person. The link that the console printed for the first person
+	// stays good.
+	Program       bool `protobuf:"varint,4,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,6 +161,13 @@ func (x *ExchangeHubSecretRequest) GetAdministrator() string {
 		}
 	}
 	return ""
+}
+
+func (x *ExchangeHubSecretRequest) GetProgram() bool {
+	if x != nil {
+		return x.Program
+	}
+	return false
 }
 
 type isExchangeHubSecretRequest_Subject interface {
@@ -1200,14 +1210,15 @@ const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12;\n" +
 	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\xcd\x01\n" +
+	"expireTime\"\xe7\x01\n" +
 	"\x18ExchangeHubSecretRequest\x12)\n" +
 	"\n" +
 	"hub_secret\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x10\x18\x80\bR\thubSecret\x12@\n" +
 	"\aservice\x18\x02 \x01(\tB$\xbaH!r\x1fR\bgitcacheR\vdistributorR\x06tunnelH\x00R\aservice\x122\n" +
 	"\radministrator\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\radministratorB\x10\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\radministrator\x12\x18\n" +
+	"\aprogram\x18\x04 \x01(\bR\aprogramB\x10\n" +
 	"\asubject\x12\x05\xbaH\x02\b\x01\"\x8b\x01\n" +
 	"\x19ExchangeHubSecretResponse\x120\n" +
 	"\x05token\x18\x01 \x01(\v2\x1a.fairlead.console.v1.TokenR\x05token\x12<\n" +

@@ -52,6 +52,13 @@ type actor struct {
 	Kind   string   `json:"kind,omitempty"`
 	Name   string   `json:"name,omitempty"`
 	Groups []string `json:"groups,omitempty"`
+	UID    string   `json:"uid,omitempty"`
+	Extra  []extra  `json:"extra,omitempty"`
+}
+
+type extra struct {
+	Key    string   `json:"key,omitempty"`
+	Values []string `json:"values,omitempty"`
 }
 
 func encode(e *consolev1.AuditEvent) stored {
@@ -72,7 +79,11 @@ func encodeActor(a *consolev1.AuditActor) *actor {
 	if a == nil {
 		return nil
 	}
-	return &actor{Kind: a.GetKind(), Name: a.GetName(), Groups: a.GetGroups()}
+	encoded := &actor{Kind: a.GetKind(), Name: a.GetName(), Groups: a.GetGroups(), UID: a.GetUid()}
+	for _, e := range a.GetExtra() {
+		encoded.Extra = append(encoded.Extra, extra{e.GetKey(), e.GetValues()})
+	}
+	return encoded
 }
 
 // seconds is a duration in the JSON of protobuf.
@@ -138,6 +149,26 @@ func checkActor(a *consolev1.AuditActor) error {
 	for _, g := range a.GetGroups() {
 		if tooLong(g, 253) {
 			return errors.New("groups: each must be at most 253 characters")
+		}
+	}
+	if tooLong(a.GetUid(), 253) {
+		return errors.New("uid: must be at most 253 characters")
+	}
+	return checkExtra(a.GetExtra())
+}
+
+func checkExtra(all []*consolev1.AuditExtra) error {
+	if len(all) > 64 {
+		return errors.New("extra: must be at most 64 keys")
+	}
+	for _, e := range all {
+		if tooLong(e.GetKey(), 253) || len(e.GetValues()) > 64 {
+			return errors.New("extra: each must be a key of at most 253 characters and at most 64 values")
+		}
+		for _, v := range e.GetValues() {
+			if tooLong(v, 253) {
+				return errors.New("extra: each value must be at most 253 characters")
+			}
 		}
 	}
 	return nil

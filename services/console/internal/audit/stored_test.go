@@ -2,6 +2,7 @@ package audit
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,10 @@ func full() *consolev1.AuditEvent {
 		Action: "tunnel.request.end", Cluster: "edge-1", Resource: "pods/exec", Namespace: "shop", Name: "web-0", Verb: "create",
 		Code: 200, BytesSent: math.MaxInt64, BytesReceived: 17, Duration: durationpb.New(1_000_000_003),
 		TraceId: "0af7651916cd43dd8448eb211c80319c", Remote: "::1", Reason: "why\nnot\x01", Request: "r", Recorder: "service:tunnel", Before: `{"a":1}`, After: "{}",
-		Impersonated: &consolev1.AuditActor{Kind: "user", Name: "bob", Groups: []string{"ops"}},
+		Impersonated: &consolev1.AuditActor{
+			Kind: "user", Name: "bob", Groups: []string{"ops"}, Uid: "7",
+			Extra: []*consolev1.AuditExtra{{Key: "example.com/scopes", Values: []string{"a", ""}}, {}},
+		},
 	}
 }
 
@@ -72,7 +76,11 @@ func FuzzCheck(f *testing.F) {
 			e.ProtoReflect().Set(fields.Get(i), protoreflect.ValueOfString(text))
 			same(t, e)
 		}
-		for _, a := range []*consolev1.AuditActor{{Kind: text}, {Name: text}, {Groups: []string{"x", text}}, {Groups: make([]string, min(max(n, 0), 70))}} {
+		for _, a := range []*consolev1.AuditActor{
+			{Kind: text}, {Name: text}, {Groups: []string{"x", text}}, {Groups: make([]string, min(max(n, 0), 70))},
+			{Uid: text}, {Extra: []*consolev1.AuditExtra{{Key: text}}}, {Extra: []*consolev1.AuditExtra{{}, {Values: []string{"x", text}}}},
+			{Extra: []*consolev1.AuditExtra{{Values: make([]string, min(max(n, 0), 70))}}}, {Extra: slices.Repeat([]*consolev1.AuditExtra{{}}, min(max(n, 0), 70))},
+		} {
 			e := full()
 			e.Actor = a
 			same(t, e)

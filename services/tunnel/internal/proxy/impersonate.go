@@ -83,7 +83,7 @@ func asActor(as *muxhttp.Impersonated) *audit.Actor {
 	if as == nil {
 		return nil
 	}
-	return &audit.Actor{Kind: identity.KindUser, Name: as.User, Groups: as.Groups}
+	return &audit.Actor{Kind: identity.KindUser, Name: as.User, Groups: as.Groups, UID: as.UID, Extra: as.Extra}
 }
 
 // mayCarry says why an agent can't be asked to impersonate, or returns nil.

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/audit_service.proto.
  */
 export const file_fairlead_console_v1_audit_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2F1ZGl0X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEi5gMKCkF1ZGl0RXZlbnQSCgoCaWQYASABKAkSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoFYWN0b3IYAyABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkF1ZGl0QWN0b3ISDgoGYWN0aW9uGAQgASgJEg8KB2NsdXN0ZXIYBSABKAkSEAoIcmVzb3VyY2UYBiABKAkSEQoJbmFtZXNwYWNlGAcgASgJEgwKBG5hbWUYCCABKAkSDAoEdmVyYhgJIAEoCRIMCgRjb2RlGAogASgFEhIKCmJ5dGVzX3NlbnQYCyABKAMSFgoOYnl0ZXNfcmVjZWl2ZWQYDCABKAMSKwoIZHVyYXRpb24YDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIdHJhY2VfaWQYDiABKAkSDgoGcmVtb3RlGA8gASgJEg4KBnJlYXNvbhgQIAEoCRIPCgdyZXF1ZXN0GBEgASgJEhAKCHJlY29yZGVyGBIgASgJEg4KBmJlZm9yZRgTIAEoCRINCgVhZnRlchgUIAEoCRI1CgxpbXBlcnNvbmF0ZWQYFSABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkF1ZGl0QWN0b3IiOAoKQXVkaXRBY3RvchIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZ3JvdXBzGAMgAygJIksKGFJlY29yZEF1ZGl0RXZlbnRzUmVxdWVzdBIvCgZldmVudHMYASADKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkF1ZGl0RXZlbnQiGwoZUmVjb3JkQXVkaXRFdmVudHNSZXNwb25zZSJoCgtBdWRpdEZpbHRlchINCgVhY3RvchgBIAEoCRIPCgdjbHVzdGVyGAIgASgJEg4KBmFjdGlvbhgDIAEoCRIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAicQoWTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBIwCgZmaWx0ZXIYASABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkF1ZGl0RmlsdGVyEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJInkKF0xpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlEi8KBmV2ZW50cxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSFAoMcmVzdW1lX3Rva2VuGAMgASgJImEKF1dhdGNoQXVkaXRFdmVudHNSZXF1ZXN0EjAKBmZpbHRlchgBIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQXVkaXRGaWx0ZXISFAoMcmVzdW1lX3Rva2VuGAIgASgJImEKGFdhdGNoQXVkaXRFdmVudHNSZXNwb25zZRIvCgZldmVudHMYASADKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkF1ZGl0RXZlbnQSFAoMcmVzdW1lX3Rva2VuGAIgASgJMu0CCgxBdWRpdFNlcnZpY2USdwoRUmVjb3JkQXVkaXRFdmVudHMSLS5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZEF1ZGl0RXZlbnRzUmVxdWVzdBouLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkQXVkaXRFdmVudHNSZXNwb25zZSIDkAICEnEKD0xpc3RBdWRpdEV2ZW50cxIrLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2UiA5ACARJxChBXYXRjaEF1ZGl0RXZlbnRzEiwuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaEF1ZGl0RXZlbnRzUmVxdWVzdBotLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hBdWRpdEV2ZW50c1Jlc3BvbnNlMAFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2F1ZGl0X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEi5gMKCkF1ZGl0RXZlbnQSCgoCaWQYASABKAkSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoFYWN0b3IYAyABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkF1ZGl0QWN0b3ISDgoGYWN0aW9uGAQgASgJEg8KB2NsdXN0ZXIYBSABKAkSEAoIcmVzb3VyY2UYBiABKAkSEQoJbmFtZXNwYWNlGAcgASgJEgwKBG5hbWUYCCABKAkSDAoEdmVyYhgJIAEoCRIMCgRjb2RlGAogASgFEhIKCmJ5dGVzX3NlbnQYCyABKAMSFgoOYnl0ZXNfcmVjZWl2ZWQYDCABKAMSKwoIZHVyYXRpb24YDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEAoIdHJhY2VfaWQYDiABKAkSDgoGcmVtb3RlGA8gASgJEg4KBnJlYXNvbhgQIAEoCRIPCgdyZXF1ZXN0GBEgASgJEhAKCHJlY29yZGVyGBIgASgJEg4KBmJlZm9yZRgTIAEoCRINCgVhZnRlchgUIAEoCRI1CgxpbXBlcnNvbmF0ZWQYFSABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkF1ZGl0QWN0b3IidQoKQXVkaXRBY3RvchIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZ3JvdXBzGAMgAygJEgsKA3VpZBgEIAEoCRIuCgVleHRyYRgFIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQXVkaXRFeHRyYSIpCgpBdWRpdEV4dHJhEgsKA2tleRgBIAEoCRIOCgZ2YWx1ZXMYAiADKAkiSwoYUmVjb3JkQXVkaXRFdmVudHNSZXF1ZXN0Ei8KBmV2ZW50cxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQXVkaXRFdmVudCIbChlSZWNvcmRBdWRpdEV2ZW50c1Jlc3BvbnNlImgKC0F1ZGl0RmlsdGVyEg0KBWFjdG9yGAEgASgJEg8KB2NsdXN0ZXIYAiABKAkSDgoGYWN0aW9uGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJxChZMaXN0QXVkaXRFdmVudHNSZXF1ZXN0EjAKBmZpbHRlchgBIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQXVkaXRGaWx0ZXISEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkieQoXTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2USLwoGZXZlbnRzGAEgAygLMh8uZmFpcmxlYWQuY29uc29sZS52MS5BdWRpdEV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIUCgxyZXN1bWVfdG9rZW4YAyABKAkiYQoXV2F0Y2hBdWRpdEV2ZW50c1JlcXVlc3QSMAoGZmlsdGVyGAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5BdWRpdEZpbHRlchIUCgxyZXN1bWVfdG9rZW4YAiABKAkiYQoYV2F0Y2hBdWRpdEV2ZW50c1Jlc3BvbnNlEi8KBmV2ZW50cxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQXVkaXRFdmVudBIUCgxyZXN1bWVfdG9rZW4YAiABKAky7QIKDEF1ZGl0U2VydmljZRJ3ChFSZWNvcmRBdWRpdEV2ZW50cxItLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkQXVkaXRFdmVudHNSZXF1ZXN0Gi4uZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRBdWRpdEV2ZW50c1Jlc3BvbnNlIgOQAgIScQoPTGlzdEF1ZGl0RXZlbnRzEisuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0QXVkaXRFdmVudHNSZXNwb25zZSIDkAIBEnEKEFdhdGNoQXVkaXRFdmVudHMSLC5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoQXVkaXRFdmVudHNSZXF1ZXN0Gi0uZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaEF1ZGl0RXZlbnRzUmVzcG9uc2UwAWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * AuditEvent is one thing that somebody did or tried.
@@ -149,7 +149,7 @@ export type AuditEvent = Message<"fairlead.console.v1.AuditEvent"> & {
   after: string;
 
   /**
-   * Of a request to a Kubernetes API: whom the actor passed off as, or tried to (kubectl --as), with the groups that were asked for.
+   * Of a request to a Kubernetes API: whom the actor passed off as, or tried to (kubectl --as), with the groups, uid and extra information that were asked for.
    *
    * @generated from field: fairlead.console.v1.AuditActor impersonated = 21;
    */
@@ -185,6 +185,18 @@ export type AuditActor = Message<"fairlead.console.v1.AuditActor"> & {
    * @generated from field: repeated string groups = 3;
    */
   groups: string[];
+
+  /**
+   * Of whom the actor passed off as, if the request named them (kubectl --as-uid, --as-user-extra): uid and extra information, in the order of its keys.
+   *
+   * @generated from field: string uid = 4;
+   */
+  uid: string;
+
+  /**
+   * @generated from field: repeated fairlead.console.v1.AuditExtra extra = 5;
+   */
+  extra: AuditExtra[];
 };
 
 /**
@@ -193,6 +205,30 @@ export type AuditActor = Message<"fairlead.console.v1.AuditActor"> & {
  */
 export const AuditActorSchema: GenMessage<AuditActor> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_audit_service, 1);
+
+/**
+ * AuditExtra is what an actor is said to have besides a name and groups.
+ *
+ * @generated from message fairlead.console.v1.AuditExtra
+ */
+export type AuditExtra = Message<"fairlead.console.v1.AuditExtra"> & {
+  /**
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * @generated from field: repeated string values = 2;
+   */
+  values: string[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.AuditExtra.
+ * Use `create(AuditExtraSchema)` to create a new message.
+ */
+export const AuditExtraSchema: GenMessage<AuditExtra> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_audit_service, 2);
 
 /**
  * @generated from message fairlead.console.v1.RecordAuditEventsRequest
@@ -211,7 +247,7 @@ export type RecordAuditEventsRequest = Message<"fairlead.console.v1.RecordAuditE
  * Use `create(RecordAuditEventsRequestSchema)` to create a new message.
  */
 export const RecordAuditEventsRequestSchema: GenMessage<RecordAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_audit_service, 2);
+  messageDesc(file_fairlead_console_v1_audit_service, 3);
 
 /**
  * @generated from message fairlead.console.v1.RecordAuditEventsResponse
@@ -224,7 +260,7 @@ export type RecordAuditEventsResponse = Message<"fairlead.console.v1.RecordAudit
  * Use `create(RecordAuditEventsResponseSchema)` to create a new message.
  */
 export const RecordAuditEventsResponseSchema: GenMessage<RecordAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_audit_service, 3);
+  messageDesc(file_fairlead_console_v1_audit_service, 4);
 
 /**
  * AuditFilter chooses events: all that is set must hold.
@@ -264,7 +300,7 @@ export type AuditFilter = Message<"fairlead.console.v1.AuditFilter"> & {
  * Use `create(AuditFilterSchema)` to create a new message.
  */
 export const AuditFilterSchema: GenMessage<AuditFilter> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_audit_service, 4);
+  messageDesc(file_fairlead_console_v1_audit_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.ListAuditEventsRequest
@@ -295,7 +331,7 @@ export type ListAuditEventsRequest = Message<"fairlead.console.v1.ListAuditEvent
  * Use `create(ListAuditEventsRequestSchema)` to create a new message.
  */
 export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_audit_service, 5);
+  messageDesc(file_fairlead_console_v1_audit_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.ListAuditEventsResponse
@@ -326,7 +362,7 @@ export type ListAuditEventsResponse = Message<"fairlead.console.v1.ListAuditEven
  * Use `create(ListAuditEventsResponseSchema)` to create a new message.
  */
 export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_audit_service, 6);
+  messageDesc(file_fairlead_console_v1_audit_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.WatchAuditEventsRequest
@@ -350,7 +386,7 @@ export type WatchAuditEventsRequest = Message<"fairlead.console.v1.WatchAuditEve
  * Use `create(WatchAuditEventsRequestSchema)` to create a new message.
  */
 export const WatchAuditEventsRequestSchema: GenMessage<WatchAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_audit_service, 7);
+  messageDesc(file_fairlead_console_v1_audit_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.WatchAuditEventsResponse
@@ -374,7 +410,7 @@ export type WatchAuditEventsResponse = Message<"fairlead.console.v1.WatchAuditEv
  * Use `create(WatchAuditEventsResponseSchema)` to create a new message.
  */
 export const WatchAuditEventsResponseSchema: GenMessage<WatchAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_audit_service, 8);
+  messageDesc(file_fairlead_console_v1_audit_service, 9);
 
 /**
  * AuditService keeps who did what, where, and what came of it. Events are only ever added.
