@@ -139,7 +139,7 @@ func (r *Replica) Serve(policy identity.Policy, ready func() error, mounts ...se
 	refusals := &audit.Refusals{Recorder: r.Audit, Log: r.deps.Log}
 	r.server, err = server.New(r.cfg.Server, server.Deps{
 		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Rejected: refusals.Token, Ready: ready, Note: r.note, Unsigned: r.cfg.Unsigned.Accepted(), DataDir: r.cfg.DataDir,
-		Secret: r.secret,
+		Debugged: audit.Debugged(r.Audit), Secret: r.secret,
 	}, mounts...)
 	if err != nil {
 		return errors.Join(err, r.close())

@@ -153,8 +153,8 @@ func (s *Server) closed(verifier identity.Verifier, services []string) []Mount {
 	return []Mount{
 		HTTP("GET /metrics", s.metrics(verifier), identity.RoleOpen), // it asks by itself
 		HTTP("GET /version", http.HandlerFunc(s.serveVersion), identity.RoleAny),
-		HTTP("GET /debug/log", http.HandlerFunc(s.serveLog), observers),
-		HTTP("GET /debug/pprof/{profile}", http.HandlerFunc(s.serveProfile), observers),
+		HTTP("GET /debug/log", s.debug(s.serveLog), observers),
+		HTTP("GET /debug/pprof/{profile}", s.debug(s.serveProfile), observers),
 		HTTP(v1, endOnDrain(reflectV1), operators),
 		HTTP(alpha, endOnDrain(reflectAlpha), operators),
 	}

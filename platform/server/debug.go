@@ -13,6 +13,18 @@ import (
 // maxProfile bounds how long one caller may have the processor profiled.
 const maxProfile = 30 * time.Second
 
+// debug tells of each read.
+func (s *Server) debug(serve http.HandlerFunc) http.Handler {
+	if s.debugged == nil {
+		return serve
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &answer{ResponseWriter: w}
+		defer func() { s.debugged(r, out.outcome()) }()
+		serve(out, r)
+	})
+}
+
 // serveLog answers with the end of the service's log.
 func (s *Server) serveLog(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

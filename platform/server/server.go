@@ -125,7 +125,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which opens /metrics and what /readyz says, and nothing else; it may be replaced at any time")
 }
 
-// Deps is what a listener works with. Only Rejected, Ready and Note may be missing.
+// Deps is what a listener works with. Only Rejected, Debugged, Ready and Note may be missing.
 type Deps struct {
 	Name      string // Of the service, such as "gitcache".
 	Log       *slog.Logger
@@ -133,6 +133,7 @@ type Deps struct {
 	Verifier  identity.Verifier
 	Policy    identity.Policy                  // Must have every procedure that is mounted.
 	Rejected  func(r *http.Request, why error) // Told of a request whose token is forged, expired or revoked, once it is answered.
+	Debugged  func(r *http.Request, code int)  // Told of each read of the log or of a profile, once it is answered: both may show what people do.
 	Ready     func() error                     // Why the service should get no requests; nil: it is ready.
 	Unsigned  bool                             // The service accepts what older versions write to Redis and send: GET /version says so.
 	Note      func() string                    // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
@@ -147,6 +148,7 @@ type Server struct {
 	telemetry    *telemetry.Telemetry
 	verifier     identity.Verifier
 	rejected     func(r *http.Request, why error)
+	debugged     func(r *http.Request, code int)
 	readiness    readiness
 	readyFunc    func() error
 	noteFunc     func() string
@@ -185,6 +187,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		telemetry:    deps.Telemetry,
 		verifier:     deps.Verifier,
 		rejected:     deps.Rejected,
+		debugged:     deps.Debugged,
 		readyFunc:    deps.Ready,
 		noteFunc:     deps.Note,
 		unsigned:     deps.Unsigned,

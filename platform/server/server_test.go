@@ -535,6 +535,33 @@ func TestOnlyObserversGetTheLogAndProfiles(t *testing.T) {
 	}
 }
 
+// A log and a profile show what people do: the service says of each read who made it, and how it came out.
+func TestReadsOfTheLogAndOfProfilesAreTold(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // guards told
+	var told []string
+	s, log := newServerWith(t, Config{}, func(d *Deps) {
+		d.Debugged = func(r *http.Request, code int) {
+			id, _ := identity.FromContext(r.Context())
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprint(id.Subject(), " ", r.URL.Path, " ", code))
+		}
+	})
+	at, hc := run(t, s, log), httpClient(t, client.Config{})
+	for _, path := range []string{"/debug/log", "/debug/pprof/nothing", "/version"} {
+		request(t, hc, "GET", at.URL()+path, "admin", "")
+	}
+	request(t, hc, "GET", at.URL()+"/debug/log", "user", "") // may not
+	who, _ := tokens.Verify("admin")
+	mu.Lock()
+	defer mu.Unlock()
+	// 429 if another test has a profile made.
+	if len(told) != 2 || told[0] != who.Subject()+" /debug/log 200" || told[1] != who.Subject()+" /debug/pprof/nothing 404" && told[1] != who.Subject()+" /debug/pprof/nothing 429" {
+		t.Errorf("told was %q", told)
+	}
+}
+
 func TestBadRequestsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{}, rpcMounts(fine)...)

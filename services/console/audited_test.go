@@ -170,6 +170,21 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		await(t, "the trail has "+act.event+" of "+what, func() bool { return len(admin.eventsOf(t, act.event)) > before })
 	}
 
+	// Nor are reads of the console's log and profiles procedures.
+	for i, path := range []string{"/debug/log", "/debug/pprof/goroutine?debug=1"} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+r.adminToken(t))
+		resp, err := newHTTPClient(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		await(t, "the trail has debug.read of "+path, func() bool { return len(admin.eventsOf(t, "debug.read")) == i+1 })
+	}
+
 	// Sessions of browsers are no procedures.
 	cookie := ""
 	for _, step := range []struct{ method, event string }{{http.MethodPost, "session.begin"}, {http.MethodDelete, "session.end"}} {

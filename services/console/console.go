@@ -280,7 +280,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
 		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready, Unsigned: cfg.Unsigned.Accepted(), DataDir: cfg.DataDir,
-		Secret: secret,
+		Debugged: trail.Debugged(s.recorder), Secret: secret,
 	}, mounts...)
 	return s, err
 }

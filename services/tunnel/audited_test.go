@@ -1,6 +1,7 @@
 package tunnel_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -25,5 +26,21 @@ func TestEveryProcedureSaysWhyItLeavesNoEvent(t *testing.T) {
 	}
 	for method := range without {
 		t.Errorf("there is no procedure %s", method)
+	}
+}
+
+func TestReadsOfTheLogAndOfProfilesAreAudited(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	for _, path := range []string{"/debug/log", "/debug/pprof/heap?secret=planted"} {
+		if resp, body := h.do(h.request("GET", path, nil)); resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status, body)
+		}
+	}
+	h.await("two events", func() bool { return len(h.audited("debug.read")) == 2 })
+	for i, e := range h.audited("debug.read") {
+		if e.GetActor().GetName() != "alice" || e.GetCode() != http.StatusOK || e.GetResource() != []string{"/debug/log", "/debug/pprof/heap"}[i] || e.GetRemote() == "" {
+			t.Errorf("the trail has %v", e)
+		}
 	}
 }
