@@ -236,6 +236,8 @@ type Login struct {
 	CA        string // PEM.
 	HubSecret string
 	User      string
+	// Program says that a program logs in with the hub secret, and no person.
+	Program bool
 	// Token is used instead of the hub secret, if there is one, and Link before both.
 	Token string
 	Link  string
@@ -271,8 +273,8 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 	}
 	api := consolev1connect.NewIdentityServiceClient(hc, base, opts...)
 	res, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
-		HubSecret: l.HubSecret,
-		Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: l.User},
+		HubSecret: l.HubSecret, Program: l.Program,
+		Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: l.User},
 	})
 	if err != nil {
 		return c, err

@@ -133,6 +133,30 @@ func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
 	}
 }
 
+// What tests an installation right after it was made logs in before any person does.
+func TestLoginOfAProgramDoesNotEndTheFirstLink(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	first, _, err := a.FirstLink(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := platform.Identity{Kind: platform.KindUser, Name: "helm-test", Groups: []string{platform.AdminsGroup}}
+	token, err := a.LogInProgram(t.Context(), audit.Who{}, "peer", secret, as)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := a.Verify(token.Text); err != nil || got.Name != "helm-test" {
+		t.Errorf("the program's token: %v, %v", got, err)
+	}
+	if after, _, err := a.FirstLink(t.Context()); err != nil || after != first {
+		t.Errorf("after a program's login the console prints %q, before %q, %v", after, first, err)
+	}
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFirstLinkIsGoodForTenMinutes(t *testing.T) {
 	t.Parallel()
 	var passed atomic.Int64

@@ -151,13 +151,21 @@ func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, peer, link 
 
 // logIn notes that a person logged in, and signs the token.
 func (a *Authority) logIn(ctx context.Context, tx *store.Tx, who audit.Who, as identity.Identity, provider, action string) (Token, error) {
+	token, err := a.signIn(ctx, tx, who, as, provider, action)
+	if err != nil {
+		return Token{}, err
+	}
+	return token, tx.LoggedIn(ctx, as.Name, provider, as.Subject(), as.Groups)
+}
+
+// signIn signs the token of a login and writes the login into the trail.
+func (a *Authority) signIn(ctx context.Context, tx *store.Tx, who audit.Who, as identity.Identity, provider, action string) (Token, error) {
 	token, err := a.sign(as)
 	if err != nil {
 		return Token{}, err
 	}
 	who.Identity = as
-	return token, errors.Join(tx.LoggedIn(ctx, as.Name, provider, as.Subject(), as.Groups),
-		tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: action, Name: token.Identity.TokenID, Reason: provider})))
+	return token, tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: action, Name: token.Identity.TokenID, Reason: provider}))
 }
 
 // Foreign is a person whom an identity provider vouches for.

@@ -21,7 +21,11 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 	if name := req.GetAdministrator(); name != "" {
 		as = platform.Identity{Kind: platform.KindUser, Name: name, Groups: []string{platform.AdminsGroup}}
 	}
-	token, err := s.Authority.ExchangeHubSecret(ctx, who(ctx), peer(ctx), req.GetHubSecret(), as)
+	exchange := s.Authority.ExchangeHubSecret
+	if req.GetProgram() {
+		exchange = s.Authority.LogInProgram
+	}
+	token, err := exchange(ctx, who(ctx), peer(ctx), req.GetHubSecret(), as)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
