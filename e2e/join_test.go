@@ -124,10 +124,19 @@ func TestLeastRightsSuffice(t *testing.T) {
 		err error
 	}
 	joined := make(chan result, 1)
+	join := []string{"cluster", "join", name, "--kubeconfig", j.kube.Kubeconfig, "-f", values, "--bind-admins", "--bind", "developers=view"}
 	go func() {
-		out, err := j.run(ctx, "cluster", "join", name, "--kubeconfig", j.kube.Kubeconfig, "-f", values, "--bind-admins", "--bind", "developers=view")
+		out, err := j.run(ctx, join...)
 		joined <- result{out, err}
 	}()
+	j.account(ctx, t)
+	// Another join that fails takes nothing from the one that waits.
+	if out, err := j.run(ctx, append(join, "--timeout", "1s")...); err == nil {
+		t.Fatalf("nothing runs the agent, and another join says %s", out)
+	}
+	if out, err := j.run(ctx, "get", "cluster", name); err != nil {
+		t.Errorf("another join that failed deletes the cluster of the one that waits: %s %v", out, err)
+	}
 	kubeconfig, token := j.account(ctx, t)
 	agent := process.New(j.dir, "agent", filepath.Join(j.bins.Dir, "agent"),
 		"--hub-url", j.Hub["console"], "--hub-ca-file", j.CAFile, "--join-token-file", token, "--data-dir", filepath.Join(j.dir, "data"), "--kubeconfig", kubeconfig)
@@ -160,6 +169,9 @@ func TestLeastRightsSuffice(t *testing.T) {
 			t.Errorf("%s may not %s: %s, %v", group, verb, out, err)
 		}
 	}
+	if out, err := j.run(ctx, "get", "cluster", name, "-o", "yaml"); err != nil || strings.Contains(out, "fairlead.dev/joining") {
+		t.Errorf("a cluster that has joined is marked as one that joins: %s %v", out, err)
+	}
 	if out, err := j.Kubectl(ctx, kubeconfig, "auth", "can-i", "*", "*"); err == nil {
 		t.Errorf("the agent may do everything: %s", out)
 	}
@@ -175,7 +187,8 @@ func (j joiner) again(ctx context.Context, t *testing.T, name, values string) {
 	}
 	file := filepath.Join(j.dir, "agent.yaml")
 	out, err := j.run(ctx, "cluster", "join", name, "-f", values, "-o", file, "--timeout", "1s")
-	if err == nil || !strings.Contains(err.Error(), `no "reached the hub"`) || out != "kubectl apply --server-side -f "+file+"\n" {
+	if err == nil || !strings.Contains(err.Error(), `no "reached the hub"`) || 
+		out != "kubectl apply --server-side -f "+file+"\nkubectl delete clusterrolebindings -l 'fairlead.dev/bind'\n" {
 		t.Fatalf("nobody applied the manifest, and joining says %q, %v", out, err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -193,6 +206,12 @@ func (j joiner) again(ctx context.Context, t *testing.T, name, values string) {
 		case err := <-joined:
 			if err != nil {
 				t.Fatal(err)
+			}
+			// This join gives none of the bindings.
+			for _, group := range []string{"fairlead:admins", "developers"} {
+				if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "auth", "can-i", "get", "deployments", "-A", "--as", "somebody", "--as-group", group); err == nil {
+					t.Errorf("%s keeps the binding that a later join took back: %s", group, out)
+				}
 			}
 			return
 		case <-time.After(time.Second):

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -161,9 +161,13 @@ type joining struct {
 
 	cluster string
 	began   time.Time
-	made    bool // the catalog did not have the cluster
+	id      string // of this run
+	made    bool   // the catalog did not have the cluster
+	again   bool   // an agent of it has joined before
+	marked  bool   // the cluster's label joiningLabel has the id
+	etag    string // of the cluster as it was made
 
-	manifest []byte // that was applied; nil: none was
+	manifest []byte // that was applied or written; nil: none was
 	clean    bool   // the cluster had nothing of it before
 	file     string // that was written; empty: none was
 	halfway  bool   // the agent has a credential of its own, and goes on by itself
@@ -181,9 +185,10 @@ With --kubeconfig or --context (of the kubeconfig, not of this command) kubectl 
 to a file, and the line that applies it is printed: run that where the cluster can be reached, while this command waits.
 
 A join that fails before the agent has reached the hub leaves nothing: what was applied is deleted, unless the cluster had an agent before, and so is the
-cluster's entry in the catalog if this command made it. Ctrl-C ends the wait only.
+cluster's entry in the catalog if this command made it. What another join of the cluster has taken over meanwhile stays. Ctrl-C ends the wait only.
 
-People have the rights in the cluster that its RBAC gives their groups: --bind-admins and --bind give the first ones.`,
+People have the rights in the cluster that its RBAC gives their groups: --bind-admins and --bind give the first ones. A later join without one of
+them takes that binding back.`,
 		Example: "  fairlead cluster join edge-1 --context edge-1 --bind-admins --bind developers=view\n  fairlead cluster join edge-1",
 		Args:    wants(1, 1),
 	}
@@ -198,7 +203,7 @@ People have the rights in the cluster that its RBAC gives their groups: --bind-a
 			return errors.New("--output-file goes with neither --kubeconfig nor --context: those apply the manifest at once")
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			j.cluster, j.began = args[0], a.Now()
+			j.cluster, j.began, j.id = args[0], a.Now(), strings.ToLower(rand.Text())
 			return j.run(ctx, h)
 		})(cmd, args)
 	}
@@ -215,13 +220,13 @@ func (j *joining) run(ctx context.Context, h *hub.Hub) error {
 	if before.GetConnected() && !isSet(before.GetLeaveTime()) {
 		return fmt.Errorf("cluster %s has an agent, and it is connected: see `fairlead get cluster %s`. If another is to take its place, first `fairlead cluster leave %s`", j.cluster, j.cluster, j.cluster)
 	}
-	if err := j.attempt(ctx, h, before.GetJoinTime()); err != nil {
-		if ctx.Err() != nil || j.halfway {
-			return err
-		}
-		return errors.Join(err, j.undo(context.WithoutCancel(ctx), h))
+	j.again = isSet(before.GetJoinTime())
+	err = j.attempt(ctx, h, before.GetJoinTime())
+	after := context.WithoutCancel(ctx)
+	if err != nil && ctx.Err() == nil && !j.halfway {
+		return errors.Join(err, j.undo(after, h))
 	}
-	return nil
+	return errors.Join(err, j.unmark(after, h))
 }
 
 // attempt brings the agent in and waits for it.
@@ -236,55 +241,6 @@ func (j *joining) attempt(ctx context.Context, h *hub.Hub, before *timestamppb.T
 	return j.wait(ctx, h, before)
 }
 
-// undo takes back what a join that failed has made.
-func (j *joining) undo(ctx context.Context, h *hub.Hub) error {
-	var errs []error
-	if j.applies() && j.manifest != nil {
-		if !j.clean {
-			errs = append(errs, fmt.Errorf("the agent that was in the cluster before stays, with what was applied now: `fairlead cluster join %s` again, or delete the namespace %s", j.cluster, deploy.Namespace))
-		} else if _, err := j.kubectl(ctx, j.manifest, undoTimeout, "delete", "--ignore-not-found", "--wait", "-f", "-"); err != nil {
-			errs = append(errs, fmt.Errorf("delete what was applied: %w", err))
-		} else {
-			j.app.notef("What was applied is deleted again.\n")
-		}
-	}
-	if j.made { // with its join token
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		if _, err := h.Clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: j.cluster}); err != nil {
-			errs = append(errs, fmt.Errorf("delete cluster %s, which this command made: %w", j.cluster, err))
-		} else {
-			j.app.notef("cluster/%s is deleted again.\n", j.cluster)
-		}
-	}
-	if j.made && j.file != "" { // its token is void; that of a cluster that was there is still good
-		if err := os.Remove(j.file); err != nil {
-			errs = append(errs, err)
-		} else {
-			j.app.notef("%s is removed. If it was applied: kubectl delete namespace %s\n", j.file, deploy.Namespace)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// look reads the cluster's status, of one that is made if it is missing.
-func (j *joining) look(ctx context.Context, h *hub.Hub) (*consolev1.ClusterStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	got, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: j.cluster})
-	if connect.CodeOf(err) != connect.CodeNotFound {
-		return got.GetCluster().GetStatus(), err
-	}
-	made, err := h.Clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{
-		Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: j.cluster}}, AllowMissing: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	j.made = true
-	return made.GetCluster().GetStatus(), j.app.printf("cluster/%s created\n", j.cluster)
-}
-
 // bring gets the manifest into the cluster, or says how.
 func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) error {
 	if j.applies() {
@@ -297,7 +253,11 @@ func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) 
 		if err != nil {
 			return fmt.Errorf("apply the agent's manifest: %w", err)
 		}
-		return j.app.printf("%s", out)
+		gone, err := j.unbind(ctx)
+		if err != nil {
+			return fmt.Errorf("delete bindings that were given before: %w", err)
+		}
+		return j.app.printf("%s%s", out, gone)
 	}
 	if j.write == "" {
 		j.write = "fairlead-agent-" + j.cluster + ".yaml"
@@ -305,11 +265,16 @@ func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) 
 	if err := durable.WriteFile(j.write, manifest, 0o600); err != nil {
 		return fmt.Errorf("write the agent's manifest: %w", err)
 	}
-	j.file = j.write
+	j.file, j.manifest = j.write, manifest
 	left := expire.Sub(j.app.Now()).Round(time.Minute)
 	j.app.notef("Run this where cluster %s can be reached, within %.0f minutes:\n\n", j.cluster, left.Minutes())
 	if err := j.app.printf("kubectl apply --server-side -f %s\n", j.write); err != nil {
 		return err
+	}
+	if j.again { // with bindings that this manifest may lack
+		if err := j.app.printf("kubectl delete clusterrolebindings -l '%s'\n", boundBefore(manifest)); err != nil {
+			return err
+		}
 	}
 	j.app.notef("\nThe file holds a join token: remove it afterwards. Waiting for the agent; Ctrl-C ends the wait only.\n")
 	return nil
@@ -331,11 +296,13 @@ func (j *joining) kubectl(ctx context.Context, stdin []byte, limit time.Duration
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin = bytes.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(append(out.Bytes(), said.Bytes()...)))
 	}
-	return string(out), nil
+	j.app.notef("%s", said.String()) // warnings
+	return out.String(), nil
 }
 
 // progress is what is known of the agent's way in.

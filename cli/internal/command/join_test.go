@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"fairlead.dev/deploy"
 )
 
 func TestImageIsTakenApart(t *testing.T) {
@@ -45,6 +48,55 @@ func TestImageGoesOverTheValuesOfTheFile(t *testing.T) {
 	}
 	if _, err := values.read(); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a value that is there twice: %v", err)
+	}
+}
+
+// A binding that was given once is no binding of today: what a manifest does not have any more is deleted, and nothing of others.
+func TestBindingsThatAreGivenNoMoreAreTakenBack(t *testing.T) {
+	t.Parallel()
+	render := func(rbac map[string]any) []byte {
+		manifest, err := deploy.Agent(map[string]any{"hub": map[string]any{"url": "https://hub"}, "join": map[string]any{"tokens": []any{"t"}}, "rbac": rbac}, "v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return manifest
+	}
+	bind := func(group, role string) any { return map[string]any{"group": group, "role": role} }
+	before, err := agentManifest(render(map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := []string{"clusterrolebinding.rbac.authorization.k8s.io/fairlead-agent", "clusterrolebinding.rbac.authorization.k8s.io/others"}
+	for _, o := range before {
+		if o.Kind == "ClusterRoleBinding" && o.Metadata.Labels[bindLabel] != "" {
+			there = append(there, "clusterrolebinding.rbac.authorization.k8s.io/"+o.Metadata.Name)
+		}
+	}
+	if len(there) != 5 {
+		t.Fatalf("bound are %q", there)
+	}
+	for name, tt := range map[string]struct {
+		rbac map[string]any
+		gone int
+	}{
+		"the same":        {map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")}}, 0},
+		"a group less":    {map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view")}}, 1},
+		"another role":    {map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "admin"), bind("dev", "edit")}}, 1},
+		"no admins":       {map[string]any{"bind": []any{bind("dev", "view"), bind("dev", "edit")}}, 1},
+		"nobody any more": {map[string]any{}, 3},
+	} {
+		manifest := render(tt.rbac)
+		now, err := agentManifest(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := takenBack(now, there)
+		if len(gone) != tt.gone || slices.Contains(gone, there[0]) || slices.Contains(gone, there[1]) {
+			t.Errorf("%s: %q are taken back", name, gone)
+		}
+		if selector := boundBefore(manifest); strings.Contains(selector, "notin") == (tt.gone == 3) {
+			t.Errorf("%s: kubectl is given %q", name, selector)
+		}
 	}
 }
 
