@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"fairlead.dev/e2e/gitcache"
@@ -62,13 +63,25 @@ type running struct {
 	pid  int
 }
 
-// processes are those that a request passes, by path: the tunnel's two ends, and what is the same for all.
-func (t *paths) processes() map[string][]running {
+// processes are those that a request passes, by path.
+type processes map[string][]running
+
+// without returns the processes of other names.
+func (p processes) without(names ...string) processes {
+	left := processes{}
+	for path, all := range p {
+		left[path] = slices.DeleteFunc(slices.Clone(all), func(r running) bool { return slices.Contains(names, r.name) })
+	}
+	return left
+}
+
+// processes are the tunnel's two ends, and what is the same for all.
+func (t *paths) processes() processes {
 	byName := map[string]int{}
 	for _, p := range t.parts {
 		byName[p.Name] = p.Pid()
 	}
-	all := map[string][]running{
+	all := processes{
 		"fairlead":    {{"hub", t.hub.tunnel.Pid()}, {"agent", t.agents[0].process.Pid()}, {"console", t.hub.parts[0].Pid()}},
 		"yamux":       {{"hub", byName["yamux"]}, {"agent", byName["yamux-agent.yamux"]}},
 		"yamux-proxy": {{"hub", byName["yamux-proxy"]}, {"agent", byName["yamux-agent.yamux-proxy"]}},

@@ -45,6 +45,8 @@ type paths struct {
 	agents []*dialogue
 	loader *dialogue
 	all    map[string]path
+	// carriers are the processes that bring a request over, by path: all but the backend and the load.
+	carriers processes
 }
 
 // buildPeers builds the module of the peers, which is none of the workspace.
