@@ -211,7 +211,7 @@ type agentObject struct {
 
 func agentManifest(manifest []byte) ([]agentObject, error) {
 	var all []agentObject
-	for _, document := range strings.Split("\n"+string(manifest), "\n---\n") {
+	for document := range strings.SplitSeq("\n"+string(manifest), "\n---\n") {
 		var o agentObject
 		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
 			return nil, fmt.Errorf("read the agent's manifest: %w", err)
