@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/filter"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )

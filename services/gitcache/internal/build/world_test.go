@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/gitcache/internal/filter"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )

@@ -3,8 +3,8 @@ package hub
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/services/gitcache/internal/build"
-	"fairlead.dev/services/gitcache/internal/filter"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/shards"
 )

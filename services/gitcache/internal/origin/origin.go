@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/services/gitcache/internal/build"
-	"fairlead.dev/services/gitcache/internal/filter"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/gitcache/internal/filter"
+	"fairlead.dev/platform/filter"
 )
 
 // maxNested submodules, one within the other.

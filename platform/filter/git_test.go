@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"fairlead.dev/services/gitcache/internal/filter"
+	"fairlead.dev/platform/filter"
 )
 
 // The proof of the grammar: random rules and paths, judged here and by Git itself.

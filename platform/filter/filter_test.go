@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead.dev/services/gitcache/internal/filter"
+	"fairlead.dev/platform/filter"
 )
 
 func parse(t *testing.T, include, ignore []string) filter.Rules {
