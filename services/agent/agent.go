@@ -56,6 +56,8 @@ import (
 const (
 	// maxArtifactBytes bounds the store of manifests on disk, compressed.
 	maxArtifactBytes = 1 << 30
+	// previewsAtOnce bounds the folders that people have compared: each takes up to artifact.PreviewBytes of the disk until its turn.
+	previewsAtOnce = 4
 	// versionInterval is between two looks at the API server's version; a failed one is repeated sooner.
 	versionInterval, versionRetry = time.Hour, 15 * time.Second
 	// belongFloor and belongMax bound the wait for an API server that does not say which cluster it is.
@@ -187,6 +189,7 @@ type Agent struct {
 	tunnels      *http.Client
 	people       *reach.Transport // to the API server, for people
 	lock         *os.File
+	previews     chan struct{} // Places for folders that people have compared.
 	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
 	begin        chan struct{} // Closed once what is wanted, as the disk has it, may be acted on.
 	// elector is nil for an agent that is the only one; leases is its way to the cluster, which no fence stands in.
@@ -214,7 +217,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if len(deps.Renderer) == 0 {
 		deps.Renderer = besideThis("agent-render")
 	}
-	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, belongs: make(chan struct{}), begin: make(chan struct{}), width: apply.NewWidth()}
+	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, previews: make(chan struct{}, previewsAtOnce), belongs: make(chan struct{}), begin: make(chan struct{}), width: apply.NewWidth()}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())

@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/client-go/rest"
 
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/reach"
@@ -22,8 +27,8 @@ import (
 	"fairlead.dev/services/agent/internal/reconcile"
 )
 
-// answer is what people ask of the agent itself through the tunnel: GET /fairlead/v1/services/NAME/diff compares a service with the cluster now, and answers
-// with a ServiceDetail as JSON.
+// answer is what people ask of the agent itself through the tunnel, below /fairlead/v1/services/NAME/diff. GET compares the service with the cluster now; POST
+// compares what the service would be with the folder in the body, a tar as package artifact writes it. The answer is a ServiceDetail as JSON.
 func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impersonated) {
 	rest, isService := strings.CutPrefix(r.URL.Path, reach.OwnPrefix+"v1/services/")
 	name, isDiff := strings.CutSuffix(rest, "/diff")
@@ -31,14 +36,14 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impers
 	case !isService || !isDiff || strings.Contains(name, "/"):
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusNotFound, Message: "the agent has nothing of its own at this path"})
 		return
-	case r.Method != http.MethodGet:
-		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusMethodNotAllowed, Message: "the agent answers GET here"})
+	case r.Method != http.MethodGet && r.Method != http.MethodPost:
+		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusMethodNotAllowed, Message: "the agent answers GET and POST here"})
 		return
 	case a.standsBy():
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: "this agent stands by, and another one looks after the cluster: ask again"})
 		return
 	}
-	detail, err := a.controller.CompareNow(r.Context(), name, access.Person{User: as.User, UID: as.UID, Groups: as.Groups, Extra: as.Extra})
+	detail, err := a.compare(w, r, name, access.Person{User: as.User, UID: as.UID, Groups: as.Groups, Extra: as.Extra})
 	if err != nil {
 		kubehttp.WriteError(w, &kubehttp.Error{Code: codeOf(err), Message: fmt.Sprintf("service %q can't be compared: %v", name, err)})
 		return
@@ -53,12 +58,71 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impers
 	_, _ = w.Write(body) // else nobody waits for it
 }
 
+func (a *Agent) compare(w http.ResponseWriter, r *http.Request, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
+	if r.Method == http.MethodGet {
+		return a.controller.CompareNow(r.Context(), name, person)
+	}
+	select {
+	case a.previews <- struct{}{}:
+		defer func() { <-a.previews }()
+	default:
+		return nil, errManyPreviews
+	}
+	file, digest, err := a.spool(http.MaxBytesReader(w, r.Body, artifact.PreviewBytes))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return a.controller.PreviewNow(r.Context(), name, person, reconcile.Content{
+		Artifact: digest,
+		Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(io.NewSectionReader(file, 0, artifact.PreviewBytes)), nil
+		},
+	})
+}
+
+var (
+	errManyPreviews  = errors.New("the agent is busy with folders of others: ask again")
+	errPreviewSize   = fmt.Errorf("the folder has more than %d MiB as a tar", artifact.PreviewBytes>>20)
+	errPreviewBroken = errors.New("the folder did not come whole: ask again")
+)
+
+// spool keeps a body on the disk until its file is closed, or the agent ends.
+func (a *Agent) spool(body io.Reader) (_ *os.File, _ artifact.Digest, err error) {
+	file, err := os.CreateTemp(a.cfg.DataDir, ".preview.tmp-*") // a name that the next start sweeps
+	if err != nil {
+		return nil, "", fmt.Errorf("keep the folder: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, "", fmt.Errorf("keep the folder: %w", err)
+	}
+	sum := sha256.New()
+	_, err = io.Copy(io.MultiWriter(file, sum), body)
+	large := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(err, &large):
+		return nil, "", errPreviewSize
+	case err != nil:
+		return nil, "", errPreviewBroken
+	}
+	return file, artifact.SumDigest(sum.Sum(nil)), nil
+}
+
 func codeOf(err error) int {
 	switch {
 	case errors.Is(err, reconcile.ErrUnknownService):
 		return http.StatusNotFound
 	case errors.Is(err, reconcile.ErrMayNotRead):
 		return http.StatusForbidden
+	case errors.Is(err, reconcile.ErrContent):
+		return http.StatusUnprocessableEntity
+	case errors.Is(err, errPreviewSize):
+		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusServiceUnavailable
 }

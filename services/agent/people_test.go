@@ -1,16 +1,23 @@
 package agent_test
 
 import (
+	"bytes"
+	"encoding/base32"
+	"encoding/base64"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/mux/muxhttp"
 )
 
@@ -93,5 +100,141 @@ func TestAComparisonNamesNoObjectThatThePersonMayNotRead(t *testing.T) {
 	}
 	if got := changes(all.GetDiff()); got["token"] != "UPDATE" || got["old"] != "REMOVE" || got["new"] != "CREATE" || got["leaves"] != "REMOVE" {
 		t.Errorf("got %v", got)
+	}
+}
+
+// folder is a tar as the CLI sends it.
+func folder(t *testing.T, files map[string]string) *bytes.Buffer {
+	t.Helper()
+	var out bytes.Buffer
+	w := artifact.NewWriter(&out, artifact.Limits{})
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := w.File(name, false, int64(len(files[name])), strings.NewReader(files[name])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &out
+}
+
+// A folder of a person's is rendered and compared as the hub's would be, in the service's bounds, and nothing is applied.
+func TestAFolderIsComparedAsIfItWereTheHubs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	first := map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, first), healthy)
+	ada := w.person("ada", "--verb=get", "--resource=configmaps")
+	compare := func(files map[string]string) (*deliveryv1.ServiceDetail, int, string) {
+		t.Helper()
+		return w.asked(ada, http.MethodPost, name+"/diff", folder(t, files))
+	}
+	detail, code, message := compare(map[string]string{"a.yaml": configMap("a", "2") + "---\n" + configMap("c", "1")})
+	if code != http.StatusOK {
+		t.Fatalf("%d: %s", code, message)
+	}
+	if got := changes(detail.GetDiff()); !maps.Equal(got, map[string]string{"a": "UPDATE", "b": "REMOVE", "c": "CREATE"}) {
+		t.Errorf("got %v", got)
+	}
+	if detail, _, _ = compare(first); detail.GetDiff().GetUnchanged() != 2 || len(changes(detail.GetDiff())) != 0 {
+		t.Errorf("the hub's own folder differs: %v", detail)
+	}
+	if _, code, message = compare(map[string]string{"a.yaml": "kind: ["}); code != http.StatusUnprocessableEntity || !strings.Contains(message, "apps/hello/a.yaml") {
+		t.Errorf("a mistake is told as %d, %s", code, message)
+	}
+	if _, code, message = compare(map[string]string{"README.md": "none"}); code != http.StatusUnprocessableEntity || !strings.Contains(message, "holds no manifests") {
+		t.Errorf("a folder without manifests is told as %d, %s", code, message)
+	}
+	if _, code, message = w.asked(ada, http.MethodPost, name+"/diff", strings.NewReader("no tar")); code != http.StatusServiceUnavailable && code != http.StatusUnprocessableEntity {
+		t.Errorf("what is no tar: %d, %s", code, message)
+	}
+	if _, code, message = w.asked(ada, http.MethodPost, name+"/diff", io.LimitReader(zeros{}, artifact.PreviewBytes+1)); code != http.StatusRequestEntityTooLarge || !strings.Contains(message, "more than 32 MiB") {
+		t.Errorf("too large: %d, %s", code, message)
+	}
+	w.hub.awaitPhase(t, name, w.hub.bound(name, &deliveryv1.ObjectRules{Project: "shop", DeniedKinds: []string{"Secret"}}), healthy)
+	if _, code, message = compare(map[string]string{"a.yaml": configMap("a", "1") + secretObject("s", "1")}); code != http.StatusUnprocessableEntity || !strings.Contains(message, `project "shop" does not allow`) {
+		t.Errorf("beyond the bounds of the project: %d, %s", code, message)
+	}
+	w.mustData("a", "1")
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
+	if files, err := filepath.Glob(filepath.Join(w.data, ".preview*")); err != nil || len(files) > 0 {
+		t.Errorf("left on the disk: %v, %v", files, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Templates of a folder that somebody chose see no secret, however they turn it around, and the comparison is about the secret all the same.
+func TestAFolderLearnsNoSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("chart")
+	const configured, kept = "hunter2-configured", "hunter3-in-the-cluster"
+	w.kubectl("create", "secret", "generic", "own", "--from-literal=password="+kept)
+	plain := map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/a.yaml": templated("url", "postgres://web:{{ .Values.configuration.password }}@db") + "---\n" + templated("other", "1"),
+		"templates/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {x: {{ .Values.configuration.password | b64enc }}}\n",
+	}
+	w.hub.push(t, name, w.namespace, plain)
+	w.hub.awaitPhase(t, name, w.hub.change(name, func(d *deliveryv1.ServiceDelivery) {
+		d.Configuration = &deliveryv1.Configuration{Revision: "1", Entries: []*deliveryv1.ConfigurationEntry{{Name: "password", Secret: true, Value: &deliveryv1.ConfigurationEntry_Text{Text: configured}}}}
+	}), healthy)
+	w.mustData("url", "postgres://web:"+configured+"@db")
+	ada := w.person("ada", "--verb=get", "--resource=configmaps,secrets")
+	look := func(as muxhttp.Impersonated, template string) (*deliveryv1.ServiceDetail, int, string) {
+		t.Helper()
+		files := maps.Clone(plain)
+		files["templates/other.yaml"] = template
+		return w.asked(as, http.MethodPost, name+"/diff", folder(t, files))
+	}
+	detail, code, message := look(ada, configMap("new", "1"))
+	if code != http.StatusOK {
+		t.Fatalf("%d: %s", code, message)
+	}
+	if got := changes(detail.GetDiff()); !maps.Equal(got, map[string]string{"new": "CREATE"}) {
+		t.Errorf("what has the secret in it differs: %v", detail)
+	}
+
+	files := maps.Clone(plain)
+	const lookup = `(index (lookup "v1" "Secret" .Release.Namespace "own").data "password")`
+	for _, turned := range []string{
+		`{{ .Values.configuration.password }}`, `{{ .Values.configuration.password | b64enc }}`, `{{ regexReplaceAll "(.)" .Values.configuration.password "${1} " }}`, `{{ .Values.configuration.password | b32enc }}`,
+		`{{ ` + lookup + ` }}`, `{{ ` + lookup + ` | b64dec }}`, `{{ regexReplaceAll "(.)" (` + lookup + ` | b64dec) "${1} " }}`,
+		`{{ if eq .Values.configuration.password "` + configured + `" }}guessed{{ end }}`, `{{ (lookup "v1" "Secret" .Release.Namespace "own").metadata.annotations }}`,
+	} {
+		files["templates/a.yaml"] = templated("url", "x") + "---\n" + templated("other", strings.ReplaceAll(turned, `"`, "`"))
+		detail, code, message := w.asked(ada, http.MethodPost, name+"/diff", folder(t, files))
+		text := message + protojson.Format(detail)
+		if code != http.StatusOK {
+			t.Errorf("%s: %d %s", turned, code, message)
+		}
+		bare := strings.ReplaceAll(text, " ", "")
+		for _, secret := range []string{configured, kept, base64.StdEncoding.EncodeToString([]byte(configured)), base64.StdEncoding.EncodeToString([]byte(kept)), base32.StdEncoding.EncodeToString([]byte(configured)), "guessed"} {
+			if strings.Contains(strings.ReplaceAll(bare, "postgres://web:"+configured, ""), secret) {
+				t.Errorf("%s: %q is told: %s", turned, secret, text)
+			}
+		}
+	}
+	_, code, message = look(ada, `{{ fail (printf "it is %s" .Values.configuration.password) }}`)
+	if code != http.StatusUnprocessableEntity || strings.Contains(message, configured) || !strings.Contains(message, "it is ***") {
+		t.Errorf("failed as %d, %s", code, message)
+	}
+	_, code, message = look(ada, "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 80, name: {{ .Values.configuration.password }}}]}\n")
+	if strings.Contains(message, configured) || code != http.StatusForbidden && code != http.StatusOK {
+		t.Errorf("refused as %d, %s", code, message)
+	}
+	_, code, message = look(w.person("bob", "--verb=get", "--resource=configmaps"), templated("more", `{{ len (lookup "v1" "Secret" .Release.Namespace "own") }}`))
+	if code != http.StatusForbidden || !strings.Contains(message, "kind Secret in namespace "+w.namespace) {
+		t.Errorf("somebody who may not read what a template looks up: %d, %s", code, message)
 	}
 }

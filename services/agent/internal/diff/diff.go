@@ -171,7 +171,7 @@ func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error
 		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_CREATE}, item.Ref)
 	case err != nil && live != nil && item.Flags&object.Recreate != 0 && apierrors.IsInvalid(err):
 		d.out.Changed++
-		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_RECREATE, Message: bounded(d.Explain(item.Ref, err), maxMessage)}, item.Ref)
+		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_RECREATE, Message: d.Explain(item.Ref, err)}, item.Ref)
 	case err != nil:
 		return d.refused(ctx, item, err)
 	case live == nil:
@@ -241,7 +241,7 @@ func (d *differ) refused(ctx context.Context, item set.Item, err error) error {
 		return fmt.Errorf("compare %s: %s", item.Key, d.Explain(item.Ref, err))
 	}
 	d.out.Changed++
-	d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_REFUSED, Message: bounded(d.Explain(item.Ref, err), maxMessage)}, item.Ref)
+	d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_REFUSED, Message: d.Explain(item.Ref, err)}, item.Ref)
 	return nil
 }
 
@@ -279,6 +279,7 @@ func (d *differ) add(one *deliveryv1.ObjectDiff, ref object.Ref) {
 	if d.Mask != nil {
 		one.Message = d.Mask(one.GetMessage())
 	}
+	one.Message = bounded(one.GetMessage(), maxMessage) // once it is masked: a secret that is cut is not found
 	one.Group, one.Version, one.Kind, one.Namespace, one.Name = ref.Group, ref.Version, ref.Kind, ref.Namespace, ref.Name
 	fmt.Fprintf(d.sum, "%q %d\n", ref.Key, one.GetChange())
 	size := len(one.GetMessage()) + len(ref.Kind) + len(ref.Namespace) + len(ref.Name) + 64

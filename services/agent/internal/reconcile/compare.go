@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
+	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -31,24 +32,14 @@ var (
 )
 
 // CompareNow tells what a sync of a service would change, as of now, whatever its mode is. Dry runs are made as the service's account, and objects are read as
-// the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. Nothing is rendered, changed or remembered.
+// the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. Nothing is rendered, changed
+// or remembered.
 func (c *Controller) CompareNow(ctx context.Context, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
-	k := c.keeper(name)
-	service, what := c.Desired.Get(name)
-	switch {
-	case what != desired.Apply:
-		return nil, ErrUnknownService
-	case k == nil:
-		return nil, ErrNotRendered
-	}
-	ctx = access.As(ctx, service.Sync.GetImpersonate())
-	if failure := c.nobody(service, service.Sync.GetImpersonate()); failure != nil {
-		return nil, errors.New(failure.text)
-	}
-	record, err := c.Inventory.Get(ctx, name)
+	k, service, record, err := c.compared(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+	ctx = access.As(ctx, service.Sync.GetImpersonate())
 	objects, err := c.Sets.Open(name, setOf(service))
 	if errors.Is(err, fs.ErrNotExist) && record.Has(service.Digest) {
 		objects, err = k.appliedSet(record)
@@ -60,15 +51,50 @@ func (c *Controller) CompareNow(ctx context.Context, name string, person access.
 		return nil, err
 	}
 	defer func() { _ = objects.Close() }()
-	select { // one at a time, so that people don't keep services waiting
+	release, err := c.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	out, err := k.compareAs(ctx, person, service, record, objects, k.mask(service))
+	if err != nil {
+		return nil, err
+	}
+	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
+}
+
+// compared finds a service that people ask about.
+func (c *Controller) compared(ctx context.Context, name string) (*keeper, desired.Service, inventory.Record, error) {
+	k := c.keeper(name)
+	service, what := c.Desired.Get(name)
+	switch {
+	case what != desired.Apply:
+		return nil, service, inventory.Record{}, ErrUnknownService
+	case k == nil:
+		return nil, service, inventory.Record{}, ErrNotRendered
+	}
+	if failure := c.nobody(service, service.Sync.GetImpersonate()); failure != nil {
+		return nil, service, inventory.Record{}, errors.New(failure.text)
+	}
+	record, err := c.Inventory.Get(ctx, name)
+	return k, service, record, err
+}
+
+// turn waits until no other comparison for people is made: they don't keep services waiting.
+func (c *Controller) turn(ctx context.Context) (release func(), err error) {
+	select {
 	case c.comparing <- struct{}{}:
-		defer func() { <-c.comparing }()
+		return func() { <-c.comparing }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	reader := &readAs{API: c.Compare, person: person}
+}
+
+// compareAs compares objects with the cluster for a person.
+func (k *keeper) compareAs(ctx context.Context, person access.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask func(string) string) (*deliveryv1.Diff, error) {
+	reader := &readAs{API: k.Compare, person: person}
 	out, err := diff.Of(ctx, diff.Deps{
-		API: reader, Explain: apply.Explain, Mask: k.mask(service),
+		API: reader, Explain: apply.Explain, Mask: mask,
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},
@@ -81,7 +107,7 @@ func (c *Controller) CompareNow(ctx context.Context, name string, person access.
 		return nil, k.failure(reader.unnamed(err.Error()))
 	}
 	reader.conceal(out)
-	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
+	return out, nil
 }
 
 func isSecret(group, kind string) bool { return group == "" && kind == "Secret" }
@@ -130,11 +156,7 @@ func (r *readAs) refuse(ref object.Ref) error {
 		r.hidden[ref.Key] = true
 		return nil
 	}
-	where := ""
-	if ref.Namespace != "" {
-		where = " in namespace " + ref.Namespace
-	}
-	r.refused = fmt.Errorf("%w objects of kind %s%s", ErrMayNotRead, ref.Kind, where)
+	r.refused = fmt.Errorf("%w objects of kind %s%s", ErrMayNotRead, ref.Kind, within(ref.Namespace))
 	return r.refused
 }
 

@@ -106,6 +106,14 @@ func (st *Store) Keep(service string, ids ...ID) error {
 	return nil
 }
 
+// Remove removes a set, which goes on being readable while it is open.
+func (st *Store) Remove(service string, id ID) error {
+	if err := os.Remove(st.path(service, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove objects of %s: %w", service, err)
+	}
+	return nil
+}
+
 // Set is an open set. It is safe for concurrent use until it is closed.
 type Set struct {
 	footer

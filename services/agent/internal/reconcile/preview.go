@@ -1,0 +1,219 @@
+package reconcile
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/render"
+	"fairlead.dev/services/agent/internal/set"
+)
+
+// Content takes the place of what the hub has for a service, for a look.
+type Content struct {
+	// Artifact is the digest of the bytes that Open gives.
+	Artifact artifact.Digest
+	// Open gives a tar, which nobody has looked at yet. It is called more than once.
+	Open func() (io.ReadCloser, error)
+}
+
+// PreviewNow tells what a service would become with other content: it is rendered as the hub's would be, with the options, the configuration and the bounds of the
+// service, and compared as CompareNow does. What templates look up is read as the person, within the bounds of the service. No secret is in the render:
+// see veil. Nothing is applied or remembered.
+func (c *Controller) PreviewNow(ctx context.Context, name string, person access.Person, content Content) (*deliveryv1.ServiceDetail, error) {
+	k, service, record, err := c.compared(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if content.Artifact == service.Artifact {
+		detail, err := c.CompareNow(ctx, name, person) // with the random values that it has
+		if !errors.Is(err, ErrNotRendered) {
+			return detail, err
+		}
+	}
+	ctx = access.As(ctx, service.Sync.GetImpersonate())
+	release, err := c.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	trial := service
+	trial.Artifact = content.Artifact
+	hidden := newVeil()
+	if trial.Configuration, err = hidden.configuration(service.Configuration); err != nil {
+		return nil, err
+	}
+	preview := &preview{keeper: k, service: trial, record: record, person: person, veil: hidden, content: content}
+	id := set.IDOf(rand.Text(), "")
+	objects, err := preview.render(ctx, id)
+	if err != nil {
+		return nil, preview.masked(service, err)
+	}
+	defer func() { _ = objects.Close() }()
+	if err := c.Sets.Remove(name, id); err != nil {
+		return nil, err
+	}
+	out, err := k.compareAs(ctx, person, service, record, objects, hidden.mask(k.maskWith(service, hidden.secrets())))
+	if err != nil {
+		return nil, err
+	}
+	hidden.conceal(out)
+	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
+}
+
+// ErrContent: the content is at fault, and gives the same error again.
+var ErrContent = errors.New("the content can't be rendered")
+
+// preview is one render of other content.
+type preview struct {
+	*keeper
+
+	service desired.Service
+	record  inventory.Record
+	person  access.Person
+	veil    *veil
+	content Content
+	// refused: the person may not read what a template looks up.
+	refused error
+}
+
+// render renders the content to a set of its own.
+func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
+	building, err := p.Sets.Create(set.Target{
+		Service: p.name, ID: id, Namespace: p.service.Namespace, Scopes: p.Scopes, Rules: p.service.Rules, CRDs: p.service.Render.GetHelm().GetCrds(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer building.Discard()
+	looked := newLookups(p.lookup, p.service, p.record, func([]string) {})
+	in := render.Input{Lookup: looked.lookup, Warn: building.Warn}
+	if in.Folder, err = render.Scan(p.service, p.content.Open); err != nil {
+		return nil, err
+	}
+	if in.Folder.Scoped() {
+		if in.Scope, err = p.Scope(ctx, p.service); err != nil {
+			return nil, err
+		}
+		release := p.record.ReleaseOf(p.service.RevisionDigest())
+		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
+	}
+	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
+		if in.Scope.Given, err = p.given(ctx); err != nil {
+			return nil, err
+		}
+		if in.Scope.ReleaseService, err = p.releaseService(ctx, p.service, p.record); err != nil {
+			return nil, err
+		}
+	}
+	err = p.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error {
+		p.veil.reveal(obj)
+		return building.Add(ctx, obj, at)
+	})
+	switch {
+	case p.refused != nil:
+		return nil, p.refused
+	case err != nil:
+		return nil, err
+	case building.Len() == 0:
+		return nil, &nothingError{in.Folder.Renderer}
+	}
+	for _, ref := range looked.found {
+		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(p.service.Path, in.Folder.Root())}); err != nil {
+			return nil, err
+		}
+	}
+	return building.Commit(ctx)
+}
+
+// lookup reads the cluster as the person, within the bounds of the service.
+func (p *preview) lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
+	found, err := p.Lookup(p.service)(access.AsPerson(ctx, p.person), gvk, namespace, name, func(obj *unstructured.Unstructured) {
+		p.veil.object(obj)
+		change(obj)
+	})
+	if apierrors.IsForbidden(err) {
+		p.refused = fmt.Errorf("%w what a template looks up: kind %s%s", ErrMayNotRead, gvk.Kind, within(namespace))
+		return nil, p.refused
+	}
+	return found, err
+}
+
+// given reads the values that a chart gets from the cluster, as the person.
+func (p *preview) given(ctx context.Context) (all []render.Given, err error) {
+	for i, from := range p.service.Render.GetHelm().GetValuesFrom() {
+		ref := sourcesOf(p.service)[i]
+		text, _, err := p.valueAt(access.AsPerson(ctx, p.person), p.service, ref, from)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil, fmt.Errorf("%w what render.helm.valuesFrom names: kind %s%s", ErrMayNotRead, ref.Kind, within(ref.Namespace))
+		case err != nil:
+			return nil, err
+		case text == nil:
+			continue
+		}
+		hidden := from.GetKind() == "Secret"
+		if hidden {
+			if *text, err = p.veil.given(from, *text); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, render.Given{From: shownKey(ref, from), Text: *text, Path: from.GetTargetPath(), Secret: hidden})
+	}
+	return all, nil
+}
+
+func within(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in namespace " + namespace
+}
+
+// masked says what went wrong without a secret, and whether the content is at fault.
+func (p *preview) masked(service desired.Service, err error) error {
+	text := err.Error()
+	kind := error(nil)
+	mistake, nothing := (*manifest.Error)(nil), (*nothingError)(nil)
+	switch {
+	case errors.Is(err, ErrMayNotRead):
+		return err
+	case errors.As(err, &mistake):
+		kind = ErrContent
+	case errors.As(err, &nothing):
+		kind, text = ErrContent, fmt.Sprintf("%s %s", path.Join("/", p.service.Path), text)
+	case errors.Is(err, fs.ErrNotExist):
+		text = "the rendered manifests were cleaned up meanwhile. Ask again"
+	}
+	text = p.veil.mask(p.maskWith(service, p.veil.secrets()))(text)
+	if kind != nil {
+		return fmt.Errorf("%w: %s", kind, text)
+	}
+	return errors.New(text)
+}
+
+// maskWith is the mask of a service that hides more secrets.
+func (k *keeper) maskWith(service desired.Service, more []string) func(string) string {
+	current, _ := k.Desired.Get(k.name)
+	service.Hidden = current.Hidden
+	var long []string
+	for _, secret := range more {
+		long = append(long, desired.SecretsIn(secret)...)
+	}
+	return service.Mask(long...)
+}
