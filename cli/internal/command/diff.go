@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,8 +18,11 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
+	"fairlead.dev/cli/internal/worktree"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/manifest"
 )
@@ -27,6 +32,7 @@ const differs = 2
 
 func (a *app) diff() *cobra.Command {
 	var format string
+	var other content
 	cmd := &cobra.Command{
 		Use:   "diff service NAME",
 		Short: "Show what a sync of a service would change in its cluster",
@@ -35,14 +41,26 @@ func (a *app) diff() *cobra.Command {
 The agent finds out now, by dry runs of the API server, whatever the mode of the service is: what waits, and what others
 have changed. It reads objects with the rights that you have in the cluster. Where the cluster can't be asked, or you may not
 read there, the comparison that the agent made last is shown, with its age. Values of Secrets are left out, and so are the
-names of Secrets that you may not read. + is made, ~ is
-changed, - is removed, -/+ is deleted and made anew, ! is refused by the API server. The exit code is 0 if there is no
-difference, and 2 if there is one.`,
+names of Secrets that you may not read. + is made, ~ is changed, - is removed, -/+ is deleted and made anew, ! is refused by the API
+server. The exit code is 0 if there is no difference, 2 if there is one, and 1 after an error.
+
+With --from the service's folder in a working tree on this machine takes the place of the commit. It is sent to the agent through the
+tunnel (up to 32 MiB, without .git), rendered there with the options, the configuration and the bounds of the service, and compared by
+dry runs. Nothing is applied or kept. Templates see placeholders in place of secrets, and what they look up in the cluster is read
+with your rights. It needs a grant with role deployer for the cluster.
+
+--ref does the same with the service's folder at a ref of its source: one that a service of the source names, or a commit below it. It
+is read from the hub with your rights (up to 2,000 files of up to 1 MiB); for another branch check it out, and use --from.`,
 		Example: `  fairlead diff service shop
+  fairlead diff service shop --from .
+  fairlead diff service shop --ref v1.4.0
   fairlead hold service shop --mode dry-run --reason "a look first" --wait && fairlead diff service shop`,
 		Args: wants(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
+	cmd.Flags().StringVar(&other.dir, "from", "", "compare the service's folder in this working tree: `DIR` is the root of its repository")
+	cmd.Flags().StringVar(&other.ref, "ref", "", "compare the service's folder at this `REF` of its source: one that a service names, or a commit below")
+	cmd.MarkFlagsMutuallyExclusive("from", "ref")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
 			return usage(cmd)
@@ -51,14 +69,14 @@ difference, and 2 if there is one.`,
 			return err
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			return a.showDiff(ctx, h, args[0], format)
+			return a.showDiff(ctx, h, args[0], other, format)
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
-func (a *app) showDiff(ctx context.Context, h *hub.Hub, name, format string) error {
-	got, err := a.compare(ctx, h, name)
+func (a *app) showDiff(ctx context.Context, h *hub.Hub, name string, other content, format string) error {
+	got, err := a.compare(ctx, h, name, other)
 	if err != nil {
 		return err
 	}
@@ -76,8 +94,11 @@ func (a *app) showDiff(ctx context.Context, h *hub.Hub, name, format string) err
 	return nil
 }
 
-// compare is what a sync would change: as the agent finds it now, through the tunnel, or else what it told last.
-func (a *app) compare(ctx context.Context, h *hub.Hub, name string) (*consolev1.GetServiceDiffResponse, error) {
+// content takes the place of what the hub has for a service: a working tree, or a ref. The zero value is what the hub has.
+type content struct{ dir, ref string }
+
+// compare is what a sync would change, or would with other content.
+func (a *app) compare(ctx context.Context, h *hub.Hub, name string, other content) (*consolev1.GetServiceDiffResponse, error) {
 	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		return nil, err
@@ -86,7 +107,13 @@ func (a *app) compare(ctx context.Context, h *hub.Hub, name string) (*consolev1.
 	if service.GetSpec().GetCatalog() {
 		return nil, fmt.Errorf("service %q goes to the catalog and not to a cluster: `fairlead apply -f FILE --dry-run` compares files with the catalog", name)
 	}
-	now, why := a.compareNow(ctx, h, service)
+	switch {
+	case other.dir != "":
+		return a.compareFrom(ctx, h, service, other.dir, other.dir)
+	case other.ref != "":
+		return a.compareRef(ctx, h, service, other.ref)
+	}
+	now, why := a.compareNow(ctx, h, service, nil)
 	if why == nil {
 		fmt.Fprintf(a.Stderr, "compared with cluster %s now\n", service.GetSpec().GetCluster())
 		return now, nil
@@ -102,15 +129,78 @@ func (a *app) compare(ctx context.Context, h *hub.Hub, name string) (*consolev1.
 	return last, nil
 }
 
+// compareRef has the agent compare the service's folder at a ref of its source, as the gitcaches show it to the caller.
+func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Service, ref string) (_ *consolev1.GetServiceDiffResponse, err error) {
+	dir, err := os.MkdirTemp("", "fairlead-diff-")
+	if err != nil {
+		return nil, fmt.Errorf("check out %s: %w", ref, err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it is in the folder for such
+	spec := service.GetSpec()
+	commit, err := checkOut(ctx, h, spec, ref, spec.GetPath(), dir)
+	if err != nil {
+		return nil, err
+	}
+	beyond, err := folderOf(service, dir).RefersBeyond()
+	if err == nil && beyond {
+		err = os.RemoveAll(filepath.Join(dir, filepath.FromSlash(spec.GetPath())))
+		if err == nil {
+			_, err = checkOut(ctx, h, spec, commit, "", dir)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.compareFrom(ctx, h, service, dir, fmt.Sprintf("%s of source %s (%.8s)", ref, spec.GetSource(), commit))
+}
+
+// folderOf is the service's folder in a working tree.
+func folderOf(service *consolev1.Service, dir string) worktree.Folder {
+	spec := service.GetSpec()
+	folder := worktree.Folder{Dir: dir, Path: spec.GetPath(), Include: spec.GetInclude(), Ignore: spec.GetIgnore()}
+	for _, file := range spec.GetRender().GetHelm().GetValuesFiles() {
+		folder.Beyond = folder.Beyond || strings.Contains(file, "..")
+	}
+	return folder
+}
+
+// compareFrom has the agent compare the service's folder of a working tree, which is called title.
+func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, dir, title string) (_ *consolev1.GetServiceDiffResponse, err error) {
+	spec := service.GetSpec()
+	packed, err := os.CreateTemp("", "fairlead-diff-*.tar")
+	if err != nil {
+		return nil, fmt.Errorf("pack the folder: %w", err)
+	}
+	defer func() {
+		_ = packed.Close()
+		_ = os.Remove(packed.Name()) // it is in the folder for such
+	}()
+	summary, err := folderOf(service, dir).Pack(packed)
+	if errors.Is(err, artifact.ErrRefused) {
+		return nil, fmt.Errorf("the folder can't be sent: %w. At most %d MiB pass to an agent: leave files out with spec.ignore, or a %s in the folder", err, artifact.PreviewBytes>>20, filter.FileName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pack the folder: %w", err)
+	}
+	got, err := a.compareNow(ctx, h, service, io.NewSectionReader(packed, 0, summary.Size))
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%d files), with cluster %s now\n", title, spec.GetPath(), summary.Files, spec.GetCluster())
+	return got, nil
+}
+
 const (
 	// comparePatience is how long an agent may take to hear of what the hub hands out, and to render it.
 	comparePatience = 15 * time.Second
+	// previewTimeout bounds one question with a folder, which is rendered for it: an agent renders one of them at a time, for a minute at most.
+	previewTimeout = 2 * time.Minute
 	// compareBytes bounds an answer: the contract allows half a MiB of changes.
 	compareBytes = 4 << 20
 )
 
-// compareNow has the agent of a service compare it with the cluster.
-func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Service) (*consolev1.GetServiceDiffResponse, error) {
+// compareNow has the agent of a service compare it with the cluster; folder takes the place of what the hub has, unless it is nil.
+func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Service, folder *io.SectionReader) (*consolev1.GetServiceDiffResponse, error) {
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are")
 	}
@@ -118,7 +208,7 @@ func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 	pause := time.NewTicker(waitPause)
 	defer pause.Stop()
 	for deadline := a.Now().Add(comparePatience); ; {
-		detail, again, err := askAgent(ctx, h.HTTP, url)
+		detail, again, err := askAgent(ctx, h.HTTP, url, folder)
 		late := a.Now().After(deadline)
 		switch {
 		case err == nil && (detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
@@ -140,31 +230,42 @@ func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 }
 
 // askAgent asks once. again: it may answer in a moment.
-func askAgent(ctx context.Context, client *http.Client, url string) (detail *deliveryv1.ServiceDetail, again bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func askAgent(ctx context.Context, client *http.Client, url string, folder *io.SectionReader) (detail *deliveryv1.ServiceDetail, again bool, err error) {
+	method, timeout, body := http.MethodGet, callTimeout, io.Reader(http.NoBody)
+	if folder != nil {
+		method, timeout, body = http.MethodPost, previewTimeout, io.NewSectionReader(folder, 0, folder.Size())
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return nil, false, err
+	}
+	if folder != nil {
+		req.ContentLength = folder.Size()
+		req.Header.Set("Content-Type", "application/x-tar")
 	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, compareBytes))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, compareBytes))
 	if err != nil {
 		return nil, false, err
 	}
-	if resp.StatusCode != http.StatusOK {
+	switch {
+	case folder != nil && resp.StatusCode == http.StatusMethodNotAllowed:
+		return nil, false, errors.New("its agent is of an earlier version, which compares only what the hub has: upgrade it")
+	case resp.StatusCode != http.StatusOK:
 		var status struct {
 			Message string `json:"message"`
 		}
-		_ = json.Unmarshal(body, &status) // what is no Status has no message
+		_ = json.Unmarshal(answer, &status) // what is no Status has no message
 		return nil, resp.StatusCode == http.StatusServiceUnavailable, errors.New(cmp.Or(status.Message, resp.Status))
 	}
 	detail = &deliveryv1.ServiceDetail{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, detail); err != nil || detail.GetDiff() == nil {
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(answer, detail); err != nil || detail.GetDiff() == nil {
 		return nil, false, errors.New("its agent is of an earlier version")
 	}
 	return detail, false, nil
