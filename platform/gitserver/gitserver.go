@@ -1,6 +1,8 @@
 // Package gitserver is a small Git host for one machine: bare repositories over smart HTTP through
 // `git http-backend`, for `fairlead up` and tests.
 //
+// With CreateOnPush the first push to a name makes its repository, and the branch of that push is the default one.
+//
 // Without an Account it listens on loopback only, and everybody on this machine may read and push; with one it
 // listens anywhere, over TLS, and wants that account's name and password. Web pages can't read or push: a request with an Origin, or for a host that is not loopback (a rebound DNS name), is
 // refused, and so is every path but the four of the smart protocol.
@@ -22,6 +24,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"fairlead.dev/platform/loopback"
@@ -44,6 +47,8 @@ type Config struct {
 	Log    *slog.Logger
 	// Account lets other machines in; nil: nobody but this one.
 	Account *Account
+	// CreateOnPush makes a repository by the first push to its name; only without an Account.
+	CreateOnPush bool
 	// AfterPush is told the name of a repository that was pushed to; it must not block.
 	AfterPush func(name string)
 }
@@ -64,6 +69,8 @@ type Server struct {
 	http      *http.Server
 	listener  net.Listener
 	processes chan struct{} // As many tokens as processes run.
+
+	creating sync.Mutex // one repository is made at a time
 }
 
 // validName is what a repository may be called: nothing that a path or an option could be made of.
@@ -169,8 +176,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such repository, or not a request of git's smart protocol", http.StatusNotFound)
 		return
 	}
-	if _, err := os.Stat(s.path(name)); err != nil {
-		http.Error(w, fmt.Sprintf("no repository %q here", name), http.StatusNotFound)
+	if err := s.ensure(r.Context(), name, service); err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	select {
@@ -229,7 +236,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, name, service str
 		Stderr: io.Discard, // What git tells its client is in the answer.
 	}
 	backend.ServeHTTP(w, r)
-	if service == "git-receive-pack" && r.Method == http.MethodPost && s.cfg.AfterPush != nil {
+	if service == "git-receive-pack" && r.Method == http.MethodPost {
+		s.pushed(r.Context(), name)
+	}
+}
+
+// pushed is what follows a push.
+func (s *Server) pushed(ctx context.Context, name string) {
+	if err := s.pointHead(ctx, name); err != nil {
+		s.cfg.Log.Warn("the default branch stays", "repository", name, "err", err)
+	}
+	if s.cfg.AfterPush != nil {
 		s.cfg.AfterPush(name)
 	}
 }

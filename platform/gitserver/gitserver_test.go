@@ -262,3 +262,44 @@ func TestTheVersionOfTheProtocolIsTheClients(t *testing.T) {
 		}
 	}
 }
+
+func TestTheFirstPushMakesARepository(t *testing.T) {
+	t.Parallel()
+	pushed := make(chan string, 16)
+	s, err := gitserver.New(gitserver.Config{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), CreateOnPush: true, AfterPush: func(name string) { pushed <- name },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, s)
+	work := t.TempDir()
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = work
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_TERMINAL_PROMPT=0")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, args := range [][]string{{"init", "--quiet", "--initial-branch=trunk"}, {"commit", "--quiet", "--allow-empty", "--message=first"}} {
+		if out, err := git(args...); err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	if out, err := git("ls-remote", s.URL("shop")); err == nil {
+		t.Errorf("a repository is there that nobody pushed to: %s", out)
+	}
+	if out, err := git("push", "--quiet", s.URL("shop"), "trunk"); err != nil {
+		t.Fatal(out, err)
+	}
+	if name := <-pushed; name != "shop" {
+		t.Errorf("told of %q", name)
+	}
+	out, err := git("ls-remote", "--symref", s.URL("shop"), "HEAD")
+	if err != nil || !strings.HasPrefix(out, "ref: refs/heads/trunk\tHEAD\n") {
+		t.Errorf("got %q, %v", out, err)
+	}
+	if out, err := git("push", "--quiet", s.URL("Not_A_Name"), "trunk"); err == nil {
+		t.Errorf("a name is taken that is none: %s", out)
+	}
+}

@@ -90,6 +90,7 @@ func (u *up) firstSteps(clusters []cluster) string {
 	}
 	fmt.Fprintf(&b, "  %s get services\n", fairlead)
 	fmt.Fprintf(&b, "  git clone %s   # change %s, commit, push\n", u.git.URL(sampleName), samplePath)
+	fmt.Fprintf(&b, "  git push %s HEAD   # of a repository of yours: the first push makes it here\n", u.git.URL("NAME"))
 	if len(clusters) == 0 {
 		fmt.Fprintf(&b, "  %s cluster join-token NAME   # after describing the cluster with `fairlead apply`\n", fairlead)
 		return b.String()

@@ -254,7 +254,8 @@ func (u *up) settlePorts(ctx context.Context) (moved bool, err error) {
 func (u *up) startGit(ctx context.Context, logs io.Writer) (err error) {
 	u.git, err = gitserver.New(gitserver.Config{
 		Dir: u.data.join("git"), Listen: address(loopback, u.data.state.Ports.Git),
-		Log: telemetry.NewLogger(logs, u.options.LogLevel, telemetry.FormatText, "git"),
+		Log:          telemetry.NewLogger(logs, u.options.LogLevel, telemetry.FormatText, "git"),
+		CreateOnPush: true,
 		AfterPush: func(name string) {
 			select {
 			case u.pushes <- name:
