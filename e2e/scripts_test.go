@@ -33,6 +33,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", strings.Join(path, string(os.PathListSeparator)))
 			env.Setenv("FAIRLEAD_CONFIG", filepath.Join(env.WorkDir, "config.yaml"))
 			env.Setenv("GIT", s.GitURL)
+			env.Setenv("HUB", s.Hub["console"])
+			env.Setenv("CA", s.CAFile)
+			env.Setenv("FAIRLEAD_CA_FILE", s.CAFile)
 			env.Setenv("KUBECONFIG_A", s.Clusters[0].Kubeconfig)
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
