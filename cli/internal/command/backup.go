@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,28 +22,80 @@ import (
 // backupStep is after how many bytes progress is told.
 const backupStep = 64 << 20
 
+// backupName is the name that a backup gets in a folder, as a layout of time.Format: later ones sort behind earlier ones.
+const backupName = "fairlead-20060102T150405Z.backup"
+
 func (a *app) adminBackup() *cobra.Command {
-	return &cobra.Command{
-		Use:   "backup FILE",
+	var keep int
+	cmd := &cobra.Command{
+		Use:   "backup FILE | DIR --keep N",
 		Short: "Back up the console's database while it runs",
 		Long: `Back up the console's database while it runs, as of one moment.
 
 The file is the same for SQLite and PostgreSQL, and "fairlead admin restore" brings it into either. Secrets in it are
-sealed: keep the master key, which is not in it, apart from it. A file is there when it is whole, and only then.`,
-		Example: "  fairlead admin backup fairlead-$(date +%F).backup",
+sealed: keep the master key, which is not in it, apart from it. A file is there when it is whole, and only then.
+
+With --keep the backup goes into a folder, under a name with the time in UTC. Once it is complete, the oldest backups of
+such names are deleted, so that N remain. One process at a time may back up into a folder.`,
+		Example: "  fairlead admin backup fairlead-$(date +%F).backup\n  fairlead admin backup /backups --keep 14",
 		Args:    wants(1, 1),
-		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			var size int64
-			err := durable.Replace(args[0], 0o600, func(to io.Writer) (err error) {
-				size, err = a.receiveBackup(ctx, h, to)
-				return err
-			})
-			if err != nil {
+	}
+	cmd.Flags().IntVar(&keep, "keep", 0, "back up into a folder, and keep so many of the newest backups there")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		rotate := cmd.Flags().Changed("keep")
+		if rotate && keep < 1 {
+			return fmt.Errorf("--keep %d: must be at least 1, the backup that is made now", keep)
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			if !rotate {
+				return a.backUp(ctx, h, args[0])
+			}
+			if err := durable.Sweep(args[0]); err != nil { // what a killed backup left would fill the folder
 				return err
 			}
-			return a.printf("%s: %d bytes\n", args[0], size)
-		}),
+			if err := a.backUp(ctx, h, filepath.Join(args[0], a.Now().UTC().Format(backupName))); err != nil {
+				return err
+			}
+			return a.deleteOldBackups(args[0], keep)
+		})(cmd, args)
 	}
+	return cmd
+}
+
+func (a *app) backUp(ctx context.Context, h *hub.Hub, path string) error {
+	var size int64
+	err := durable.Replace(path, 0o600, func(to io.Writer) (err error) {
+		size, err = a.receiveBackup(ctx, h, to)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return a.printf("%s: %d bytes\n", path, size)
+}
+
+// deleteOldBackups deletes all but the newest backups of a folder. Files with other names stay.
+func (a *app) deleteOldBackups(dir string, keep int) error {
+	entries, err := os.ReadDir(dir) // sorted by name, and so by time
+	if err != nil {
+		return err
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		if _, err := time.Parse(backupName, entry.Name()); err == nil && entry.Type().IsRegular() {
+			names = append(names, entry.Name())
+		}
+	}
+	for _, name := range names[:max(0, len(names)-keep)] {
+		path := filepath.Join(dir, name)
+		if err := durable.Remove(path); err != nil {
+			return err
+		}
+		if err := a.printf("%s: deleted\n", path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) receiveBackup(ctx context.Context, h *hub.Hub, to io.Writer) (size int64, err error) {
