@@ -55,7 +55,10 @@ func sets() map[string]map[string]any {
 			"tolerations":       []any{map[string]any{"operator": "Exists"}},
 			"priorityClassName": "system-cluster-critical",
 			"trustedProxies":    []any{"10.1.0.0/16", "fd01::/16"},
+			"backup":            map[string]any{"schedule": "0 3 * * *", "claim": "backups", "keep": 3},
 		},
+		"hub/any-user":   {"runAsUser": 0, "backup": map[string]any{"schedule": "0 3 * * *", "claim": "backups"}},
+		"agent/any-user": {"hub": hub, "runAsUser": 0},
 		"agent/minimal": {"hub": hub, "createNamespace": true},
 		"agent/inline":  {"hub": map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN CERTIFICATE-----\n<&>\n"}, "join": map[string]any{"tokens": []any{"one", "two"}}, "replicas": 2},
 		"agent/all-on": {
@@ -191,6 +194,9 @@ func TestSchemaRefusesUnknownAndWrongValues(t *testing.T) {
 		{"hub", map[string]any{"gitcache": map[string]any{"replicas": 2}}, "needs Redis"},
 		{"hub", map[string]any{"distributor": map[string]any{"kind": "DaemonSet"}}, "needs Redis"},
 		{"hub", map[string]any{"distributor": map[string]any{"cache": map[string]any{"hostPath": "/x"}}}, "set distributor.kind to DaemonSet"},
+		{"hub", map[string]any{"backup": map[string]any{"schedule": "0 3 * * *"}}, "backup.claim is missing"},
+		{"hub", map[string]any{"backup": map[string]any{"schedule": "0 3 * * *", "claim": "c", "keep": 0}}, "/backup/keep"},
+		{"hub", map[string]any{"runAsUser": "nobody"}, "/runAsUser"},
 	} {
 		_, err := helm(chartDir(c.chart), namespaceOf(c.chart), c.values)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -388,6 +394,31 @@ func TestPodsAreSpreadAndShutIn(t *testing.T) {
 			if at(container, "resources", "limits", "memory") == nil || at(container, "resources", "requests", "cpu") == nil || at(container, "securityContext", "allowPrivilegeEscalation") != false ||
 				fmt.Sprint(at(container, "securityContext", "capabilities")) != "map[drop:[ALL]]" || at(pod, "securityContext", "seccompProfile", "type") != "RuntimeDefault" {
 				t.Errorf("%s is not bounded: %v", where, container)
+			}
+		}
+	}
+}
+
+// A cluster that chooses users itself, as OpenShift does, gets pods that name none. Elsewhere every pod names its user, and its volumes' group.
+func TestPodsNameTheirUserUnlessTheClusterChooses(t *testing.T) {
+	t.Parallel()
+	for name, text := range manifests(t) {
+		for _, object := range documents(t, text) {
+			pod := at(object, "spec", "template", "spec")
+			if object["kind"] == "CronJob" {
+				pod = at(object, "spec", "jobTemplate", "spec", "template", "spec")
+			}
+			if pod == nil {
+				continue
+			}
+			for _, field := range []string{"runAsUser", "runAsGroup", "fsGroup"} {
+				got, named := at(pod, "securityContext", field).(float64)
+				if chosen := strings.HasSuffix(name, "/any-user"); named == chosen || named && got != 65532 {
+					t.Errorf("%s %v: %s is %v", name, at(object, "metadata", "name"), field, at(pod, "securityContext", field))
+				}
+			}
+			if at(pod, "securityContext", "runAsNonRoot") != true {
+				t.Errorf("%s %v: may be root", name, at(object, "metadata", "name"))
 			}
 		}
 	}

@@ -22,6 +22,79 @@ https://fairlead-{{ .name }}.{{ .root.Release.Namespace }}.svc:{{ get (include "
     defaultMode: 0440
     items: [{{ range $i, $key := .keys }}{{ if $i }}, {{ end }}{key: {{ $key }}, path: {{ $key }}}{{ end }}]
 {{- end }}
+{{- define "hub.podSecurity" -}}
+runAsNonRoot: true
+{{- with int .Values.runAsUser }}
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
+fsGroupChangePolicy: OnRootMismatch
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+{{- /* The spec of a pod that runs the command line once, logged in with the hub's secret: root, name, user, args, mounts, volumes. */}}
+{{- define "hub.commandPod" -}}
+{{- $root := .root -}}
+{{- $image := printf "%s/cli%s" $root.Values.image.registry (ternary (printf "@%s" $root.Values.image.digests.cli) (printf ":%s" ($root.Values.image.tag | default $root.Chart.AppVersion)) (ne $root.Values.image.digests.cli "")) -}}
+restartPolicy: Never
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with $root.Values.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with $root.Values.tolerations }}
+tolerations: {{ toJson . }}
+{{- end }}
+securityContext:
+  {{- include "hub.podSecurity" $root | nindent 2 }}
+initContainers:
+  - name: login
+    image: {{ $image | quote }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+    args:
+      - login
+      - {{ include "hub.internal" (dict "root" $root "name" "console") | quote }}
+      - --hub-secret-file=/run/fairlead/hub/hub.secret
+      - --user={{ .user }}
+      - --program
+      {{- if $root.Values.tls.privateCA }}
+      - --ca-file=/run/fairlead/tls/ca.crt
+      {{- end }}
+    env: [{name: FAIRLEAD_CONFIG, value: /tmp/fairlead.yaml}]
+    resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {memory: 256Mi}}
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+    volumeMounts:
+      - {name: tmp, mountPath: /tmp}
+      - {name: hub, mountPath: /run/fairlead/hub, readOnly: true}
+      {{- if $root.Values.tls.privateCA }}
+      - {name: tls, mountPath: /run/fairlead/tls, readOnly: true}
+      {{- end }}
+containers:
+  - name: {{ .name }}
+    image: {{ $image | quote }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+    args: {{ toJson .args }}
+    env: [{name: FAIRLEAD_CONFIG, value: /tmp/fairlead.yaml}]
+    resources: {requests: {cpu: 10m, memory: 64Mi}, limits: {memory: 256Mi}}
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+    volumeMounts:
+      - {name: tmp, mountPath: /tmp}
+      {{- range .mounts }}
+      - {{ toJson . }}
+      {{- end }}
+volumes:
+  - {name: tmp, emptyDir: {sizeLimit: 16Mi}}
+  {{- include "hub.secretVolume" (dict "name" "hub" "secret" $root.Values.secrets.hubSecret "keys" (list "hub.secret")) | nindent 2 }}
+  {{- if $root.Values.tls.privateCA }}
+  {{- include "hub.secretVolume" (dict "name" "tls" "secret" $root.Values.secrets.tls "keys" (list "ca.crt")) | nindent 2 }}
+  {{- end }}
+  {{- range .volumes }}
+  - {{ toJson . }}
+  {{- end }}
+{{- end }}
 {{- /* A pod of the hub: root, name, args, volumes (data besides), grace, claim. */}}
 {{- define "hub.pod" -}}
 {{- $root := .root -}}
@@ -53,12 +126,7 @@ spec:
     - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {{ include "hub.selector" . }}}}
   terminationGracePeriodSeconds: {{ .grace | default 45 }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    fsGroup: 65532
-    fsGroupChangePolicy: OnRootMismatch
-    seccompProfile: {type: RuntimeDefault}
+    {{- include "hub.podSecurity" $root | nindent 4 }}
   containers:
     - name: {{ .name }}
       image: {{ $root.Values.image.registry }}/{{ .name }}{{ with get $root.Values.image.digests .name }}@{{ . }}{{ else }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}{{ end }}
