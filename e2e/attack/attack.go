@@ -44,6 +44,7 @@ const (
 	tunnel      = "tunnel"
 	agent       = "agent-a"
 	redis       = "redis"
+	up          = "up" // `fairlead up`, a hub in one process of its own
 )
 
 // hubParts are the processes that listen for strangers.
@@ -167,7 +168,7 @@ func oneLine(text string) string {
 // Corpus is all attacks, in the order of their doors.
 func Corpus() []Attack {
 	return slices.Concat(
-		strangers(), badFields(), wire(), tokens(), logins(), requests(), hostileAnswers(), content(), gitHosts(), doors(), backends(), shares(),
+		strangers(), badFields(), wire(), tokens(), logins(), requests(), hostileAnswers(), content(), gitHosts(), doors(), backends(), shares(), agents(), local(),
 	)
 }
 

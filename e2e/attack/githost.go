@@ -17,9 +17,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -243,6 +246,8 @@ func gitHosts() (attacks []Attack) {
 	return append(
 		attacks,
 		Attack{Name: "Git host: password follows a redirect", CVE: []string{"CVE-2026-41506"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.credentialRedirect(ctx) }},
+		Attack{Name: "Git tree: submodule of another owner, which the source's password could read", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.payroll(ctx) }},
+		Attack{Name: "Git tree: both files of the published SHA-1 collision", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.twins(ctx) }},
 		Attack{Name: "Git host: password is repeated in the error", CVE: []string{"CVE-2023-25163"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.echo(ctx) }},
 		Attack{Name: "Git host: delta bomb", CVE: []string{"CVE-2023-49568"}, Part: gitcache, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, gitcache, 192, func() (string, error) { return t.lyingHost(ctx, "delta bomb", lies(bomb())) })
@@ -359,6 +364,94 @@ func (t *Try) bare(ctx context.Context, name string, entries []entry) error {
 	}
 	_, err = git(nil, "update-ref", "refs/heads/main", commit)
 	return err
+}
+
+// payroll has a repository name one of another owner at its host as a submodule, whose password could read it, too.
+func (t *Try) payroll(ctx context.Context) (string, error) {
+	const name = "git-payroll"
+	modules := "[submodule \"x\"]\n\tpath = sub\n\turl = " + t.git.URL + "/corp/payroll.git\n"
+	if err := t.bare(ctx, name, []entry{{"100644", ".gitmodules", modules}, {"160000", "sub", ""}}); err != nil {
+		return "", err
+	}
+	target, err := url.Parse(t.GitURL)
+	if err != nil {
+		return "", err
+	}
+	real := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host})
+		r.Out.URL.Path = "/" + name + ".git" + strings.TrimPrefix(r.In.URL.Path, "/acme/app.git")
+		r.Out.Header.Del("Authorization")
+	}}
+	locked := func(next http.Handler) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "" {
+				w.Header().Set("Www-Authenticate", "Basic")
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		}
+	}
+	t.git.at("acme", locked(real))
+	t.git.at("corp", locked(http.NotFoundHandler()))
+	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/acme/app.git', secret: "+name+", submodules: true", "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
+	if err != nil {
+		return told, err
+	}
+	if !slices.ContainsFunc(t.git.asked("acme"), func(authorization string) bool { return authorization != "" }) {
+		return told, errors.New("the source was sent no password, so that this tries nothing")
+	}
+	if slices.ContainsFunc(t.git.asked("corp"), func(authorization string) bool { return authorization != "" }) {
+		return told, errors.New("the other owner's repository was asked for with the password")
+	}
+	return told, errors.Join(says(told, "submodule"), silentOf(told, "leaked-password"))
+}
+
+// Beginnings of the two files of the collision that was published in 2017 (shattered.io): they have the same SHA-1.
+const (
+	twinsBefore = "%PDF-1.3\n%\xe2\xe3\xcf\xd3\n\n\n1 0 obj\n<</Width 2 0 R/Height 3 0 R/Type 4 0 R/Subtype 5 0 R/Filter 6 0 R/ColorSpace 7 0 R/Length 8 0 R/BitsPerComponent 8>>\nstream\n\xff\xd8\xff\xfe\x00$SHA-1 is dead!!!!!\x85/\xec\t#9u\x9c9\xb1\xa1\xc6<L\x97\xe1\xff\xfe\x01"
+	twinOne     = "7346dc9166b67e118f029ab621b2560ff9ca67cca8c7f85ba84c79030c2b3de218f86db3a90901d5df45c14f26fedfb3dc38e96ac22fe7bd728f0e45bce046d23c570feb141398bb552ef5a0a82be331fea48037b8b5d71f0e332edf93ac3500eb4ddc0decc1a864790c782c76215660dd309791d06bd0af3f98cda4bc4629b1"
+	twinOther   = "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb76038e972722fe7ad728f0e4904e046c230570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c78305a21566461309789606bd0bf3f98cda8044629a1"
+)
+
+// twins pushes both files of a collision: neither may be taken for the other. (A forged object of Git has not been published: its kind and size would
+// have to be in the collision.)
+func (t *Try) twins(ctx context.Context) (string, error) {
+	const name = "git-twins"
+	contents := map[string]string{}
+	var entries []entry
+	for file, blocks := range map[string]string{"one": twinOne, "other": twinOther} {
+		text, err := hex.DecodeString(blocks)
+		if err != nil {
+			return "", err
+		}
+		contents[file] = twinsBefore + string(text)
+	}
+	if sha1.Sum([]byte(contents["one"])) != sha1.Sum([]byte(contents["other"])) { //nolint:gosec // this is the attack
+		return "", errors.New("these are no twins, so that this tries nothing")
+	}
+	for _, file := range []string{"one", "other"} {
+		entries = append(entries, entry{"100644", file, contents[file]})
+	}
+	if err := t.bare(ctx, name, entries); err != nil {
+		return "", err
+	}
+	if err := t.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: "+name+"}\nspec: {git: {url: '"+strings.Replace(t.GitURL, "sample", name, 1)+"', interval: 5s}}\n"); err != nil {
+		return "", err
+	}
+	for file, content := range contents {
+		var read struct{ Content []byte }
+		err := process.Await(ctx, "the file is read", func(ctx context.Context) error {
+			return t.must(ctx, gitcache, gitcacheSources+"ReadFile", t.callers.admin, map[string]any{"source": name, "path": file}, &read)
+		})
+		if err != nil {
+			return "", err
+		}
+		if string(read.Content) != content {
+			return fmt.Sprintf("%x", read.Content), fmt.Errorf("%s is not what was pushed", file)
+		}
+	}
+	return "each is read as what was pushed", nil
 }
 
 // credentialRedirect has a host send the gitcache, which has a password for it, to another port.

@@ -309,6 +309,9 @@ func victims(d protoreflect.MessageDescriptor, depth int) *dynamicpb.Message {
 
 // leftOut are fields that can't stand beside the others of their message, or take more than names.
 func leftOut(f protoreflect.FieldDescriptor) bool {
+	if m := f.Message(); m != nil && m.FullName() == "fairlead.delivery.v1.SyncWindow" {
+		return true // a schedule, an action and a duration belong together
+	}
 	switch f.FullName().Parent() {
 	case "fairlead.console.v1.ServiceSpec":
 		return slices.Contains([]protoreflect.Name{"render", "sync", "service_account", "tests", "test_request"}, f.Name())
@@ -325,6 +328,9 @@ func leftOut(f protoreflect.FieldDescriptor) bool {
 
 // textOf is what a field of text says about the victim's things; empty: nothing.
 func textOf(f protoreflect.FieldDescriptor) string {
+	if parent := f.FullName().Parent().Name(); f.Name() == "kind" && (parent == "FreezeRequest" || parent == "UnfreezeRequest") {
+		return "project"
+	}
 	switch f.Name() {
 	case "name", "service", "global_service", "secret", "path", "namespace", "service_account":
 		return "victim"

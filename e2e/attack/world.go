@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -43,6 +44,9 @@ type World struct {
 	deployment deployment
 	git        *gitHost
 	provider   *provider
+	up         alone
+	metrics    string // the agents' token for metrics
+	bins       stack.Binaries
 	tries      atomic.Uint32
 	closers    []func() error
 }
@@ -74,7 +78,7 @@ type cluster struct{ name, token string }
 
 // Start runs the stack in a folder and plants the victim's things.
 func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err error) {
-	w = &World{postgres: &postgrestest.Server{}}
+	w = &World{postgres: &postgrestest.Server{}, bins: bins}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Stop())
@@ -94,7 +98,14 @@ func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err 
 		return w, err
 	}
 	flags = append(flags, "--allow-addresses", allowedInside+"/32", "--trusted-proxies", proxied)
-	if w.Stack, err = stack.Apart(ctx, bins, dir, w.redis.URL(), database, flags...); err != nil {
+	w.metrics = rand.Text()
+	metrics := filepath.Join(dir, "metrics.token")
+	if err := os.WriteFile(metrics, []byte(w.metrics), 0o600); err != nil {
+		return w, err
+	}
+	// In a pod the probes are not on loopback: with a token /metrics is as it is there.
+	agents := []string{"--health-listen", "127.0.0.1:0", "--metrics-token-file", metrics}
+	if w.Stack, err = stack.Apart(ctx, bins, dir, w.redis.URL(), database, flags, agents); err != nil {
 		return w, err
 	}
 	if err := w.provider.serve(ctx, w.Hub[console]); err != nil {
@@ -130,6 +141,9 @@ func (w *World) Stop() error {
 	var errs []error
 	for _, end := range w.closers {
 		errs = append(errs, end())
+	}
+	if w.up.Stack != nil {
+		errs = append(errs, w.up.Stop())
 	}
 	if w.Stack != nil {
 		errs = append(errs, w.Stack.Stop())
@@ -397,11 +411,18 @@ func (t *Try) twin(ctx context.Context, part string) error {
 			return err
 		}
 		return t.must(ctx, distributor, deliveryService+"Sync", token, map[string]any{}, nil)
-	case tunnel, agent:
-		a, err := t.get(ctx, t.Hub[tunnel]+"/clusters/a/api/v1/namespaces/default", t.callers.admin)
+	case tunnel, agent, "agent-b":
+		cluster := map[string]string{"agent-b": "b"}[part]
+		a, err := t.get(ctx, t.Hub[tunnel]+"/clusters/"+cmp.Or(cluster, "a")+"/api/v1/namespaces/default", t.callers.admin)
 		if err == nil && a.Code != http.StatusOK {
 			err = errors.New(a.String())
 		}
+		return err
+	case up:
+		if t.up.Stack == nil {
+			return errors.New("it was not started")
+		}
+		_, err := t.up.Fairlead(ctx, "get", "services")
 		return err
 	case redis:
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimSuffix(strings.TrimPrefix(t.redis.URL(), "redis://"), "/0"))

@@ -92,10 +92,10 @@ func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile
 }
 
 // Apart is Separate for a program that is no test: Redis and the database are the caller's, and Stop ends the stack. The
-// console gets further flags.
-func Apart(ctx context.Context, bins Binaries, dir, redisURL, databaseURL string, console ...string) (*Stack, error) {
+// console and the agents get further flags.
+func Apart(ctx context.Context, bins Binaries, dir, redisURL, databaseURL string, console, agents []string) (*Stack, error) {
 	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
-	p := plan{hub: services(), clusters: []string{"a", "b"}, kindFlags: map[string][]string{"console": console}}
+	p := plan{hub: services(), clusters: []string{"a", "b"}, agentFlags: agents, kindFlags: map[string][]string{"console": console}}
 	if err := s.separate(ctx, p, redisURL, databaseURL); err != nil {
 		errs := []error{err}
 		for _, part := range s.order {
