@@ -1244,7 +1244,10 @@ type ServiceReport struct {
 	// The object of the last repair, with who had changed which fields.
 	Repaired *ObjectReport `protobuf:"bytes,19,opt,name=repaired,proto3" json:"repaired,omitempty"`
 	// The latest run of its tests; unset: none is known.
-	Tests         *TestSummary `protobuf:"bytes,20,opt,name=tests,proto3" json:"tests,omitempty"`
+	Tests *TestSummary `protobuf:"bytes,20,opt,name=tests,proto3" json:"tests,omitempty"`
+	// Why the objects that the last sync names (SyncSpec.request_only) were not applied, or not all of them; empty: they were, or it names none. It says
+	// nothing of the service's health.
+	SyncProblem   string `protobuf:"bytes,30,opt,name=sync_problem,json=syncProblem,proto3" json:"sync_problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1417,6 +1420,13 @@ func (x *ServiceReport) GetTests() *TestSummary {
 		return x.Tests
 	}
 	return nil
+}
+
+func (x *ServiceReport) GetSyncProblem() string {
+	if x != nil {
+		return x.SyncProblem
+	}
+	return ""
 }
 
 // Guard stands before a removal that looks like an accident.
@@ -1695,7 +1705,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\facknowledged\x18\x01 \x03(\v2%.fairlead.delivery.v1.AcknowledgementR\facknowledged\"G\n" +
 	"\x0fAcknowledgement\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb6\a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe3\a\n" +
 	"\rServiceReport\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x121\n" +
@@ -1718,7 +1728,8 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\vrepair_time\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"repairTime\x12>\n" +
 	"\brepaired\x18\x13 \x01(\v2\".fairlead.delivery.v1.ObjectReportR\brepaired\x127\n" +
-	"\x05tests\x18\x14 \x01(\v2!.fairlead.delivery.v1.TestSummaryR\x05tests\"\xa8\x01\n" +
+	"\x05tests\x18\x14 \x01(\v2!.fairlead.delivery.v1.TestSummaryR\x05tests\x12+\n" +
+	"\fsync_problem\x18\x1e \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\vsyncProblem\"\xa8\x01\n" +
 	"\x05Guard\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x02id\x12\x1a\n" +
 	"\bremoving\x18\x02 \x01(\x05R\bremoving\x12#\n" +

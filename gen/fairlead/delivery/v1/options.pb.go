@@ -652,12 +652,15 @@ type SyncSpec struct {
 	PostHooks PostHooks `protobuf:"varint,12,opt,name=post_hooks,json=postHooks,proto3,enum=fairlead.delivery.v1.PostHooks" json:"post_hooks,omitempty"`
 	// When new content may be applied, besides what the project and the cluster say. Agents get them as ServiceDelivery.window_sets.
 	Windows []*SyncWindow `protobuf:"bytes,20,rep,name=windows,proto3" json:"windows,omitempty"`
-	// The sync of request_time is let through windows and freezes that are closed. Set by RequestSync only.
+	// The sync of request_time is let through the windows and freezes of request_overrides. Set by RequestSync only.
 	RequestOverride bool `protobuf:"varint,21,opt,name=request_override,json=requestOverride,proto3" json:"request_override,omitempty"`
 	// Objects of the sync of request_time, as KIND/NAME or KIND/NAMESPACE/NAME; none: all. Set by RequestSync only.
-	RequestOnly   []string `protobuf:"bytes,22,rep,name=request_only,json=requestOnly,proto3" json:"request_only,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RequestOnly []string `protobuf:"bytes,22,rep,name=request_only,json=requestOnly,proto3" json:"request_only,omitempty"`
+	// The windows and freezes that closed the service when the sync of request_time was asked for, by kind, name and a sum of what they are. Those
+	// that close it later are not overridden, nor is a window that has opened again. Set by RequestSync only.
+	RequestOverrides []string `protobuf:"bytes,23,rep,name=request_overrides,json=requestOverrides,proto3" json:"request_overrides,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *SyncSpec) Reset() {
@@ -791,6 +794,13 @@ func (x *SyncSpec) GetRequestOverride() bool {
 func (x *SyncSpec) GetRequestOnly() []string {
 	if x != nil {
 		return x.RequestOnly
+	}
+	return nil
+}
+
+func (x *SyncSpec) GetRequestOverrides() []string {
+	if x != nil {
+		return x.RequestOverrides
 	}
 	return nil
 }
@@ -1106,7 +1116,7 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\x0fvalues_from.key\x12Imust be a key of a ConfigMap or Secret: letters, digits, '-', '_' and '.'\x1a7this.size() <= 253 && this.matches('^[-._a-zA-Z0-9]*$')R\x03key\x12)\n" +
 	"\vtarget_path\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\n" +
 	"targetPath\x12\x1a\n" +
-	"\boptional\x18\x05 \x01(\bR\boptional\"\x94\n" +
+	"\boptional\x18\x05 \x01(\bR\boptional\"\xd3\n" +
 	"\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
@@ -1129,7 +1139,9 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"post_hooks\x18\f \x01(\x0e2\x1f.fairlead.delivery.v1.PostHooksB\b\xbaH\x05\x82\x01\x02\x10\x01R\tpostHooks\x12D\n" +
 	"\awindows\x18\x14 \x03(\v2 .fairlead.delivery.v1.SyncWindowB\b\xbaH\x05\x92\x01\x02\x10 R\awindows\x12)\n" +
 	"\x10request_override\x18\x15 \x01(\bR\x0frequestOverride\x122\n" +
-	"\frequest_only\x18\x16 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x05R\vrequestOnly\"\x9f\x02\n" +
+	"\frequest_only\x18\x16 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x05R\vrequestOnly\x12=\n" +
+	"\x11request_overrides\x18\x17 \x03(\tB\x10\xbaH\r\x92\x01\n" +
+	"\x10\x80\x01\"\x05r\x03\x18\x80\x01R\x10requestOverrides\"\x9f\x02\n" +
 	"\n" +
 	"IgnoreRule\x12\x1e\n" +
 	"\x05group\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05group\x12\x1b\n" +
