@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/window"
 )
 
 // settings changes how a service is delivered, and returns its new digest.
@@ -40,7 +41,12 @@ func (h *testHub) askSync(service string, override bool) string {
 		if s.Sync == nil {
 			s.Sync = &deliveryv1.SyncSpec{}
 		}
-		s.Sync.RequestTime, s.Sync.RequestOverride = timestamppb.Now(), override
+		s.Sync.RequestTime, s.Sync.RequestOverride, s.Sync.RequestOverrides = timestamppb.Now(), override, nil
+		for _, closing := range window.Judge(s.GetWindowSets(), time.Now()).By {
+			if override {
+				s.Sync.RequestOverrides = append(s.Sync.RequestOverrides, closing.ID())
+			}
+		}
 	})
 }
 
@@ -196,11 +202,13 @@ func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
 			s.Sync.RequestTime, s.Sync.RequestOnly = timestamppb.Now(), names
 		})
 	}
-	report := w.hub.awaitPhase(t, name, only("ConfigMap/c"), failed)
-	if !strings.Contains(report.GetMessage(), "ConfigMap/c, which is not among the 3 objects") {
-		t.Errorf("it says %q", report.GetMessage())
+	report := w.hub.awaitPhase(t, name, only("ConfigMap/c"), held)
+	if !strings.Contains(report.GetMessage(), "In manual mode") || !strings.Contains(report.GetSyncProblem(), "ConfigMap/c, which is not among the 3 objects") {
+		t.Errorf("it says %q and %q", report.GetMessage(), report.GetSyncProblem())
 	}
-	w.hub.awaitPhase(t, name, only("configmap/a", "ConfigMap/"+w.namespace+"/n2"), held)
+	if report = w.hub.awaitPhase(t, name, only("configmap/a", "ConfigMap/"+w.namespace+"/n2"), held); report.GetSyncProblem() != "" {
+		t.Errorf("what was served has the problem %q", report.GetSyncProblem())
+	}
 	w.mustData("a", "2")
 	w.mustData("n2", "2")
 	w.mustData("b", "1")
@@ -215,4 +223,70 @@ func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
 	w.hub.awaitPhase(t, name, only(), healthy)
 	w.mustData("b", "2")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "n1")
+}
+
+// A freeze that is put on after the request was overridden by nobody.
+func TestAnOverrideLetsNothingThroughAFreezeOfLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada", SinceTime: timestamppb.Now()})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
+	w.hub.setDown(true) // the agent hears of both at once
+	w.hub.askSync(name, true)
+	both := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.WindowSets = append(s.WindowSets, &deliveryv1.WindowSet{Kind: "cluster", Name: "edge-1", Freeze: &deliveryv1.Freeze{Author: "user:bob", SinceTime: timestamppb.Now()}})
+	})
+	w.hub.setDown(false)
+	report := w.hub.awaitPhase(t, name, both, held)
+	if !strings.Contains(report.GetMessage(), `the freeze of cluster "edge-1" by user:bob`) {
+		t.Errorf("it says %q", report.GetMessage())
+	}
+	w.mustData("a", "1")
+	// Without it the override holds, for it was asked for within the hour.
+	again := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) { s.WindowSets = s.WindowSets[:1] })
+	w.hub.awaitPhase(t, name, again, healthy)
+	w.mustData("a", "2")
+}
+
+// What a request is about is in the cluster: another agent, or one whose disk was lost, does not take it for one of what waits by then.
+func TestAnOldRequestIsNotServedByAnAgentThatLostItsDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
+	}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.askSync(name, false), healthy) // of which there is nothing to apply
+	stop()
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	w.emptyDisk()
+	w.start()
+	w.hub.awaitPhase(t, name, newer, held)
+	w.mustData("a", "1")
+	w.hub.awaitPhase(t, name, w.hub.askSync(name, false), healthy)
+	w.mustData("a", "2")
+}
+
+// A service that applies by itself has nothing to do with a name that was mistyped.
+func TestASyncOfAnObjectThatThereIsNotLeavesAnOpenServiceHealthy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	asked := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.Sync = &deliveryv1.SyncSpec{RequestTime: timestamppb.Now(), RequestOnly: []string{"ConfigMap/b"}}
+	})
+	report := w.hub.awaitPhase(t, name, asked, healthy)
+	if !strings.Contains(report.GetSyncProblem(), "ConfigMap/b, which is not among the 1 objects") || !strings.Contains(report.GetMessage(), report.GetSyncProblem()) {
+		t.Errorf("it says %q, and of the sync %q", report.GetMessage(), report.GetSyncProblem())
+	}
+	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	w.hub.awaitPhase(t, name, newer, healthy)
+	w.mustData("a", "2")
 }

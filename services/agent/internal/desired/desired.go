@@ -63,6 +63,8 @@ type Service struct {
 	Manual  bool                    `json:"manual,omitempty"`
 	// AskedFor is the Content that came with the last request for a sync: what comes later waits for another one.
 	AskedFor string `json:"askedFor,omitempty"`
+	// Stale: an agent that knows fewer fields of a delivery wrote it down, so the hub is asked for it again.
+	Stale bool `json:"-"`
 	// Hidden are further texts that nobody is to read: see Store.Hide.
 	Hidden []string `json:"-"`
 }
@@ -96,6 +98,22 @@ func (s Service) Content() string {
 	sum := sha256.New()
 	for _, part := range parts {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// WindowsSum names the windows; empty: there are none.
+func (s Service) WindowsSum() string {
+	if len(s.Windows) == 0 {
+		return ""
+	}
+	sum := sha256.New()
+	for _, set := range s.Windows {
+		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(set)
+		if err != nil {
+			text = []byte(s.Digest) // never seen from a hub
+		}
+		fmt.Fprintf(sum, "%d:%s", len(text), text)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
@@ -227,7 +245,12 @@ type Store struct {
 	hidden map[string][]string
 }
 
+// knows counts the fields of a delivery that agents have learned to keep. An agent that finds a record with a lower one asks the hub for all services
+// again: their digests are those of deliveries of which the record has only parts. Raise it with each new field of ServiceDelivery.
+const knows = 1 // windows and the manual mode
+
 type state struct {
+	Knows    int                `json:"knows,omitempty"`
 	Services map[string]Service `json:"services"`
 	// Leaving services are removed from the cluster and then forgotten.
 	Leaving map[string]Service `json:"leaving,omitempty"`
@@ -261,19 +284,28 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	if s.state.Leaving == nil {
 		s.state.Leaving = map[string]Service{}
 	}
+	if s.state.Knows < knows {
+		for name, service := range s.state.Services {
+			service.Stale = true
+			s.state.Services[name] = service
+		}
+	}
 	return s, nil
 }
 
 // Changed gets a value after changes; several may be told as one.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// Digests are the services that are wanted, with their digests.
+// Digests are the services that are wanted, with their digests; a stale one has none, so that the hub tells it again.
 func (s *Store) Digests() map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	digests := make(map[string]string, len(s.state.Services))
 	for name, service := range s.state.Services {
 		digests[name] = service.Digest
+		if service.Stale {
+			digests[name] = ""
+		}
 	}
 	return digests
 }
@@ -389,9 +421,9 @@ func askedFor(before, service Service) string {
 	return service.Content()
 }
 
-// Asked names the last request for a sync, if it is about what is wanted now; "": there is none.
-func (s Service) Asked() string {
-	if s.AskedFor == "" || s.AskedFor != s.Content() {
+// Asked names the last request for a sync, if the content that it is about is what is wanted now; "": there is none.
+func (s Service) Asked(content string) string {
+	if content == "" || content != s.Content() {
 		return ""
 	}
 	return s.RequestID()
@@ -417,8 +449,11 @@ func (s *Store) Forget(name string) error {
 func (s *Store) change(edit func(*state)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := state{Services: maps.Clone(s.state.Services), Leaving: maps.Clone(s.state.Leaving), Revision: s.state.Revision}
+	next := state{Knows: s.state.Knows, Services: maps.Clone(s.state.Services), Leaving: maps.Clone(s.state.Leaving), Revision: s.state.Revision}
 	edit(&next)
+	if !slices.ContainsFunc(slices.Collect(maps.Values(next.Services)), func(service Service) bool { return service.Stale }) {
+		next.Knows = knows
+	}
 	data, err := json.Marshal(next)
 	if err != nil {
 		return fmt.Errorf("encode wanted services: %w", err)

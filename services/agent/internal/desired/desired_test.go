@@ -186,8 +186,39 @@ func TestARequestForASyncIsAboutWhatCameWithIt(t *testing.T) {
 		if err := s.Update([]desired.Service{step.service}, nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		if is, _ := s.Get("web"); (is.Asked() != "") != step.asked {
-			t.Errorf("step %d: asked %q", i, is.Asked())
+		if is, _ := s.Get("web"); (is.Asked(is.AskedFor) != "") != step.asked {
+			t.Errorf("step %d: asked %q", i, is.Asked(is.AskedFor))
 		}
+	}
+}
+
+// An agent that knows no windows keeps deliveries without them, under the digest of those that have them.
+func TestWhatAnOlderAgentWroteDownIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "desired.json"), []byte(`{"services":{"a":{"name":"a","digest":"1"},"b":{"name":"b","digest":"1"}},"revision":7}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, dir)
+	if digests := store.Digests(); digests["a"] != "" || digests["b"] != "" || len(digests) != 2 {
+		t.Errorf("the agent claims to have %v", digests)
+	}
+	if a, want := store.Get("a"); want != desired.Apply || a.Digest != "1" {
+		t.Errorf("with the hub away a is %v %v", a, want)
+	}
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}}, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if digests := store.Digests(); digests["a"] != "1" && digests["a"] != "" || digests["b"] != "" {
+			t.Errorf("after the first answer the agent claims to have %v", digests)
+		}
+		store = open(t, dir) // all are asked for again until all were told
+	}
+	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}, {Name: "b", Digest: "1"}}, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if digests := open(t, dir).Digests(); digests["a"] != "1" || digests["b"] != "1" {
+		t.Errorf("in the end the agent claims to have %v", digests)
 	}
 }

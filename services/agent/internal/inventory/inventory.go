@@ -101,6 +101,14 @@ type Applied struct {
 	Asked string `json:"asked,omitempty"`
 }
 
+// Asked is the last request for a sync that the agent heard of, and the content that it is about: an agent that takes over, or one whose disk was
+// lost, must not take it for a request of what waits by then.
+type Asked struct {
+	Request string `json:"request,omitempty"`
+	// Content is as in desired.Service.AskedFor; empty: the request is about nothing.
+	Content string `json:"content,omitempty"`
+}
+
 // Release is what a digest is to the cluster: the first that is delivered to it, or one of those after that. It says which hooks run,
 // and what templates see as .Release.
 type Release struct {
@@ -122,6 +130,7 @@ type Record struct {
 	// something else was begun: then the cluster may hold parts of both.
 	Applied  Applied
 	Complete bool
+	Asked    Asked
 	// Begun names the rendered objects of which some were sent since, if it is not complete.
 	Begun string
 	// Some: they were sent because a person named them, so the rest waits for its own leave.

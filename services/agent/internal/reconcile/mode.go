@@ -63,20 +63,47 @@ type stance struct {
 	windows window.State
 }
 
+// askedFor is the content that the last request for a sync is about, as the inventory knows it, or else as the hub's answer came with it.
+func askedFor(service desired.Service, record inventory.Record) string {
+	if record.Asked.Request == service.RequestID() {
+		return record.Asked.Content
+	}
+	return service.AskedFor
+}
+
+// noteAsked writes down in the cluster what a request for a sync is about, where something can keep new content back: before the request is served, or
+// when the service is kept back first. Elsewhere a request applies all that there is, and its own outcome is note enough.
+func (k *keeper) noteAsked(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+	id, set := service.RequestID(), service.Sync.GetMode()
+	open := !service.Manual && len(service.Windows) == 0 && (set == deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED || set == deliveryv1.SyncMode_SYNC_MODE_AUTO)
+	if id == "" || id == record.Asked.Request || open {
+		return record, nil
+	}
+	record.Asked = inventory.Asked{Request: id, Content: service.AskedFor}
+	return record, k.Inventory.Save(ctx, record)
+}
+
+// overrides tells whether the last request for a sync is let through what closes the service now.
+func overrides(service desired.Service, now time.Time) bool {
+	asked := service.Sync.GetRequestTime().AsTime()
+	return service.Sync.GetRequestOverride() && now.Sub(asked) < overrideLasts && window.Overridden(service.Windows, service.Sync.GetRequestOverrides(), asked, now)
+}
+
 // facts gathers what a verdict is about.
-func (c *Controller) facts(service desired.Service, record inventory.Record) mode.Facts {
-	now, asked := time.Now(), service.Asked()
+func (k *keeper) facts(service desired.Service, record inventory.Record) mode.Facts {
+	c := k.Controller
+	now, asked := time.Now(), service.Asked(askedFor(service, record))
 	f := mode.Facts{
-		Manual: service.Manual, Windows: window.Judge(service.Windows, now),
-		Asked:    asked != "" && asked != record.Applied.Asked,
-		Override: service.Sync.GetRequestOverride() && now.Sub(service.Sync.GetRequestTime().AsTime()) < overrideLasts,
-		Begun:    !record.Complete && !record.Some && record.Begun != "" && record.Begun == setOf(service).String(),
+		Manual: service.Manual, Windows: k.windows.Judge(service.Windows, now),
+		Asked: asked != "" && asked != record.Applied.Asked,
+		Begun: !record.Complete && !record.Some && record.Begun != "" && record.Begun == setOf(service).String(),
 
 		Sync:    service.Sync,
 		Applied: mode.State{Content: cmp.Or(record.Applied.Set, record.Applied.Digest), Commit: record.Applied.Commit},
 		Wanted:  mode.State{Content: setOf(service).String(), Commit: service.Commit},
 		Depends: map[string]string{},
 	}
+	f.Override = f.Asked && f.Windows.Closed && overrides(service, now)
 	switch {
 	case record.Has(service.Digest):
 		f.Applied.Content = f.Wanted.Content
@@ -119,7 +146,7 @@ func (c *Controller) unready(name string) string {
 func (k *keeper) judge(service desired.Service, record inventory.Record) mode.Verdict {
 	f := k.facts(service, record)
 	only := f.Asked && len(service.Sync.GetRequestOnly()) > 0
-	k.stance.some = only && mode.Decide(f).Apply
+	k.stance.some = only && mode.Decide(f).Apply && k.refusal.due(service)
 	f.Asked = f.Asked && !only
 	k.stance.verdict, k.stance.same, k.stance.windows = mode.Decide(f), f.Applied.Content == f.Wanted.Content, f.Windows
 	return k.stance.verdict
@@ -169,6 +196,10 @@ func (k *keeper) stand(ctx, patience context.Context, service desired.Service, r
 
 // color puts a verdict into a report on health.
 func (k *keeper) color(service desired.Service, report *deliveryv1.ServiceReport) {
+	if k.refusal.request != "" && k.refusal.request == service.RequestID() {
+		report.SyncProblem = k.refusal.text
+		report.Message = strings.TrimSpace(report.GetMessage() + " " + k.refusal.text)
+	}
 	v := k.stance.verdict
 	if v.Apply || report.GetPhase() == deliveryv1.Phase_PHASE_FAILED || report.GetPhase() == deliveryv1.Phase_PHASE_REMOVED {
 		return

@@ -5,13 +5,58 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"fairlead.dev/platform/hub"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
+
+// refusal is a sync of single objects that could not be served. The service's health does not depend on it: what is applied stays.
+type refusal struct {
+	request, text string
+	// again is when it is tried again; zero: only another request is worth a try.
+	again   time.Time
+	backoff hub.Backoff
+}
+
+// due tells whether the last request is worth a try now.
+func (r *refusal) due(service desired.Service) bool {
+	return r.request != service.RequestID() || !r.again.IsZero() && !time.Now().Before(r.again)
+}
+
+// look is how long it takes until the last request is due.
+func (r *refusal) look(service desired.Service) time.Duration {
+	if r.request == "" || r.request != service.RequestID() || r.again.IsZero() {
+		return idle
+	}
+	return max(time.Until(r.again), 0)
+}
+
+// noteRefusal keeps why the objects that a sync names were not applied; nil: they were.
+func (k *keeper) noteRefusal(service desired.Service, failure *problem) {
+	if failure == nil {
+		k.refusal = refusal{}
+		return
+	}
+	if k.refusal.request != service.RequestID() {
+		k.refusal = refusal{request: service.RequestID(), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}}
+	}
+	text, retry := k.maskText(service, failure.text), time.Duration(0)
+	if k.refusal.again = (time.Time{}); !failure.final {
+		retry = k.refusal.backoff.Next()
+		k.refusal.again = time.Now().Add(retry)
+	}
+	const most = 2000 // bytes, of those that the hub takes
+	text = strings.ToValidUTF8(text[:min(len(text), most)], "")
+	if k.refusal.text != text { // a retry with the same outcome is no news
+		k.log.Warn("a sync of single objects is not served", "revision", service.Commit, "err", text, "retry_in", retry)
+	}
+	k.refusal.text = text
+}
 
 // some applies those objects of what is wanted that a sync names, and no others: nothing is removed, and no hook runs. The inventory has the
 // service as one that holds parts of two revisions, so that drift of each object is repaired to what was sent of it.

@@ -23,6 +23,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/platform/window"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/apply"
@@ -273,6 +274,8 @@ type keeper struct {
 	repair atomic.Pointer[mended]
 	// sight is what the last render found that the cluster can do.
 	sight atomic.Pointer[sight]
+	// windows are what the service's windows said last.
+	windows window.Cache
 
 	mu sync.Mutex // guards seen and impatient
 	// seen is what was wanted when the keeper was last woken.
@@ -315,6 +318,8 @@ type keeper struct {
 	// reasons are why objects are not healthy, see giveReasons.
 	reasons map[object.Key]reason
 	stance  stance
+	// refusal is the sync of single objects that could not be served.
+	refusal refusal
 	trial   *trial.Trial
 	// sources names the versions of the objects that values are from, as the streams had them at the last step.
 	sources string
@@ -330,10 +335,12 @@ type want struct {
 	digest string
 	// content is the same where only tests differ.
 	content string
+	// windows are other ones under the same digest when an agent that does not know windows had the service before.
+	windows string
 }
 
 func wantOf(service desired.Service, what desired.Want) want {
-	return want{what: what, digest: service.Digest, content: service.RevisionDigest() + " " + setOf(service).String()}
+	return want{what: what, digest: service.Digest, content: service.RevisionDigest() + " " + setOf(service).String(), windows: service.WindowsSum()}
 }
 
 func newKeeper(c *Controller, name string) *keeper {
@@ -457,6 +464,9 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	if record, err = k.noteWishes(ctx, service, record); err != nil {
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
+	if record, err = k.noteAsked(ctx, service, record); err != nil {
+		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
+	}
 	if record, err = k.callOff(ctx, record); err != nil {
 		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
 	}
@@ -483,12 +493,15 @@ func (k *keeper) tend(ctx, patience context.Context, service desired.Service, re
 		if patience.Err() != nil {
 			return 0
 		}
-		if failure != nil {
-			return k.failed(service, next, *failure)
-		}
+		k.noteRefusal(service, failure)
 		record = next
 		k.judge(service, record)
 	}
+	return min(k.bringAbout(ctx, patience, service, record), k.refusal.look(service))
+}
+
+// bringAbout applies all of a service, or leaves it as it is, as the verdict says.
+func (k *keeper) bringAbout(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	if !k.stance.verdict.Apply {
 		return k.stand(ctx, patience, service, record)
 	}
