@@ -189,7 +189,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service.Sync.RequestTime, service.Sync.RequestOverride, service.Sync.RequestOnly = nil, false, nil // which RequestSync alone sets
+	service.Sync.RequestTime, service.Sync.RequestOverride, service.Sync.RequestOverrides, service.Sync.RequestOnly = nil, false, nil, nil // which RequestSync alone sets
 	for _, c := range []struct{ got, want proto.Message }{
 		{one.GetSource().GetSpec(), spec},
 		{f.sources["shop"].GetSpec(), spec},

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,9 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/window"
 )
 
 // always is a deny window that is open at any time.
@@ -80,7 +83,8 @@ func TestAClosedWindowRefusesASyncAndIsOverriddenByRight(t *testing.T) {
 		_, err := askSync(t, deployer, true)
 		refusedWith(t, err, connect.CodePermissionDenied, "may not override", `deny window "always"`, `may not edit project "shop"`)
 		asked, err := askSync(t, admin, true)
-		if err != nil || !asked.GetSpec().GetSync().GetRequestOverride() {
+		id := window.Closing{Kind: "project", Name: "shop", Windows: []*deliveryv1.SyncWindow{always()}}.ID()
+		if err != nil || !asked.GetSpec().GetSync().GetRequestOverride() || !slices.Equal(asked.GetSpec().GetSync().GetRequestOverrides(), []string{id}) {
 			t.Fatalf("%v, %v", asked.GetSpec().GetSync(), err)
 		}
 		named := always()
@@ -229,4 +233,127 @@ func TestAServiceSaysThatItsAgentCanNotHoldWindows(t *testing.T) {
 	if err != nil || cluster.GetCluster().GetStatus().GetClockSkew().AsDuration() != 3*time.Minute || !cluster.GetCluster().GetStatus().GetHoldsWindows() {
 		t.Errorf("cluster: %v, %v", cluster, err)
 	}
+}
+
+func TestARollbackKeepsTheWindowsOfNow(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		with := func(names ...string) func(*consolev1.ServiceSpec) {
+			return func(s *consolev1.ServiceSpec) {
+				s.Sync = &deliveryv1.SyncSpec{}
+				for _, name := range names {
+					w := always()
+					w.Name = name
+					s.Sync.Windows = append(s.Sync.Windows, w)
+				}
+			}
+		}
+		has := func(when string, names ...string) {
+			t.Helper()
+			var got []string
+			for _, w := range p.get(t).GetSync().GetWindows() {
+				got = append(got, w.GetName())
+			}
+			if !slices.Equal(got, names) {
+				t.Errorf("%s: the windows are %q, want %q", when, got, names)
+			}
+		}
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.file(t, with("sale"), false)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Keep: true}); err != nil {
+			t.Fatal(err)
+		}
+		has("rolled back to a spec without windows", "sale")
+		p.file(t, with("sale", "nights"), false)
+		has("a file has another window", "sale", "nights")
+		p.file(t, nil, false)
+		has("a file has none any more")
+	})
+}
+
+func TestASyncOfAnObjectThatIsKnownNotToBeThereIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	distributor := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
+	detail := func(d *deliveryv1.ServiceDetail) {
+		t.Helper()
+		d.Service, d.ObservedTime = "web", timestamppb.Now()
+		if _, err := distributor.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{Cluster: "edge-1", Detail: d}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.push(t, commitA)
+	p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+	if _, err := askSync(t, p.admin, false, "Deployment/wbe"); err != nil {
+		t.Errorf("nobody knows what the service has, and: %v", err)
+	}
+	p.deliver(t, commitA, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+	detail(&deliveryv1.ServiceDetail{Digest: "d2", Detail: &deliveryv1.ServiceDetail_Objects{Objects: &deliveryv1.ObjectList{Objects: []*deliveryv1.ManagedObject{
+		{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
+	}}}})
+	for _, name := range []string{"Deployment/wbe", "StatefulSet/web", "Deployment/other/web"} {
+		_, err := askSync(t, p.admin, false, "Deployment/web", name)
+		refusedWith(t, err, connect.CodeFailedPrecondition, "has no object "+name, "fairlead tree service web")
+	}
+	if _, err := askSync(t, p.admin, false, "deployment.apps/web", "Deployment/shop/web"); err != nil {
+		t.Error(err)
+	}
+	// What waits can be named, once the agent has told what that is.
+	p.push(t, commitB)
+	said := &consolev1.ServiceHub{Service: "web", Uid: p.uid, Hub: &consolev1.HubTruth{Digest: "d3", Revision: &artifactv1.Revision{Commit: commitB}}}
+	p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{said}})
+	if _, err := askSync(t, p.admin, false, "ConfigMap/nwe"); err != nil {
+		t.Errorf("nobody knows what waits, and: %v", err)
+	}
+	detail(&deliveryv1.ServiceDetail{Digest: "d3", Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{
+		Created: 1, Objects: []*deliveryv1.ObjectDiff{{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "new", Change: deliveryv1.Change_CHANGE_CREATE}},
+	}}})
+	if _, err := askSync(t, p.admin, false, "ConfigMap/new", "Deployment/web"); err != nil {
+		t.Error(err)
+	}
+	_, err := askSync(t, p.admin, false, "ConfigMap/nwe")
+	refusedWith(t, err, connect.CodeFailedPrecondition, "has no object ConfigMap/nwe")
+}
+
+func TestFreezesAreEventsAndOutlastAnUndoneDeletion(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putCluster(t, "edge-1")
+		projectShop(t, admin)
+		for _, of := range []*consolev1.FreezeRequest{{Kind: "project", Name: "shop", Reason: "the sale"}, {Kind: "cluster", Name: "edge-1", Reason: "moves"}} {
+			if _, err := admin.levers.Freeze(t.Context(), of); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := admin.levers.Unfreeze(t.Context(), &consolev1.UnfreezeRequest{Kind: "cluster", Name: "edge-1"}); err != nil {
+			t.Fatal(err)
+		}
+		list := listEvents(t, r.events(t, r.adminToken(t)), "type : freeze.")
+		var got []string
+		for _, e := range list {
+			got = append(got, e.GetType()+" "+e.GetProject()+e.GetCluster()+" by "+e.GetActor()+": "+e.GetMessage())
+		}
+		slices.Sort(got)
+		want := []string{
+			`freeze.released edge-1 by user:ada: Cluster "edge-1" is not frozen any more: what waits for nothing else is applied.`,
+			`freeze.set edge-1 by user:ada: Cluster "edge-1" is frozen: moves. New content of its services waits until somebody unfreezes it.`,
+			`freeze.set shop by user:ada: Project "shop" is frozen: the sale. New content of its services waits until somebody unfreezes it.`,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if _, err := admin.projects.DeleteProject(t.Context(), &consolev1.DeleteProjectRequest{Name: "shop"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.histories(t, r.adminToken(t)).UndeleteResource(t.Context(), &consolev1.UndeleteResourceRequest{Kind: consolev1.Kind_KIND_PROJECT, Name: "shop"}); err != nil {
+			t.Fatal(err)
+		}
+		project, err := admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
+		if f := project.GetProject().GetFreeze(); err != nil || f.GetReason() != "the sale" || f.GetAuthor() != "user:ada" {
+			t.Errorf("after the undo: %v, %v", project, err)
+		}
+	})
 }

@@ -443,6 +443,9 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 	if head := gitTruth(&source, then.Ref).Head; head != nil && !r.Keep {
 		l.After = head.Revision.Commit
 	}
+	if rest, err = withoutWindows(rest); err != nil { // those of now count
+		return l, err
+	}
 	l.Spec = &rest
 	return l, nil
 }
@@ -503,10 +506,30 @@ func (c *Catalog) sameDeployed(ctx context.Context, s Service, a, b Deployment) 
 	return sameContentOf(was, is)
 }
 
-// sameContentOf says whether two specs differ at most in levers, and in when tests run.
+// withoutWindows is a spec without its own windows, which say when it is applied and not what.
+func withoutWindows(s ServiceSpec) (ServiceSpec, error) {
+	keys, err := syncKeys(s.Sync)
+	if err != nil {
+		return s, err
+	}
+	delete(keys, keyWindows)
+	s.Sync, err = syncText(keys)
+	return s, err
+}
+
+// bare is a spec without levers and windows.
+func bare(s ServiceSpec) (ServiceSpec, error) {
+	s, err := withoutLevers(s)
+	if err != nil {
+		return s, err
+	}
+	return withoutWindows(s)
+}
+
+// sameContentOf says whether two specs differ at most in levers, in windows, and in when tests run.
 func sameContentOf(a, b ServiceSpec) (bool, error) {
-	was, errWas := withoutLevers(a)
-	is, errIs := withoutLevers(b)
+	was, errWas := bare(a)
+	is, errIs := bare(b)
 	was.Tests, is.Tests = nil, nil
 	return sameFiles(was, is), errors.Join(errWas, errIs)
 }
@@ -516,7 +539,7 @@ func contentOf(hub HubTruth, spec ServiceSpec, config string) (string, error) {
 	if hub.Artifact.Digest == "" {
 		return "", nil
 	}
-	rest, err := withoutLevers(spec)
+	rest, err := bare(spec)
 	if err != nil {
 		return "", err
 	}

@@ -43,6 +43,7 @@ func (c *Catalog) RunEndings(ctx context.Context) error {
 func (c *Catalog) EndLevers(ctx context.Context) error {
 	now := c.now()
 	var due []Service
+	var thawing []store.Resource
 	var soon []store.Event
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		rows, err := v.Ending(ctx)
@@ -50,16 +51,29 @@ func (c *Catalog) EndLevers(ctx context.Context) error {
 			return err
 		}
 		for _, row := range rows {
+			if row.Kind != store.KindService {
+				f, err := FreezeOf(row)
+				switch {
+				case err != nil:
+					return err
+				case f == nil || f.Until.IsZero():
+				case f.over(now):
+					thawing = append(thawing, row)
+				case announces(f.Since, f.Until, now) && c.observer != nil:
+					soon = append(soon, c.observer.FreezeEnding(row, *f)...)
+				}
+				continue
+			}
 			s := Service{Meta: metaOf(row)}
 			if err := decode(row, &s.Spec); err != nil {
 				return err
 			}
 			for _, l := range s.Spec.Levers.all() {
-				switch left := l.Until.Sub(now); {
+				switch {
 				case l.Until.IsZero():
-				case left <= 0:
+				case !l.Until.After(now):
 					due = append(due, s)
-				case left <= endingSoon && l.Until.Sub(l.Since) >= 2*endingSoon && c.observer != nil:
+				case announces(l.Since, l.Until, now) && c.observer != nil:
 					soon = append(soon, c.observer.LeverEnding(s, *l)...)
 				}
 			}
@@ -74,7 +88,17 @@ func (c *Catalog) EndLevers(ctx context.Context) error {
 			c.log.WarnContext(ctx, "a lever whose time has come stays for now", "service", s.Meta.Name, "err", err)
 		}
 	}
+	for _, row := range thawing {
+		if err := c.thaw(ctx, row); err != nil {
+			c.log.WarnContext(ctx, "a freeze whose time has come stays for now; agents judge it by their clocks", "kind", row.Kind, "name", row.Name, "err", err)
+		}
+	}
 	return c.store.AddEvents(ctx, soon...)
+}
+
+// announces tells whether the end of a lever is to be announced now.
+func announces(since, until, now time.Time) bool {
+	return until.Sub(now) <= endingSoon && until.Sub(since) >= 2*endingSoon
 }
 
 // endLevers ends the levers of one service whose time has come.

@@ -163,13 +163,19 @@ func (c *Catalog) RequestSync(ctx context.Context, by By, name string, r SyncReq
 		return Service{}, err
 	}
 	action := synced
-	if overrides {
+	if len(overrides) > 0 {
 		action = overridden
 	}
+	if err := c.named(ctx, name, r); err != nil {
+		return Service{}, err
+	}
 	return c.pull(ctx, by, name, action, func(_ *Service, p *parts) (err error) {
-		p.asked.override, p.asked.only = nil, nil
-		if overrides {
+		p.asked.override, p.asked.overrides, p.asked.only = nil, nil, nil
+		if len(overrides) > 0 {
 			p.asked.override = json.RawMessage("true")
+			if p.asked.overrides, err = json.Marshal(overrides); err != nil {
+				return err
+			}
 		}
 		if len(r.Only) > 0 {
 			if p.asked.only, err = json.Marshal(r.Only); err != nil {
@@ -179,6 +185,18 @@ func (c *Catalog) RequestSync(ctx context.Context, by By, name string, r SyncReq
 		p.asked.time, err = json.Marshal(c.now().UTC().Format(time.RFC3339Nano))
 		return err
 	})
+}
+
+// named refuses a sync of objects that the service is known not to have: its agent would find the mistake only later.
+func (c *Catalog) named(ctx context.Context, name string, r SyncRequest) error {
+	if len(r.Only) == 0 || r.Known == nil {
+		return nil
+	}
+	missing, err := r.Known(ctx, name, r.Only)
+	if err != nil || missing == "" {
+		return err
+	}
+	return refuse(Precondition, "service %q has no object %s, neither applied nor waiting (hooks can't be named): `fairlead tree service %s` and `fairlead diff service %s` show what it has", name, missing, name, name)
 }
 
 // ConfirmPrune lets a removal go on that a guard stopped.

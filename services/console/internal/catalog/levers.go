@@ -45,6 +45,8 @@ const (
 	keyMode, keyReason, keyPin, keyRequest = "mode", "reason", "pin", "requestTime"
 	keyPrune, keyConfirmed                 = "prune", "confirmed"
 	keyOverride, keyOnly                   = "requestOverride", "requestOnly"
+	keyOverrides                           = "requestOverrides"
+	keyWindows                             = "windows"
 	pinNone                                = "none"
 )
 
@@ -52,8 +54,13 @@ const (
 type requests struct {
 	time, confirmed json.RawMessage
 	tests           json.RawMessage
-	// override and only are how the sync of time was asked for.
-	override, only json.RawMessage
+	// override and only are how the sync of time was asked for, and overrides what closed the service then.
+	override, overrides, only json.RawMessage
+}
+
+// texts are those of the sync options, by key.
+func (r *requests) texts() map[string]*json.RawMessage {
+	return map[string]*json.RawMessage{keyRequest: &r.time, keyOverride: &r.override, keyOverrides: &r.overrides, keyOnly: &r.only}
 }
 
 // parts are a stored spec, taken apart.
@@ -71,8 +78,8 @@ func partsOf(s ServiceSpec) (p parts, err error) {
 		return p, err
 	}
 	p.asked.tests = s.TestRequest
-	p.asked.time, p.asked.override, p.asked.only = keys[keyRequest], keys[keyOverride], keys[keyOnly]
-	for _, key := range []string{keyRequest, keyOverride, keyOnly} {
+	for key, text := range p.asked.texts() {
+		*text = keys[key]
 		delete(keys, key)
 	}
 	if p.asked.confirmed, err = takeConfirmed(keys); err != nil {
@@ -122,6 +129,15 @@ func (p parts) whole() (ServiceSpec, error) {
 	if err != nil {
 		return out, err
 	}
+	if pin := p.levers.Pin; pin != nil && pin.Spec != nil { // a rollback is no way around the windows of now
+		now, err := syncKeys(p.files.Sync)
+		if err != nil {
+			return out, err
+		}
+		if delete(keys, keyWindows); now[keyWindows] != nil {
+			keys[keyWindows] = now[keyWindows]
+		}
+	}
 	apart := p.levers.Mode != nil || p.levers.Pin != nil
 	named := keys[keyMode] != nil || keys[keyReason] != nil || keys[keyPin] != nil || out.UnpinAfter != ""
 	if textOf(keys[keyPin]) == pinNone {
@@ -150,9 +166,9 @@ func (p parts) whole() (ServiceSpec, error) {
 	if p.levers.Mode != nil || p.levers.Pin != nil {
 		setText(keys, keyReason, reason)
 	}
-	for key, value := range map[string]json.RawMessage{keyRequest: p.asked.time, keyOverride: p.asked.override, keyOnly: p.asked.only} {
-		if value != nil {
-			keys[key] = value
+	for key, text := range p.asked.texts() {
+		if *text != nil {
+			keys[key] = *text
 		}
 	}
 	if err := giveConfirmed(keys, p.asked.confirmed); err != nil {
@@ -198,7 +214,10 @@ func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceS
 	if err != nil {
 		return says, nil, err
 	}
-	next.asked.time, next.asked.override, next.asked.only = is.asked.time, is.asked.override, is.asked.only
+	confirmed := next.asked.confirmed
+	tests := next.asked.tests
+	next.asked = is.asked
+	next.asked.tests, next.asked.confirmed = tests, confirmed
 	if next.asked.confirmed == nil {
 		next.asked.confirmed = is.asked.confirmed
 	}
@@ -449,7 +468,7 @@ func withoutLevers(s ServiceSpec) (ServiceSpec, error) {
 	if err != nil {
 		return s, err
 	}
-	for _, key := range []string{keyMode, keyReason, keyPin, keyRequest, keyOverride, keyOnly} {
+	for _, key := range []string{keyMode, keyReason, keyPin, keyRequest, keyOverride, keyOverrides, keyOnly} {
 		delete(keys, key)
 	}
 	if _, err := takeConfirmed(keys); err != nil {

@@ -22,6 +22,8 @@ type Observer interface {
 	RolledBack(by By, service Service, to Deployment) []store.Event
 	// LeverEnding says that a lever is going to end by its own time.
 	LeverEnding(service Service, lever Lever) []store.Event
+	// FreezeEnding says that of the freeze of a project or cluster.
+	FreezeEnding(of store.Resource, freeze Freeze) []store.Event
 	// GlobalHeld says that the guard keeps services of a global service, and GlobalConfirmed that somebody let them go.
 	GlobalHeld(by By, global GlobalService, services int) []store.Event
 	GlobalConfirmed(by By, global GlobalService, services int) []store.Event

@@ -330,6 +330,8 @@ type Report struct {
 	Repaired   *ObjectReport `json:"repaired,omitempty"`
 	// Tests is the latest run of its tests; nil: there was none.
 	Tests *TestSummary `json:"tests,omitempty"`
+	// SyncProblem is why the objects that the last sync names were not all applied; empty: they were, or it names none.
+	SyncProblem string `json:"syncProblem,omitempty"`
 }
 
 // Guard stands before a removal that looks like an accident.

@@ -35,8 +35,17 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 	}
 }
 
-// Restore writes a resource again that was deleted. It is a new one, with a uid of its own.
-func (c *Catalog) Restore(ctx context.Context, by By, e Edit) (Written, error) {
+// Restore writes a resource again that was deleted, with its freeze, unless that is over. It is a new one, with a uid of its own.
+func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource) (Written, error) {
+	if was.Kind == store.KindProject || was.Kind == store.KindCluster {
+		f, err := FreezeOf(was)
+		if err != nil {
+			return Written{}, err
+		}
+		if !f.over(c.now()) {
+			e.before = &was
+		}
+	}
 	by.Reason, e.want = undone, Expectation{ETag: MustBeNew, AllowMissing: true}
 	written, err := c.PutAll(ctx, by, []Edit{e}, false)
 	if err != nil {

@@ -74,9 +74,24 @@ type Freeze struct {
 	Leaves bool `json:"leavesDrift,omitempty"`
 }
 
-// Encode is the freeze as agents and people get it; nil: there is none, or it is over.
-func (f *Freeze) Encode(now time.Time) *deliveryv1.Freeze {
-	if f == nil || !f.Until.IsZero() && !f.Until.After(now) {
+// FreezeOf is the freeze of a project or cluster; nil: there is none.
+func FreezeOf(r store.Resource) (*Freeze, error) {
+	var spec struct {
+		Freeze *Freeze `json:"freeze"`
+	}
+	err := decode(r, &spec)
+	return spec.Freeze, err
+}
+
+// over tells whether the time of a freeze has come.
+func (f *Freeze) over(now time.Time) bool {
+	return f != nil && !f.Until.IsZero() && !f.Until.After(now)
+}
+
+// Encode is the freeze as agents and people get it; nil: there is none. One whose time has come is there until the console has ended it, for
+// everybody at the same change: distributors that leave it out by their own clocks would disagree on digests. Agents judge it by theirs.
+func (f *Freeze) Encode() *deliveryv1.Freeze {
+	if f == nil {
 		return nil
 	}
 	out := &deliveryv1.Freeze{Author: f.By, Reason: f.Reason, SinceTime: timestamppb.New(f.Since)}
@@ -91,28 +106,27 @@ func (f *Freeze) Encode(now time.Time) *deliveryv1.Freeze {
 
 // keepFreeze gives an edit of a project or cluster the freeze that is there.
 func (e *Edit) keepFreeze(current *store.Resource) error {
-	if e.pulls {
+	_, project := e.spec.(ProjectSpec)
+	_, cluster := e.spec.(ClusterSpec)
+	if e.pulls || !project && !cluster {
 		return nil
 	}
-	var is struct {
-		Freeze *Freeze `json:"freeze"`
+	if current == nil && e.before != nil { // it undoes a deletion
+		current = e.before
+	}
+	var is *Freeze
+	if current != nil {
+		var err error
+		if is, err = FreezeOf(*current); err != nil {
+			return err
+		}
 	}
 	switch spec := e.spec.(type) {
 	case ProjectSpec:
-		if current != nil {
-			if err := decode(*current, &is); err != nil {
-				return err
-			}
-		}
-		spec.Freeze = is.Freeze
+		spec.Freeze = is
 		e.spec = spec
 	case ClusterSpec:
-		if current != nil {
-			if err := decode(*current, &is); err != nil {
-				return err
-			}
-		}
-		spec.Freeze = is.Freeze
+		spec.Freeze = is
 		e.spec = spec
 	}
 	return nil
@@ -143,7 +157,7 @@ func (c *Catalog) Freeze(ctx context.Context, by By, kind store.Kind, name strin
 		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
 			continue
 		}
-		return f, before.Encode(c.now()) != nil, err
+		return f, before != nil && !before.over(c.now()), err
 	}
 }
 
@@ -164,6 +178,20 @@ func (c *Catalog) freezing(ctx context.Context, kind store.Kind, name string, f 
 	before, project.Spec.Freeze = project.Spec.Freeze, f
 	e, err = Projects().Draft(project, Expectation{ETag: project.Meta.ETag})
 	return e, before, err
+}
+
+// thaw ends the freeze of a project or cluster, if its time has come: somebody may have frozen it anew meanwhile.
+func (c *Catalog) thaw(ctx context.Context, of store.Resource) error {
+	edit, before, err := c.freezing(ctx, of.Kind, of.Name, nil)
+	if err != nil || !before.over(c.now()) {
+		return err
+	}
+	edit.pulls, edit.draft.Action = true, unfrozen
+	_, err = c.PutAll(ctx, Self(clockAuthor), []Edit{edit}, false)
+	if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict {
+		return nil // another console ended it, or somebody changed the resource: it is looked at again in seconds
+	}
+	return err
 }
 
 // timing judges the windows of services that are read together.
@@ -202,8 +230,8 @@ func (t *timing) judge(s *Service, cluster *Cluster) window.State {
 	}
 	project := t.projects[s.Spec.Project]
 	state := window.Judge([]*deliveryv1.WindowSet{
-		{Kind: string(store.KindProject), Name: project.Meta.Name, Windows: project.Spec.Windows, Freeze: project.Spec.Freeze.Encode(t.now)},
-		{Kind: string(store.KindCluster), Name: cluster.Meta.Name, Windows: cluster.Spec.Windows, Freeze: cluster.Spec.Freeze.Encode(t.now)},
+		{Kind: string(store.KindProject), Name: project.Meta.Name, Windows: project.Spec.Windows, Freeze: project.Spec.Freeze.Encode()},
+		{Kind: string(store.KindCluster), Name: cluster.Meta.Name, Windows: cluster.Spec.Windows, Freeze: cluster.Spec.Freeze.Encode()},
 		{Kind: string(store.KindService), Name: s.Meta.Name, Windows: own},
 	}, t.now)
 	if len(own) == 0 {
@@ -243,19 +271,22 @@ type SyncRequest struct {
 	MayOverride func(window.Closing) error
 	// Only are objects, as KIND/NAME or KIND/NAMESPACE/NAME; none: all.
 	Only []string
+	// Known returns the first of the objects that a service has neither applied nor waiting; empty: it has all of them, or nobody knows.
+	Known func(ctx context.Context, service string, objects []string) (missing string, err error)
 }
 
-// admit refuses a sync of a service that windows or freezes close, unless they let it through or it overrides them. It tells whether it does.
-func (r SyncRequest) admit(s *Service) (overrides bool, err error) {
+// admit refuses a sync of a service that windows or freezes close, unless they let it through or it overrides them. It returns what it
+// overrides.
+func (r SyncRequest) admit(s *Service) (overrides []string, err error) {
 	w := s.Status.Windows
 	if mode := s.Spec.wishes().Mode; len(r.Only) > 0 && (mode == modeHold || mode == modeSuspend || mode == modeDryRun) {
-		return false, refuse(Precondition, "service %q applies nothing, in whichever part (spec.sync.mode): `fairlead resume service %s` first, or hold it with --mode manual", s.Meta.Name, s.Meta.Name)
+		return nil, refuse(Precondition, "service %q applies nothing, in whichever part (spec.sync.mode): `fairlead resume service %s` first, or hold it with --mode manual", s.Meta.Name, s.Meta.Name)
 	}
 	if !w.Closed || w.Manual {
-		return false, nil
+		return nil, nil
 	}
 	if !r.Override {
-		return false, refuse(Precondition, "service %q: %s A sync waits for that, too; `fairlead sync service %s --override` does not, with the right to", s.Meta.Name, w.Words(), s.Meta.Name)
+		return nil, refuse(Precondition, "service %q: %s A sync waits for that, too; `fairlead sync service %s --override` does not, with the right to", s.Meta.Name, w.Words(), s.Meta.Name)
 	}
 	var refused []string
 	for _, closing := range w.By {
@@ -268,11 +299,12 @@ func (r SyncRequest) admit(s *Service) (overrides bool, err error) {
 		case ok:
 			refused = append(refused, fmt.Sprintf("%s: %s", closing.Words(), refusal.Message))
 		case err != nil:
-			return false, err
+			return nil, err
 		}
+		overrides = append(overrides, closing.ID())
 	}
 	if len(refused) > 0 {
-		return false, refuse(Forbidden, "service %q: you may not override %s", s.Meta.Name, strings.Join(refused, "; and "))
+		return nil, refuse(Forbidden, "service %q: you may not override %s", s.Meta.Name, strings.Join(refused, "; and "))
 	}
-	return true, nil
+	return overrides, nil
 }

@@ -68,6 +68,8 @@ type Edit struct {
 	requests bool
 	// pulls: it sets levers, so its spec is the one in force.
 	pulls bool
+	// before is the resource as it was before its deletion, which the edit undoes; nil: it is another edit.
+	before *store.Resource
 	// said is what the folder that a service comes of said of levers before; nil: it comes of none.
 	said *string
 	// notes say what came of levers that the edit met.

@@ -93,3 +93,70 @@ func announced(t *testing.T, s *store.Store) (out []string) {
 	}
 	return out
 }
+
+// A freeze is there, for agents of all distributors alike, until the console ends it, which it does as it ends other levers.
+func TestAFreezeEndsByTheClockAndIsAnnouncedBefore(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, url string) {
+		_, s := openLog(t, url)
+		box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now().UTC().Truncate(time.Second)
+		now := begin
+		clock := func() time.Time { return now }
+		recorder := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock}
+		c := catalog.New(s, box, slog.New(slog.DiscardHandler), clock)
+		c.Watch(recorder)
+		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada"}, Subject: "user:ada"}
+		for _, name := range []string{"edge-1", "edge-2"} {
+			if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: name}}, catalog.Expectation{AllowMissing: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		freeze := func(name string, until time.Duration) {
+			t.Helper()
+			if _, _, err := c.Freeze(ctx, by, store.KindCluster, name, &catalog.Freeze{Reason: "moves", Until: begin.Add(until)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		freeze("edge-1", 2*time.Hour)
+		freeze("edge-2", 15*time.Minute)
+		frozen := func(name string) bool {
+			t.Helper()
+			cluster, err := c.GetCluster(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return cluster.Spec.Freeze.Encode() != nil
+		}
+		said := fmt.Sprintf(": The freeze of cluster %q ends at %s: moves.", "edge-1", begin.Add(2*time.Hour).Format(time.RFC3339))
+		for _, step := range []struct {
+			after      time.Duration
+			said       []string
+			one, other bool
+		}{
+			{10 * time.Minute, nil, true, true},
+			{16 * time.Minute, nil, true, false},
+			{111 * time.Minute, []string{said}, true, false},
+			{2 * time.Hour, []string{said}, false, false},
+		} {
+			now = begin.Add(step.after)
+			if before := frozen("edge-1"); !before {
+				t.Errorf("after %s the freeze is gone before the console ended it", step.after)
+			}
+			for range 2 {
+				if err := c.EndLevers(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := announced(t, s); !slices.Equal(got, step.said) {
+				t.Errorf("after %s: got %q, want %q", step.after, got, step.said)
+			}
+			if one, other := frozen("edge-1"), frozen("edge-2"); one != step.one || other != step.other {
+				t.Errorf("after %s: frozen %t and %t", step.after, one, other)
+			}
+		}
+	})
+}

@@ -49,6 +49,8 @@ const (
 	HoldSet        = "hold.set"
 	HoldReleased   = "hold.released"
 	LeverEnding    = "lever.ending"
+	FreezeSet      = "freeze.set"
+	FreezeReleased = "freeze.released"
 
 	ClusterJoined = "cluster.joined"
 	ClusterLost   = "cluster.lost"

@@ -332,6 +332,9 @@ func (l *levers) mode() string {
 
 // Wrote implements catalog.Hook.
 func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
+	if before != nil && after != nil && (after.Kind == store.KindProject || after.Kind == store.KindCluster) {
+		return wroteFreeze(tx, by, before, after)
+	}
 	if before == nil || before.Kind != store.KindService {
 		return nil
 	}
@@ -384,6 +387,53 @@ func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before,
 		tell(&consolev1.Event{Type: GuardConfirmed, Severity: info, Message: "The removal that the guard held up is confirmed."})
 	}
 	return nil
+}
+
+// wroteFreeze tells of freezes of projects and clusters that begin and end.
+func wroteFreeze(tx *store.Tx, by catalog.By, before, after *store.Resource) error {
+	was, err := catalog.FreezeOf(*before)
+	if err != nil {
+		return err
+	}
+	is, err := catalog.FreezeOf(*after)
+	if err != nil {
+		return err
+	}
+	e := &consolev1.Event{Severity: info, Actor: by.Subject, TraceId: by.TraceID}
+	switch {
+	case is != nil && (was == nil || *was != *is):
+		e.Type, e.Message = FreezeSet, fmt.Sprintf("%s %q is frozen: %s. New content of its services waits until somebody unfreezes it", capital(string(after.Kind)), after.Name, is.Reason)
+		if !is.Until.IsZero() {
+			e.Message += ", or until " + is.Until.UTC().Format(time.RFC3339)
+		}
+		e.Message += "."
+	case is == nil && was != nil:
+		e.Type, e.Message = FreezeReleased, fmt.Sprintf("%s %q is not frozen any more: what waits for nothing else is applied.", capital(string(after.Kind)), after.Name)
+	default:
+		return nil
+	}
+	place(e, after.Kind, after.Name)
+	tx.Tell(stored(e, tx.Now()))
+	return nil
+}
+
+// place says which project or cluster an event is about.
+func place(e *consolev1.Event, kind store.Kind, name string) {
+	if kind == store.KindProject {
+		e.Project = name
+		return
+	}
+	e.Cluster = name
+}
+
+// FreezeEnding implements catalog.Observer.
+func (r *Recorder) FreezeEnding(of store.Resource, f catalog.Freeze) []store.Event {
+	e := &consolev1.Event{
+		Type: LeverEnding, Severity: warning, Actor: f.By,
+		Message: fmt.Sprintf("The freeze of %s %q ends at %s: %s.", of.Kind, of.Name, f.Until.UTC().Format(time.RFC3339), f.Reason),
+	}
+	place(e, of.Kind, of.Name)
+	return []store.Event{stored(e, r.Now(), of.UID, stamp(f.Until), "freeze")}
 }
 
 func service(r store.Resource) (s catalog.Service, l levers, err error) {

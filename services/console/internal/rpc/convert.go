@@ -173,7 +173,7 @@ func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 	return &consolev1.Cluster{
 		Metadata: encodeMeta(c.Meta),
 		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: encodeSettings(c.Spec.Config), Windows: c.Spec.Windows},
-		Freeze:   c.Spec.Freeze.Encode(time.Now()),
+		Freeze:   c.Spec.Freeze.Encode(),
 		Status: &consolev1.ClusterStatus{
 			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
 			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
@@ -357,7 +357,7 @@ func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
 		AppliedTime: moment(r.GetAppliedTime()), ObservedTime: moment(r.GetObservedTime()), Message: r.GetMessage(),
 		ObjectsTotal: r.GetObjectsTotal(), ObjectsHealthy: r.GetObjectsHealthy(), Traceparent: r.GetTraceparent(),
 		Objects: each(r.GetObjects(), decodeObjectReport), Guard: decodeGuard(r.GetGuard()), ObjectsDrifted: r.GetObjectsDrifted(),
-		Repairs: r.GetRepairs(), RepairTime: moment(r.GetRepairTime()), Tests: decodeTestSummary(r.GetTests()),
+		Repairs: r.GetRepairs(), RepairTime: moment(r.GetRepairTime()), Tests: decodeTestSummary(r.GetTests()), SyncProblem: r.GetSyncProblem(),
 	}
 	if r.GetRepaired() != nil {
 		repaired := decodeObjectReport(r.GetRepaired())
@@ -376,7 +376,7 @@ func encodeReport(r *catalog.Report) *deliveryv1.ServiceReport {
 		AppliedTime: stamp(r.AppliedTime), ObservedTime: stamp(r.ObservedTime), Message: r.Message,
 		ObjectsTotal: r.ObjectsTotal, ObjectsHealthy: r.ObjectsHealthy, Traceparent: r.Traceparent,
 		Objects: each(r.Objects, encodeObjectReport), Guard: encodeGuard(r.Guard), ObjectsDrifted: r.ObjectsDrifted,
-		Repairs: r.Repairs, RepairTime: stamp(r.RepairTime), Tests: encodeTestSummary(r.Tests),
+		Repairs: r.Repairs, RepairTime: stamp(r.RepairTime), Tests: encodeTestSummary(r.Tests), SyncProblem: r.SyncProblem,
 	}
 	if r.Repaired != nil {
 		out.Repaired = encodeObjectReport(*r.Repaired)

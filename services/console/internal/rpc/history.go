@@ -108,7 +108,7 @@ func (s *histories) UndeleteResource(ctx context.Context, req *consolev1.Undelet
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	written, err := s.Catalog.Restore(ctx, by(ctx), e)
+	written, err := s.Catalog.Restore(ctx, by(ctx), e, was)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

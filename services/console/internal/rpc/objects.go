@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,6 +92,68 @@ func (s *objects) GetServiceNotes(ctx context.Context, req *consolev1.GetService
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there are no notes of service %q: its folder has no chart with a templates/NOTES.txt, or its agent has not rendered it since it tells them", req.GetName()))
 	}
 	return &consolev1.GetServiceNotesResponse{Text: notes.GetText(), Digest: d.Detail.Digest, ObservedTime: stamp(d.Detail.Time)}, nil
+}
+
+// mostListed is how many objects an agent lists of a service: of one with more, not all are known.
+const mostListed = 20_000
+
+// missing returns the first of the objects, named as in RequestSync, that a service neither has nor is going to have; empty: it has all of them, or the
+// lists of its agent are of another time.
+func (d Deps) missing(ctx context.Context, service string, objects []string) (string, error) {
+	list, has, err := d.detail(ctx, store.DetailObjects, service)
+	if err != nil || has == nil || len(has.GetObjects().GetObjects()) >= mostListed {
+		return "", err
+	}
+	difference, would, err := d.detail(ctx, store.DetailDiff, service)
+	if err != nil {
+		return "", err
+	}
+	status, diff := list.Service.Status, would.GetDiff()
+	whole := len(diff.GetObjects()) == int(diff.GetCreated()+diff.GetChanged()+diff.GetRemoved())
+	report := status.Cluster.Report
+	switch {
+	case status.Hub.Digest == "" || report == nil || report.AppliedDigest == "":
+		return "", nil
+	case report.AppliedDigest == status.Hub.Digest:
+	case difference.Detail.Digest != status.Hub.Digest || !whole:
+		return "", nil
+	}
+	for _, text := range objects {
+		applied := slices.ContainsFunc(has.GetObjects().GetObjects(), func(o *deliveryv1.ManagedObject) bool { return namesObject(text, o) })
+		waits := slices.ContainsFunc(diff.GetObjects(), func(o *deliveryv1.ObjectDiff) bool { return namesObject(text, o) })
+		if !applied && !waits {
+			return text, nil
+		}
+	}
+	return "", nil
+}
+
+// detail is what the agent handed over of one kind about a service.
+func (d Deps) detail(ctx context.Context, kind store.DetailKind, service string) (catalog.ServiceDetail, *deliveryv1.ServiceDetail, error) {
+	out, err := d.Catalog.Detail(ctx, kind, service)
+	if err != nil || out.Detail.Data == nil {
+		return out, nil, err
+	}
+	unpacked, err := unpack(out.Detail.Data)
+	return out, unpacked, err
+}
+
+// named is an object of a list.
+type named interface {
+	GetGroup() string
+	GetKind() string
+	GetNamespace() string
+	GetName() string
+}
+
+// namesObject tells whether KIND/NAME or KIND/NAMESPACE/NAME names an object, as agents read it.
+func namesObject(text string, o named) bool {
+	parts := strings.Split(text, "/")
+	kind, name := parts[0], parts[len(parts)-1]
+	if name != o.GetName() || len(parts) == 3 && parts[1] != o.GetNamespace() {
+		return false
+	}
+	return strings.EqualFold(kind, o.GetKind()) || strings.EqualFold(kind, o.GetKind()+"."+o.GetGroup())
 }
 
 func (s *objects) ListObjects(ctx context.Context, req *consolev1.ListObjectsRequest) (*consolev1.ListObjectsResponse, error) {

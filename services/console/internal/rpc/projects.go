@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
@@ -63,7 +62,7 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 }
 
 func encodeProject(p catalog.Project) *consolev1.Project {
-	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Freeze: p.Spec.Freeze.Encode(time.Now()), Spec: &consolev1.ProjectSpec{
+	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Freeze: p.Spec.Freeze.Encode(), Spec: &consolev1.ProjectSpec{
 		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
 		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds, Accounts: p.Spec.Accounts, Windows: p.Spec.Windows,
 	}}

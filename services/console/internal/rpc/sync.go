@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -98,6 +97,7 @@ func (s *levers) PinService(ctx context.Context, req *consolev1.PinServiceReques
 func (s *levers) RequestSync(ctx context.Context, req *consolev1.RequestSyncRequest) (*consolev1.RequestSyncResponse, error) {
 	out, err := s.Catalog.RequestSync(ctx, by(ctx), req.GetName(), catalog.SyncRequest{
 		Override: req.GetOverride(), Only: req.GetOnly(), MayOverride: func(c window.Closing) error { return s.mayOverride(ctx, c) },
+		Known: s.missing,
 	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -146,7 +146,7 @@ func (s *levers) Freeze(ctx context.Context, req *consolev1.FreezeRequest) (*con
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.FreezeResponse{Freeze: out.Encode(time.Now())}, nil
+	return &consolev1.FreezeResponse{Freeze: out.Encode()}, nil
 }
 
 func (s *levers) Unfreeze(ctx context.Context, req *consolev1.UnfreezeRequest) (*consolev1.UnfreezeResponse, error) {

@@ -274,9 +274,9 @@ func (v View) Releasing(ctx context.Context, source string) ([]Resource, error) 
 }
 
 // ending asks in the words of the index resources_ending.
-const ending = "SELECT " + resourceColumns + ` FROM resources r WHERE r.kind = 'service' AND r.spec LIKE '%"until":%' ORDER BY r.name`
+const ending = "SELECT " + resourceColumns + ` FROM resources r WHERE r.kind IN ('service', 'project', 'cluster') AND r.spec LIKE '%"until":%' ORDER BY r.name`
 
-// Ending returns the services with a lever that ends by its own time.
+// Ending returns the services, projects and clusters with a lever that ends by its own time, and maybe others.
 func (v View) Ending(ctx context.Context) ([]Resource, error) {
 	rows, err := v.q.QueryContext(ctx, ending)
 	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
