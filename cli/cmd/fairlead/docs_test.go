@@ -86,8 +86,8 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 func TestSyncingPageCanBeApplied(t *testing.T) {
 	t.Parallel()
 	_, seen := applyPage(t, "syncing.md", []string{"services"})
-	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time", "request_override", "request_only", "windows") // which a lever sets, and another page's
-	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")                                                      // which is another page's
+	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time", "request_override", "request_overrides", "request_only", "windows") // which a lever sets, and another page's
+	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")                                                                           // which is another page's
 	shows(t, &consolev1.ServiceSpec{}, seen, "include", "ignore", "tests", "test_request")
 }
 

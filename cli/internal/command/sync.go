@@ -160,8 +160,9 @@ Nothing of the kind is needed in daily life: what is pushed is applied, and what
 is applied as the hub has it when the agent hears of the sync; what is pushed later waits for the next one.
 
 While windows or a freeze close the service, a sync waits, too. With --override it does not, with the right to edit what closes it, or where its
-windows name you: once, for what the hub has then, and for an hour at most. With --only the objects that are named are applied and no others:
-nothing is removed, and no hook runs.`,
+windows name you: once, for what the hub has then, over what closes the service then, and for an hour at most. With --only the objects that are
+named are applied and no others: nothing is removed, and no hook runs. A name that the service is known not to have is refused; one that its
+agent does not find is told as the sync's problem (--wait fails by it), and the service stays as healthy as it was.`,
 		`  fairlead sync service shop --wait
   fairlead sync service shop --override
   fairlead sync service shop --only Deployment/web --only ConfigMap/web
@@ -382,6 +383,12 @@ func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, b
 // else does.
 func cameAbout(before, asked, now *consolev1.Service) error {
 	status, held := now.GetStatus(), standsStill(before, asked)
+	if sync := asked.GetSpec().GetSync(); len(sync.GetRequestOnly()) > 0 && !sync.GetRequestTime().AsTime().Equal(before.GetSpec().GetSync().GetRequestTime().AsTime()) {
+		held = true // the rest of what waits goes on waiting
+		if problem := status.GetCluster().GetReport().GetSyncProblem(); problem != "" {
+			return fmt.Errorf("service %q: %s", now.GetMetadata().GetName(), problem)
+		}
+	}
 	failed := status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED
 	switch status.GetCluster().GetReport().GetPhase() {
 	case deliveryv1.Phase_PHASE_HELD, deliveryv1.Phase_PHASE_WAITING, deliveryv1.Phase_PHASE_DIFFERS:
