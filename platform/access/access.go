@@ -5,6 +5,7 @@
 // nothing else; without, about all resources at its clusters and about their Kubernetes APIs. What belongs to no cluster
 // (a configuration set, a global service, a secret) needs a grant at all clusters, for it is felt at all. What no grant
 // allows is refused, reading, too. Members of fairlead:admins may all. A token's limits are the most that it may, whoever has it.
+// A grant whose time is over allows nothing, from that moment on.
 package access
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
@@ -97,6 +99,8 @@ func words(kind string) string {
 type Rules struct {
 	Grants []*consolev1.Grant
 	Roles  []*consolev1.Role
+	// Now is the clock by which grants end; nil: time.Now.
+	Now func() time.Time
 }
 
 // Decision is an answer and the rule behind it.
@@ -141,7 +145,7 @@ func (r *Rules) May(who identity.Identity, verb Verb, at Target) Decision {
 func (r *Rules) granted(who identity.Identity, verb Verb, at Target, deny func(string) Decision) Decision {
 	elsewhere, less := "", ""
 	for _, g := range r.Grants {
-		if !isFor(g, who) {
+		if !r.isFor(g, who) {
 			continue
 		}
 		grant, role := g.GetMetadata().GetName(), g.GetSpec().GetRole()
@@ -181,14 +185,14 @@ func needed(verb Verb, kind string) string {
 
 // Any tells whether somebody has rights at all.
 func (r *Rules) Any(who identity.Identity) bool {
-	return who.Kind == identity.KindUser && slices.Contains(who.Groups, identity.AdminsGroup) || slices.ContainsFunc(r.Grants, func(g *consolev1.Grant) bool { return isFor(g, who) })
+	return who.Kind == identity.KindUser && slices.Contains(who.Groups, identity.AdminsGroup) || slices.ContainsFunc(r.Grants, func(g *consolev1.Grant) bool { return r.isFor(g, who) })
 }
 
 // Of returns the grants that are for somebody.
 func (r *Rules) Of(who identity.Identity) []*consolev1.Grant {
 	var out []*consolev1.Grant
 	for _, g := range r.Grants {
-		if isFor(g, who) {
+		if r.isFor(g, who) {
 			out = append(out, g)
 		}
 	}
@@ -257,6 +261,18 @@ func matches(names []string, labels map[string]string, cluster string, has map[s
 	return len(labels) > 0
 }
 
+// isFor tells whether a grant is for somebody now.
+func (r *Rules) isFor(g *consolev1.Grant, who identity.Identity) bool {
+	return isFor(g, who) && (g.GetSpec().GetUntilTime() == nil || g.GetSpec().GetUntilTime().AsTime().After(r.now()))
+}
+
+func (r *Rules) now() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
+}
+
 func isFor(g *consolev1.Grant, who identity.Identity) bool {
 	if who.Kind != identity.KindUser { // a cluster or a service may have a person's name
 		return false
@@ -308,9 +324,8 @@ func (r *Rules) AtCluster(who identity.Identity, class kubehttp.Class, cluster *
 	has, by := -1, ""
 	for _, g := range r.Grants {
 		rank := r.rank(g.GetSpec().GetRole())
-		where := g.GetSpec().GetClusters()
-		here := where.GetAll() || matches(where.GetNames(), where.GetLabels(), at, cluster.GetMetadata().GetLabels())
-		if rank <= has || !here || len(g.GetSpec().GetProjects()) > 0 || !isFor(g, who) {
+		here := isAt(g, cluster)
+		if rank <= has || !here || len(g.GetSpec().GetProjects()) > 0 || !r.isFor(g, who) {
 			continue
 		}
 		if rank >= int(class) {
@@ -349,7 +364,7 @@ func Class(verb string) (class kubehttp.Class, ok bool) {
 // Beyond names a grant of one that gives more than any single grant of another; empty: there is none, and whatever the one may, the
 // other may, too.
 func (r *Rules) Beyond(other, one identity.Identity) string {
-	held := r.Of(other)
+	held := lasting(r.Of(other))
 	for _, g := range r.Of(one) {
 		if !slices.ContainsFunc(held, func(h *consolev1.Grant) bool { return includes(h.GetSpec(), g.GetSpec()) }) {
 			return g.GetMetadata().GetName()

@@ -10,13 +10,16 @@ import (
 // Delta names what was created, changed or deleted. With All set anything may have: read everything;
 // the sets are empty then.
 type Delta struct {
-	All                                            bool
+	All bool
+	// Rights: of the grants and roles, whichever.
+	Rights bool
+
 	Sources, Clusters, Services, Secrets, Projects map[string]struct{}
 }
 
 // Empty says that nothing changed.
 func (d Delta) Empty() bool {
-	return !d.All && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets)+len(d.Projects) == 0
+	return !d.All && !d.Rights && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets)+len(d.Projects) == 0
 }
 
 func (d *Delta) add(kind consolev1.Kind, name string) {
@@ -32,6 +35,9 @@ func (d *Delta) add(kind consolev1.Kind, name string) {
 		names = &d.Secrets
 	case consolev1.Kind_KIND_PROJECT:
 		names = &d.Projects
+	case consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE:
+		d.Rights = true
+		return
 	default:
 		return
 	}
@@ -46,6 +52,7 @@ func (d *Delta) merge(more Delta) {
 		*d = Delta{All: true}
 		return
 	}
+	d.Rights = d.Rights || more.Rights
 	d.Sources = union(d.Sources, more.Sources)
 	d.Clusters = union(d.Clusters, more.Clusters)
 	d.Services = union(d.Services, more.Services)

@@ -77,6 +77,8 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleUser // what they do is about the caller
 		case method == "ListRevisions" || method == "ListDeployments":
 			want = identity.RoleUser
+		case strings.HasSuffix(method, "AccessRequest") || method == "ListAccessRequests":
+			want = identity.RoleUser // grants decide about them
 		case method == "CheckBackend":
 			want = identity.RoleAdmin // it reads with whatever Secret
 		case strings.Contains(method, "Sink") || strings.Contains(method, "Backend") || strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig"):

@@ -61,6 +61,8 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
+	lea := r.as(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "lea", Groups: []string{identity.AdminsGroup}}))
+	ask := func(role string) string { return admin.ask(t, role).GetId() }
 	acts := map[string]struct {
 		event string // "": another test has the event
 		do    func() error
@@ -139,6 +141,19 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		"TestSink": {"sink.test", func() error {
 			admin.must(t, &consolev1.Sink{Metadata: meta("hook"), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: "http://127.0.0.1:1/", Key: secret(plantedKey)}}}})
 			_, err := admin.sinks.TestSink(ctx, &consolev1.TestSinkRequest{Name: "hook"})
+			return err
+		}},
+		"CreateAccessRequest": {"access.request", func() error { ask("viewer"); return nil }},
+		"ApproveAccessRequest": {"access.approve", func() error {
+			_, err := lea.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: ask("deployer")})
+			return err
+		}},
+		"DenyAccessRequest": {"access.deny", func() error {
+			_, err := lea.lending.DenyAccessRequest(ctx, &consolev1.DenyAccessRequestRequest{Id: ask("operator")})
+			return err
+		}},
+		"RevokeAccessRequest": {"access.revoke", func() error {
+			_, err := admin.lending.RevokeAccessRequest(ctx, &consolev1.RevokeAccessRequestRequest{Id: ask("admin")})
 			return err
 		}},
 		"Backup":          {"database.backup", func() error { r.backup(t); return nil }},

@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/export"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
@@ -186,6 +187,7 @@ type Service struct {
 	renewer   *config.Renewer
 	reader    *config.Reader
 	sinks     *sink.Deliverer
+	lending   *lending.Keeper
 	catalog   *catalog.Catalog
 	server    *server.Server
 	advertise string
@@ -249,12 +251,14 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	// First who may, last what is told of it.
 	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Declarations{Catalog: resources}, catalog.Dependencies{}, catalog.Releases{}, configuration, sink.Hook{Catalog: resources}, changes.Recorder{Catalog: resources})
 	resources.Use(told)
+	s.lending = &lending.Keeper{Store: s.store, Catalog: resources, Rights: keeper, Log: deps.Log, Now: time.Now}
 	s.events = event.NewLog(s.store, keeper, time.Now)
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog: resources,
 		Rights:  keeper,
 		Config:  configuration, OpenBackend: open,
 		Removals:  kept,
+		Lending:   s.lending,
 		Sinks:     s.sinks,
 		Store:     s.store,
 		Provider:  login.New(cfg.OIDC),
@@ -344,6 +348,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })
 	group.Go(func() error { return s.catalog.RunEndings(background) })
+	group.Go(func() error { return s.lending.Run(background) })
 	group.Go(func() error { return s.sinks.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	if s.exporter != nil {

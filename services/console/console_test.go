@@ -181,6 +181,8 @@ type api struct {
 	backends consolev1connect.BackendServiceClient
 	sinks    consolev1connect.SinkServiceClient
 	live     consolev1connect.LiveServiceClient
+	events   consolev1connect.EventServiceClient
+	lending  consolev1connect.LendingServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -216,6 +218,8 @@ func (r *running) as(t testing.TB, token string) api {
 		catalog:  consolev1connect.NewCatalogServiceClient(hc, r.url, opts...),
 		identity: consolev1connect.NewIdentityServiceClient(hc, r.url, opts...),
 		audit:    consolev1connect.NewAuditServiceClient(hc, r.url, opts...),
+		events:   consolev1connect.NewEventServiceClient(hc, r.url, opts...),
+		lending:  consolev1connect.NewLendingServiceClient(hc, r.url, opts...),
 		grants:   consolev1connect.NewGrantServiceClient(hc, r.url, opts...),
 		roles:    consolev1connect.NewRoleServiceClient(hc, r.url, opts...),
 		accounts: consolev1connect.NewServiceAccountServiceClient(hc, r.url, opts...),

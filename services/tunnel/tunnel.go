@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -131,21 +132,42 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.replica.Run(ctx, s.follow, s.peers.Run, s.uses.Run)
 }
 
-// follow ends the sessions of clusters that left the catalog.
+// follow ends the sessions of clusters that left the catalog, and requests when the right to them ends.
 func (s *Service) follow(ctx context.Context) error {
 	changes := s.replica.Catalog.Subscribe()
 	defer changes.Close()
+	judge := time.NewTimer(0)
+	defer judge.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-judge.C:
+			s.judge(judge)
+			continue
 		case <-changes.C():
 		}
-		if d := changes.Take(); d.All || len(d.Clusters) > 0 {
+		d := changes.Take()
+		if d.All || d.Rights || len(d.Clusters) > 0 {
+			s.judge(judge)
+		}
+		if d.All || len(d.Clusters) > 0 {
 			s.sessions.Keep(func(cluster string) bool {
 				_, ok := s.replica.Catalog.Cluster(cluster)
 				return ok
 			})
 		}
 	}
+}
+
+// judgeAnyway is how long the next look at the rights to what runs waits at most: the clock may be set.
+const judgeAnyway = 10 * time.Second
+
+// judge ends requests that nobody may make any more, and sets the timer of the next look.
+func (s *Service) judge(next *time.Timer) {
+	wait := judgeAnyway
+	if again := s.proxy.Judge(); !again.IsZero() {
+		wait = min(wait, max(time.Until(again), 0))
+	}
+	next.Reset(wait)
 }

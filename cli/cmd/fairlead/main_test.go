@@ -102,7 +102,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "env-file": envFile, "no-secret": noSecret},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "env-file": envFile, "id": idOf, "no-secret": noSecret},
 	})
 }
 
@@ -112,6 +112,16 @@ func envFile(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: env-file NAME FILE")
 	}
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile(args[1])))
+}
+
+// idOf sets a variable to the id that a file begins with, as in access/ID: id NAME FILE.
+func idOf(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: id NAME FILE")
+	}
+	_, id, _ := strings.Cut(ts.ReadFile(args[1]), "/")
+	id, _, _ = strings.Cut(id, " ")
+	ts.Setenv(args[0], id)
 }
 
 // noSecret fails if what is in a file is in one of a folder: no-secret FILE FOLDER.

@@ -18,11 +18,11 @@ func (a *app) cluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cluster",
 		Aliases: []string{"clusters"},
-		Short:   "Let clusters join and leave",
+		Short:   "Let clusters join and leave, and lend people access to them",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.clusterJoin(), a.clusterManifest(), a.makeJoinToken(), a.clusterLeave())
+	cmd.AddCommand(a.clusterJoin(), a.clusterManifest(), a.makeJoinToken(), a.clusterLeave(), a.clusterAccess())
 	return cmd
 }
 

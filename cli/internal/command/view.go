@@ -286,7 +286,7 @@ func (v view) secrets(found []manifest.Message) *table.Table {
 }
 
 func (v view) grants(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "ROLE", "SUBJECTS", "CLUSTERS"})
+	t := v.newTable([]string{"NAME", "ROLE", "SUBJECTS", "CLUSTERS"}, "UNTIL")
 	for _, m := range found {
 		g := m.(*consolev1.Grant)
 		var subjects []string
@@ -307,7 +307,11 @@ func (v view) grants(found []manifest.Message) *table.Table {
 		if g.GetSpec().GetClusters().GetAll() {
 			clusters = []string{"all"}
 		}
-		v.row(t, []string{g.GetMetadata().GetName(), g.GetSpec().GetRole(), strings.Join(subjects, ", "), strings.Join(clusters, ", ")})
+		until := ""
+		if isSet(g.GetSpec().GetUntilTime()) {
+			until = g.GetSpec().GetUntilTime().AsTime().Local().Format(time.RFC3339)
+		}
+		v.row(t, []string{g.GetMetadata().GetName(), g.GetSpec().GetRole(), strings.Join(subjects, ", "), strings.Join(clusters, ", ")}, until)
 	}
 	return t
 }

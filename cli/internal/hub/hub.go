@@ -52,6 +52,7 @@ type Hub struct {
 	Events   consolev1connect.EventServiceClient
 	Live     consolev1connect.LiveServiceClient
 	Access   consolev1connect.AccessServiceClient
+	Lending  consolev1connect.LendingServiceClient
 	Tokens   consolev1connect.TokenServiceClient
 	Logins   consolev1connect.LoginServiceClient
 	Levers   consolev1connect.SyncServiceClient
@@ -166,6 +167,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
 		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
 		Events:   consolev1connect.NewEventServiceClient(hc, c.URL, opts...),
+		Lending:  consolev1connect.NewLendingServiceClient(hc, c.URL, opts...),
 		Live:     consolev1connect.NewLiveServiceClient(hc, c.URL, opts...),
 		Access:   consolev1connect.NewAccessServiceClient(hc, c.URL, opts...),
 		Tokens:   consolev1connect.NewTokenServiceClient(hc, c.URL, opts...),

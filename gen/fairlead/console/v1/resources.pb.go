@@ -2115,7 +2115,10 @@ type GrantSpec struct {
 	Role     string         `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	Clusters *GrantClusters `protobuf:"bytes,3,opt,name=clusters,proto3" json:"clusters,omitempty"`
 	// Only resources of these projects, and nothing at the Kubernetes APIs. None: resources of all projects.
-	Projects      []string `protobuf:"bytes,30,rep,name=projects,proto3" json:"projects,omitempty"`
+	Projects []string `protobuf:"bytes,30,rep,name=projects,proto3" json:"projects,omitempty"`
+	// When it ends by itself; unset: it does not. What it gives at the Kubernetes APIs is lent: people have the group
+	// fairlead:lent:<role> there besides their own.
+	UntilTime     *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=until_time,json=untilTime,proto3" json:"until_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2174,6 +2177,13 @@ func (x *GrantSpec) GetClusters() *GrantClusters {
 func (x *GrantSpec) GetProjects() []string {
 	if x != nil {
 		return x.Projects
+	}
+	return nil
+}
+
+func (x *GrantSpec) GetUntilTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UntilTime
 	}
 	return nil
 }
@@ -2532,7 +2542,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x01\n" +
 	"\x05Grant\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12:\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1e.fairlead.console.v1.GrantSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\xf1\x02\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1e.fairlead.console.v1.GrantSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"\xac\x03\n" +
 	"\tGrantSpec\x12I\n" +
 	"\bsubjects\x18\x01 \x03(\v2!.fairlead.console.v1.GrantSubjectB\n" +
 	"\xbaH\a\x92\x01\x04\b\x01\x10dR\bsubjects\x12\xa0\x01\n" +
@@ -2540,7 +2550,9 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
 	"grant.role\x12?must be viewer, deployer, operator, admin or the name of a Role\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\x04role\x12F\n" +
 	"\bclusters\x18\x03 \x01(\v2\".fairlead.console.v1.GrantClustersB\x06\xbaH\x03\xc8\x01\x01R\bclusters\x12.\n" +
-	"\bprojects\x18\x1e \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10d\x18\x01\"\x06r\x04\x10\x01\x18?R\bprojects\"\x9c\x01\n" +
+	"\bprojects\x18\x1e \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10d\x18\x01\"\x06r\x04\x10\x01\x18?R\bprojects\x129\n" +
+	"\n" +
+	"until_time\x18\x1f \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\"\x9c\x01\n" +
 	"\fGrantSubject\x12 \n" +
 	"\x04user\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01H\x00R\x04user\x12\"\n" +
@@ -2710,14 +2722,15 @@ var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	26, // 64: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
 	27, // 65: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
 	28, // 66: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	33, // 67: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	46, // 68: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	46, // 69: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	34, // 67: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	33, // 68: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	46, // 69: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	46, // 70: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"fairlead.dev/platform/access"
 	"fairlead.dev/services/console/internal/store"
@@ -25,6 +26,8 @@ type GrantSpec struct {
 	Clusters        GrantClusters `json:"clusters"`
 	// Projects whose resources it is about; none: all, and the Kubernetes APIs.
 	Projects []string `json:"projects,omitempty"`
+	// Until is when it ends; zero: it does not.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // GrantClusters chooses clusters.

@@ -59,6 +59,13 @@ const (
 	// TokenReused: somebody may have a copy of an agent's data folder.
 	TokenReused = "cluster.token_reused"
 
+	// What becomes of requests for access to a cluster.
+	AccessRequest = "access.requested"
+	AccessLent    = "access.approved"
+	AccessRefused = "access.denied"
+	AccessTaken   = "access.revoked"
+	AccessOver    = "access.ended"
+
 	CatalogRestored   = "catalog.restored"
 	RemovalsHeld      = "removals.held"
 	RemovalsConfirmed = "removals.confirmed"

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
@@ -128,6 +130,9 @@ func Grant(spec catalog.GrantSpec) *consolev1.GrantSpec {
 	out := &consolev1.GrantSpec{
 		Role: spec.Role, Projects: spec.Projects,
 		Clusters: &consolev1.GrantClusters{Names: spec.Clusters.Names, Labels: spec.Clusters.Labels, All: spec.Clusters.All},
+	}
+	if !spec.Until.IsZero() {
+		out.UntilTime = timestamppb.New(spec.Until)
 	}
 	for _, name := range spec.Users {
 		out.Subjects = append(out.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_User{User: name}})
@@ -383,6 +388,15 @@ func (k *Keeper) Named(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return out, nil
+}
+
+// MayLend says whether somebody may decide about a request for a role at a cluster, by the rules of now.
+func (k *Keeper) MayLend(ctx context.Context, who platform.Identity, role, cluster string) (access.Decision, error) {
+	rules, err := k.get(ctx, 0)
+	if err != nil {
+		return access.Decision{}, err
+	}
+	return rules.MayLend(who, role, &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: cluster, Labels: rules.labels[cluster]}}), nil
 }
 
 // AtCluster says whether somebody may do something at the Kubernetes API of a cluster.

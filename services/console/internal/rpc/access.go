@@ -33,6 +33,9 @@ func identityMounts(d Deps) []server.Mount {
 		server.RPC(consolev1connect.AccessServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewAccessServiceHandler(&access{d}, o...)
 		}),
+		server.RPC(consolev1connect.LendingServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewLendingServiceHandler(&lendings{d}, o...)
+		}),
 		server.RPC(consolev1connect.TokenServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewTokenServiceHandler(&tokens{d}, o...)
 		}),
@@ -54,6 +57,12 @@ func identityPolicy() platform.Policy {
 		consolev1connect.ServiceAccountServiceListServiceAccountsProcedure:  read,
 		consolev1connect.ServiceAccountServiceUpdateServiceAccountProcedure: platform.RoleAdmin,
 		consolev1connect.ServiceAccountServiceDeleteServiceAccountProcedure: platform.RoleAdmin,
+
+		consolev1connect.LendingServiceCreateAccessRequestProcedure:  platform.RoleUser,
+		consolev1connect.LendingServiceListAccessRequestsProcedure:   platform.RoleUser,
+		consolev1connect.LendingServiceApproveAccessRequestProcedure: platform.RoleUser,
+		consolev1connect.LendingServiceDenyAccessRequestProcedure:    platform.RoleUser,
+		consolev1connect.LendingServiceRevokeAccessRequestProcedure:  platform.RoleUser,
 
 		consolev1connect.AccessServiceCheckAccessProcedure: platform.RoleUser,
 		consolev1connect.AccessServiceGetCallerProcedure:   platform.RoleAny,

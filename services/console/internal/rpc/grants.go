@@ -49,6 +49,9 @@ func decodeGrant(g *consolev1.Grant) catalog.Grant {
 		Role: spec.GetRole(), Projects: spec.GetProjects(),
 		Clusters: catalog.GrantClusters{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()},
 	}}
+	if until := spec.GetUntilTime(); until != nil {
+		out.Spec.Until = until.AsTime()
+	}
 	for _, s := range spec.GetSubjects() {
 		switch who := s.GetSubject().(type) {
 		case *consolev1.GrantSubject_User:

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
@@ -54,6 +55,7 @@ type Deps struct {
 	Provider  *login.Provider
 	Config    *config.Resolver
 	Removals  *removals.Keeper
+	Lending   *lending.Keeper
 	Sinks     *sink.Deliverer
 	// OpenBackend connects to backends that are only tried.
 	OpenBackend config.Opener

@@ -56,6 +56,9 @@ func (rec *record) end() {
 	e.Time = time.Now()
 	e.Duration = e.Time.Sub(rec.began)
 	e.Code, e.Sent, e.Received, e.Reason = rec.code, rec.sent.n.Load(), rec.received, rec.reason
+	if why := rec.ended(); why != nil && e.Reason == "" {
+		e.Reason = why.Error()
+	}
 	if e.Code == 0 && e.Reason == "" {
 		e.Reason = "the answer broke off, or nobody waited for it"
 	}

@@ -3,8 +3,11 @@ package proxy
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	platform "fairlead.dev/platform/access"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
@@ -53,10 +56,24 @@ func (x *exchange) check(r *http.Request) *kubehttp.Error {
 	if !ok {
 		return &kubehttp.Error{Code: http.StatusNotFound, Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster)}
 	}
-	if why := access.Check(x.caller, x.class, cluster, x.Catalog.Grants(), x.Catalog.Roles()...); why != "" {
+	if why := access.Check(x.user, x.class, cluster, x.Catalog.Grants(), x.Catalog.Roles()...); why != "" {
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: why}
 	}
+	x.borrow(cluster)
 	return nil
+}
+
+// borrow gives the caller the groups that are lent at a cluster, as far as there is room beside their own: one that has none gives less, never more.
+func (x *exchange) borrow(cluster *consolev1.Cluster) {
+	rules := platform.Rules{Grants: x.Catalog.Grants()}
+	lent := rules.LentGroups(x.user, cluster)
+	if lent = lent[:min(len(lent), identity.MaxGroups-len(x.user.Groups))]; len(lent) == 0 {
+		return
+	}
+	x.standing.mu.Lock()
+	x.lent = lent
+	x.standing.mu.Unlock()
+	x.caller.Groups = slices.Concat(x.user.Groups, lent)
 }
 
 func (x *exchange) checkPath(r *http.Request) *kubehttp.Error {

@@ -72,15 +72,16 @@ type Deps struct {
 // Handler is the proxy. Mount it at Prefix, raw, for users; and Relayed at RelayPrefix, raw, for tunnels.
 type Handler struct {
 	Deps
-	copier muxhttp.Copier
-	drain  drain
-	shares shares
-	began  time.Time
+	copier   muxhttp.Copier
+	drain    drain
+	shares   shares
+	standing standing
+	began    time.Time
 }
 
 // New returns a Handler.
 func New(deps Deps) *Handler {
-	return &Handler{Deps: deps, drain: newDrain(), shares: shares{taken: map[share]int{}}, began: time.Now()}
+	return &Handler{Deps: deps, drain: newDrain(), shares: shares{taken: map[share]int{}}, standing: standing{running: map[*lasting]struct{}{}}, began: time.Now()}
 }
 
 // exchange is one request on its way.
@@ -90,8 +91,11 @@ type exchange struct {
 	path     string // escaped, below the cluster
 	plain    string // without escapes
 	info     kubehttp.Info
-	trace    string // W3C's parent; may be empty
-	caller   identity.Identity
+	trace    string                // W3C's parent; may be empty
+	caller   identity.Identity     // with the groups that are lent
+	user     identity.Identity     // as the token says it
+	lent     []string              // groups that are lent; guarded by standing.mu
+	lasting  *lasting              // nil: it ends soon by itself, or the replica that was asked by the user judges it
 	as       *muxhttp.Impersonated // whom the caller asks to pass off as; nil: nobody
 	relayed  bool                  // it comes from another replica, and goes to no third one
 	sent     counter
@@ -109,16 +113,23 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := h.exchange(Prefix, r)
 	x.caller, _ = identity.FromContext(r.Context())
+	x.user = x.caller
 	malformed := x.impersonate(r)
 	trail := x.begin(r)
 	defer func() {
 		h.Ended(x.code, x.sent.n.Load(), x.received)
 		trail.end()
 	}()
+	if !trail.whole || x.class >= kubehttp.Exec { // a GET through a pod's proxy may be a stream
+		ctx, stop := h.stand(r.Context(), x)
+		defer stop()
+		r = r.WithContext(ctx)
+	}
 	if refused := x.check(r); refused != nil {
 		x.refuse(w, refused)
 		return
 	}
+	trail.event.Actor = audit.Of(x.caller)
 	if malformed != nil {
 		x.refuse(w, malformed)
 		return
@@ -218,6 +229,7 @@ func (x *exchange) carry(w http.ResponseWriter, r *http.Request, resp *http.Resp
 			defer x.drain.add(watch)()
 			defer watch.endOn(x.gone)()
 			defer identity.BeforeEnd(r.Context(), watch.end)()
+			defer x.beforeEnd(watch.end)()
 		}
 	}
 	x.received, err = x.copier.Copy(w, resp)

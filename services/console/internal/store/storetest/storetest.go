@@ -64,6 +64,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"StatusesAreToldAndFound":              testTouch,
 		"EventsComeWithTheStatusThatIsWritten": testEventsOfStatuses,
 		"HeavyEventsAreBounded":                testHeavyEvents,
+		"AccessRequestsAreFoundAndForgotten":   testAccessRequests,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

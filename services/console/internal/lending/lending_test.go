@@ -1,0 +1,113 @@
+package lending_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/lending"
+	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// What is lent ends, and a request that nobody decides about lapses, each once over however many consoles.
+func TestAccessEndsByItsOwnTime(t *testing.T) {
+	t.Parallel()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	resources, keeper := catalog.New(s, box, log, nil), rights.New(s, nil)
+	resources.Guard(keeper)
+	resources.Use(keeper)
+	now := time.Now()
+	k := &lending.Keeper{Store: s, Catalog: resources, Rights: keeper, Log: log, Now: func() time.Time { return now }}
+	person := func(name string, groups ...string) (context.Context, catalog.By) {
+		id := identity.Identity{Kind: identity.KindUser, Name: name, Groups: groups}
+		return identity.NewContext(t.Context(), id), catalog.By{Identity: id, Subject: id.Subject()}
+	}
+	adaCtx, ada := person("ada", identity.AdminsGroup)
+	if _, _, err := resources.UpdateCluster(adaCtx, ada, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	viewers := catalog.Grant{Meta: catalog.Meta{Name: "viewers"}, Spec: catalog.GrantSpec{Users: []string{"bob"}, Role: "viewer", Clusters: catalog.GrantClusters{All: true}}}
+	if _, _, err := resources.UpdateGrant(adaCtx, ada, viewers, catalog.Expectation{AllowMissing: true}); err != nil {
+		t.Fatal(err)
+	}
+	bobCtx, bob := person("bob")
+	ask := func(role string, lasts time.Duration) store.AccessRequest {
+		t.Helper()
+		r, err := k.Request(bobCtx, bob, lending.Ask{Cluster: "edge-1", Role: role, For: lasts, Reason: "incident 7"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	lent, early, waits := ask("operator", time.Hour), ask("deployer", time.Hour), ask("admin", time.Hour)
+	for _, r := range []store.AccessRequest{lent, early} {
+		if _, err := k.Approve(adaCtx, ada, r.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An administrator may take the grant away by hand.
+	if err := resources.DeleteGrant(adaCtx, ada, "access-"+early.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		want  []store.RequestState // of lent, early, waits
+		told  int
+	}{
+		{59 * time.Minute, []store.RequestState{store.RequestApproved, store.RequestApproved, store.RequestWaiting}, 0},
+		{61 * time.Minute, []store.RequestState{store.RequestEnded, store.RequestEnded, store.RequestWaiting}, 2},
+		{25 * time.Hour, []store.RequestState{store.RequestEnded, store.RequestEnded, store.RequestLapsed}, 3},
+	} {
+		now = lent.CreateTime.Add(step.after)
+		for range 2 {
+			if err := k.EndDue(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []store.RequestState
+		told := 0
+		err := s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+			for _, id := range []string{lent.ID, early.ID, waits.ID} {
+				r, err := v.AccessRequest(ctx, id)
+				if err != nil {
+					return err
+				}
+				got = append(got, r.State)
+			}
+			events, err := v.EventsAfter(ctx, store.EventQuery{Type: event.AccessOver}, 0, 10)
+			told = len(events)
+			return err
+		})
+		if err != nil || !slices.Equal(got, step.want) || told != step.told {
+			t.Errorf("after %s: %v, %d events, %v; want %v, %d", step.after, got, told, err, step.want, step.told)
+		}
+	}
+	if _, err := resources.GetGrant(adaCtx, "access-"+lent.ID); err == nil {
+		t.Error("the grant is left")
+	}
+	_, err = k.Approve(adaCtx, ada, waits.ID, "")
+	if refusal, ok := errors.AsType[*catalog.Error](err); !ok || refusal.Reason != catalog.Precondition {
+		t.Errorf("a request that lapsed is approved: %v", err)
+	}
+}

@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	platform "fairlead.dev/platform/access"
+	"fairlead.dev/services/tunnel/internal/access"
+)
+
+// standing are the requests of users that last: watches, logs -f, exec, attach, port-forward, and what changes something. They end when the right to
+// them does, within seconds: a grant was taken away, changed, or is over.
+type standing struct {
+	mu      sync.Mutex // guards what follows, and the fields of each lasting
+	running map[*lasting]struct{}
+}
+
+// lastWords is what a watch has to end between two events before it is cut.
+const lastWords = time.Second
+
+// lasting is one of them.
+type lasting struct {
+	x      *exchange
+	cancel context.CancelCauseFunc
+	gentle func()      // ends it where its reader sees a whole answer; nil: there is no such place
+	cut    *time.Timer // nil: it has not been told to end
+	why    error       // nil as long as it may go on
+}
+
+// stand has a request end when the right to it does. Call stop before the request ends.
+func (h *Handler) stand(ctx context.Context, x *exchange) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l := &lasting{x: x, cancel: cancel}
+	x.lasting = l
+	h.standing.mu.Lock()
+	h.standing.running[l] = struct{}{}
+	h.standing.mu.Unlock()
+	return ctx, func() {
+		h.standing.mu.Lock()
+		delete(h.standing.running, l)
+		if l.cut != nil {
+			l.cut.Stop()
+		}
+		h.standing.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// beforeEnd has f called before the request is cut. f must not wait. Call stop before the request ends.
+func (x *exchange) beforeEnd(f func()) (stop func()) {
+	if x.lasting == nil {
+		return func() {}
+	}
+	set := func(f func()) {
+		x.standing.mu.Lock()
+		defer x.standing.mu.Unlock()
+		if x.lasting.gentle = f; f != nil && x.lasting.why != nil {
+			f()
+		}
+	}
+	set(f)
+	return func() { set(nil) }
+}
+
+// ended is why the right to a request ended while it ran, or nil.
+func (x *exchange) ended() error {
+	if x.lasting == nil {
+		return nil
+	}
+	x.standing.mu.Lock()
+	defer x.standing.mu.Unlock()
+	return x.lasting.why
+}
+
+// Judge ends the requests that last and that the catalog does not allow any more. It returns when to judge again at the latest, because a grant ends
+// then; zero: when the catalog changes.
+func (h *Handler) Judge() (again time.Time) {
+	if h.Catalog.Ready() != nil {
+		return time.Time{}
+	}
+	rules := platform.Rules{Grants: h.Catalog.Grants(), Roles: h.Catalog.Roles()}
+	h.standing.mu.Lock()
+	defer h.standing.mu.Unlock()
+	for l := range h.standing.running {
+		if l.why != nil {
+			continue
+		}
+		cluster, ok := h.Catalog.Cluster(l.x.cluster)
+		if !ok {
+			continue // its sessions are cut
+		}
+		// The groups that are lent are judged by themselves: what ran by them at the cluster ends with them.
+		has := rules.LentGroups(l.x.user, cluster)
+		why := access.Check(l.x.user, l.x.class, cluster, rules.Grants, rules.Roles...)
+		if why == "" && slices.ContainsFunc(l.x.lent, func(g string) bool { return !slices.Contains(has, g) }) {
+			why = fmt.Sprintf("cluster %q: the access that was lent ended", l.x.cluster)
+		}
+		if why != "" {
+			l.end(errors.New(why))
+		}
+	}
+	return rules.NextEnd()
+}
+
+// end is called with the lock held.
+func (l *lasting) end(why error) {
+	l.why = why
+	if l.gentle == nil {
+		l.cancel(why)
+		return
+	}
+	l.gentle()
+	l.cut = time.AfterFunc(lastWords, func() { l.cancel(why) })
+}
