@@ -126,7 +126,7 @@ func roleMay(role string, p procedure) bool {
 			// Catalog without values of secrets.
 			return !slices.Contains([]string{
 				"ListTokens", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
-				"GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
+				"ListAccessRequests", "GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
 			}, name)
 		}
 	case gitcache:
@@ -279,6 +279,12 @@ func victims(d protoreflect.MessageDescriptor, depth int) *dynamicpb.Message {
 			}
 			value = protoreflect.ValueOfString(text)
 		case protoreflect.MessageKind:
+			if f.Name() == "duration" {
+				lasts := dynamicpb.NewMessage(f.Message())
+				lasts.Set(f.Message().Fields().ByName("seconds"), protoreflect.ValueOfInt64(3600))
+				m.Set(f, protoreflect.ValueOfMessage(lasts))
+				continue
+			}
 			if depth == deepest || strings.HasPrefix(string(f.Message().FullName()), "google.") || f.Name() == "status" {
 				continue
 			}
