@@ -118,7 +118,7 @@ func roleMay(role string, p procedure) bool {
 			return true
 		case service == "HeadService", name == "AccessSecret":
 			return role == gitcache
-		case name == "RecordTokenUses":
+		case name == "RecordTokenUses", name == "BeginRecording", name == "AppendRecording":
 			return role == tunnel
 		case service == "StatusService", name == "RecordDetails", name == "AccessConfigs":
 			return role == distributor
@@ -126,7 +126,7 @@ func roleMay(role string, p procedure) bool {
 			// Catalog without values of secrets.
 			return !slices.Contains([]string{
 				"ListTokens", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
-				"ListAccessRequests", "GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
+				"ListAccessRequests", "ListRecordings", "GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
 			}, name)
 		}
 	case gitcache:

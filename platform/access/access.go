@@ -48,11 +48,13 @@ const (
 	Grant          = "Grant"
 	Role           = "Role"
 	ServiceAccount = "ServiceAccount"
+	// Recording is of a shell at a cluster. It is no resource of the catalog: nobody writes one.
+	Recording = "Recording"
 )
 
 // Kinds are all of them.
 func Kinds() []string {
-	return []string{Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink}
+	return []string{Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, Recording}
 }
 
 // Target is a resource, as far as rights depend on it.

@@ -63,7 +63,7 @@ func isCommon(kind string) bool {
 func CheckRule(verbs, kinds []string) error {
 	for _, kind := range kinds {
 		if kind != "*" && !slices.Contains(Kinds(), kind) {
-			return fmt.Errorf("%q is no kind: there are %s, and * for all but Grant, Role, ServiceAccount and Secret", kind, strings.Join(Kinds(), ", "))
+			return fmt.Errorf("%q is no kind: there are %s, and * for all but Grant, Role, ServiceAccount, Secret and Recording", kind, strings.Join(Kinds(), ", "))
 		}
 		if isSovereign(kind) && slices.ContainsFunc(verbs, func(v string) bool { return v != string(View) }) {
 			return fmt.Errorf("%s can only be viewed by a role: writing it is for members of fairlead:admins", kind)
@@ -87,7 +87,7 @@ func (r *Rules) allows(role string, verb Verb, kind string) (allowed, known bool
 }
 
 func namesKind(kinds []string, kind string) bool {
-	return slices.Contains(kinds, kind) || slices.Contains(kinds, "*") && !isSovereign(kind) && kind != Secret
+	return slices.Contains(kinds, kind) || slices.Contains(kinds, "*") && !isSovereign(kind) && kind != Secret && kind != Recording
 }
 
 func builtinAllows(rank int, verb Verb, kind string) bool {

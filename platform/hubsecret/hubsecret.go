@@ -1,13 +1,16 @@
 // Package hubsecret reads the hub secret and makes what services of the hub show each other with it: MACs, each by a key of its
-// own purpose. It is the one place where keys are derived from the secret.
+// own purpose; and it seals what the console keeps for long. It is the one place where keys are derived from the secret.
 //
 // The file holds one secret per line. The first signs, all are accepted, so that a secret is replaced without a stop: see
 // docs/operate/rotate.md.
 package hubsecret
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -27,6 +30,8 @@ const (
 	Audiences = "audiences"
 	// Sessions is of times, and makes the keys of TLS tickets.
 	Sessions = "tls sessions"
+	// Recordings is of what people saw of shells. It seals, and makes no MACs.
+	Recordings = "recordings"
 	// Tickets is of artifacts that an agent may have. It is longer than the others because it was first.
 	Tickets = "fairlead artifact ticket 1"
 )
@@ -110,6 +115,54 @@ func (f *File) Verify(purpose string, message, mac []byte) (bool, error) {
 		return false, err
 	}
 	return slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(mac, sum(key, message)) }), nil
+}
+
+// ErrSealed is of what none of the secrets opens.
+var ErrSealed = errors.New("none of the hub secrets opens it: it was sealed with one that is gone, or is damaged")
+
+// Seal makes a text unreadable, by a key of the first secret. The context is what it belongs to, and has to be the same to open it.
+func (f *File) Seal(purpose string, text, context []byte) ([]byte, error) {
+	keys, err := f.keysOf(purpose)
+	if err != nil {
+		return nil, err
+	}
+	box, err := boxOf(keys[0])
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, box.NonceSize(), box.NonceSize()+len(text)+box.Overhead())
+	_, _ = rand.Read(nonce) // never fails
+	return box.Seal(nonce, nonce, text, context), nil
+}
+
+// Open reads what Seal made with any of the secrets. ErrSealed: none of them did.
+func (f *File) Open(purpose string, sealed, context []byte) ([]byte, error) {
+	keys, err := f.keysOf(purpose)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		box, err := boxOf(key)
+		if err != nil {
+			return nil, err
+		}
+		if len(sealed) < box.NonceSize() {
+			break
+		}
+		if text, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], context); err == nil {
+			return text, nil
+		}
+	}
+	return nil, ErrSealed
+}
+
+// boxOf is AES-256 in GCM.
+func boxOf(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("make cipher: %w", err)
+	}
+	return cipher.NewGCM(block)
 }
 
 func sum(key, message []byte) []byte {

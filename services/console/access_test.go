@@ -77,6 +77,10 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleUser // what they do is about the caller
 		case method == "ListRevisions" || method == "ListDeployments":
 			want = identity.RoleUser
+		case method == "BeginRecording" || method == "AppendRecording":
+			want = identity.RoleTunnel
+		case method == "ListRecordings" || method == "ReadRecording":
+			want = identity.RoleUser // grants decide about them
 		case strings.HasSuffix(method, "AccessRequest") || method == "ListAccessRequests":
 			want = identity.RoleUser // grants decide about them
 		case method == "CheckBackend":

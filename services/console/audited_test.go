@@ -27,7 +27,7 @@ func readsOnly(method string) bool {
 
 // hubsOwn are calls by which services of the hub hand on what they saw. What an agent or a folder has written by them is in the trail as its own event.
 func hubsOwn(method string) bool {
-	return strings.HasPrefix(method, "Record") || method == "ClaimSource" || method == "PublishHeads" || method == "ApplyFolder"
+	return strings.HasPrefix(method, "Record") || method == "BeginRecording" || method == "AppendRecording" || method == "ClaimSource" || method == "PublishHeads" || method == "ApplyFolder"
 }
 
 // writesCatalog holds for writes of resources, all of which pass the hook that TestAuditOfEveryWrite tries.
@@ -143,6 +143,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			_, err := admin.sinks.TestSink(ctx, &consolev1.TestSinkRequest{Name: "hook"})
 			return err
 		}},
+		"ReadRecording":       {"", nil}, // recording.read: it takes a recording
 		"CreateAccessRequest": {"access.request", func() error { ask("viewer"); return nil }},
 		"ApproveAccessRequest": {"access.approve", func() error {
 			_, err := lea.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: ask("deployer")})

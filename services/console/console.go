@@ -3,6 +3,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -36,6 +37,7 @@ import (
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/pages"
+	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
@@ -88,12 +90,18 @@ type Config struct {
 	AllowAddresses []string
 	// AuditMaxBytes is about how much the audit trail may take in the database; 0: no bound.
 	AuditMaxBytes int64
+	// RecordingDays and RecordingMaxBytes bound the recordings of shells; 0: recordingDays and recordingMaxBytes.
+	RecordingDays     int
+	RecordingMaxBytes int64
 	// AuditExport is where the audit trail is handed on to, as it is written.
 	AuditExport export.Config
 }
 
 // auditMaxBytes is the bound if nobody says so: some ten million events.
 const auditMaxBytes = 8 << 30
+
+// recordingDays and recordingMaxBytes are the bounds of recordings if nobody says so: as long as the audit trail, and thousands of hours of shells.
+const recordingDays, recordingMaxBytes = 90, 8 << 30
 
 // RegisterFlags adds the flags of the console.
 func (c *Config) RegisterFlags(fs *flag.FlagSet) {
@@ -118,6 +126,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.ConfigDir, "config-dir", "", "`folder` whose files backends may give to services, such as a checkout or a mounted volume; default: there is none")
 	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 127.0.0.0/8: sinks may be there although they are not public, and backends although they are neither public nor private", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
+	fs.IntVar(&c.RecordingDays, "recording-days", recordingDays, "`days` for which recordings of shells are kept")
+	fs.Int64Var(&c.RecordingMaxBytes, "recording-max-bytes", recordingMaxBytes, "`bytes` that recordings of shells may take; beyond, the oldest ones go")
 	fs.StringVar(&c.AuditExport.To, "audit-export", "", "`URL` that events of the audit trail are handed on to as they are written: file:///folder/name and https://host/path get JSON lines, syslog+tls://host:port and syslog+tcp://host:port messages of RFC 5424; at one console of several")
 	fs.StringVar(&c.AuditExport.TokenFile, "audit-export-token-file", "", "`file` with the bearer token for --audit-export; it may be replaced at any time")
 	fs.StringVar(&c.AuditExport.CAFile, "audit-export-ca-file", "", "PEM `file` with the authorities that --audit-export trusts; default: those of the system")
@@ -147,6 +157,10 @@ func (c *Config) Validate() error {
 	if c.HubSecretFile == "" {
 		c.HubSecretFile = filepath.Join(c.DataDir, hubSecretFile)
 	}
+	if c.RecordingDays < 0 || c.RecordingMaxBytes < 0 {
+		return errors.New("--recording-days and --recording-max-bytes can't be negative")
+	}
+	c.RecordingDays, c.RecordingMaxBytes = cmp.Or(c.RecordingDays, recordingDays), cmp.Or(c.RecordingMaxBytes, recordingMaxBytes)
 	if _, err := addresses.Parse(c.AllowAddresses); err != nil {
 		return fmt.Errorf("%s: %w", addresses.Flag, err)
 	}
@@ -179,22 +193,23 @@ type Deps struct {
 
 // Service is a console. New, then Listen, then Run.
 type Service struct {
-	store     *store.Store
-	authority *identity.Authority
-	hub       *watch.Hub
-	board     *live.Board
-	events    *event.Log
-	renewer   *config.Renewer
-	reader    *config.Reader
-	sinks     *sink.Deliverer
-	lending   *lending.Keeper
-	catalog   *catalog.Catalog
-	server    *server.Server
-	advertise string
-	log       *slog.Logger
-	stderr    io.Writer
-	recorder  *trail.Recorder
-	exporter  *export.Exporter // nil: the audit trail goes nowhere
+	store      *store.Store
+	authority  *identity.Authority
+	hub        *watch.Hub
+	board      *live.Board
+	events     *event.Log
+	renewer    *config.Renewer
+	reader     *config.Reader
+	sinks      *sink.Deliverer
+	lending    *lending.Keeper
+	recordings *recording.Keeper
+	catalog    *catalog.Catalog
+	server     *server.Server
+	advertise  string
+	log        *slog.Logger
+	stderr     io.Writer
+	recorder   *trail.Recorder
+	exporter   *export.Exporter // nil: the audit trail goes nowhere
 }
 
 // New puts a console together. It makes the data folder, the master key and the hub secret if they are
@@ -253,23 +268,28 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	resources.Use(told)
 	s.lending = &lending.Keeper{Store: s.store, Catalog: resources, Rights: keeper, Log: deps.Log, Now: time.Now}
 	s.events = event.NewLog(s.store, keeper, time.Now)
+	accesses := &audit.Accesses{Recorder: s.recorder}
+	s.recordings = &recording.Keeper{
+		Store: s.store, Rights: keeper, Secret: hubsecret.Open(cfg.HubSecretFile), Accesses: accesses, Log: deps.Log, Days: cfg.RecordingDays, Bytes: cfg.RecordingMaxBytes,
+	}
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog: resources,
 		Rights:  keeper,
 		Config:  configuration, OpenBackend: open,
-		Removals:  kept,
-		Lending:   s.lending,
-		Sinks:     s.sinks,
-		Store:     s.store,
-		Provider:  login.New(cfg.OIDC),
-		Seal:      box,
-		Authority: s.authority,
-		Hub:       s.hub,
-		Board:     s.board,
-		Events:    s.events,
-		Away:      &outage.Outage{},
-		Audit:     events,
-		Accesses:  &audit.Accesses{Recorder: s.recorder},
+		Removals:   kept,
+		Lending:    s.lending,
+		Recordings: s.recordings,
+		Sinks:      s.sinks,
+		Store:      s.store,
+		Provider:   login.New(cfg.OIDC),
+		Seal:       box,
+		Authority:  s.authority,
+		Hub:        s.hub,
+		Board:      s.board,
+		Events:     s.events,
+		Away:       &outage.Outage{},
+		Audit:      events,
+		Accesses:   accesses,
 		Endpoints: rpc.Endpoints{
 			Console: s.URL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
 		},
@@ -349,6 +369,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.reader.Run(background) })
 	group.Go(func() error { return s.catalog.RunEndings(background) })
 	group.Go(func() error { return s.lending.Run(background) })
+	group.Go(func() error { return s.recordings.Run(background) })
 	group.Go(func() error { return s.sinks.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	if s.exporter != nil {

@@ -155,34 +155,35 @@ func TestOneConsoleUsesASQLiteDatabase(t *testing.T) {
 
 // api is the console as one caller sees it.
 type api struct {
-	sources  consolev1connect.SourceServiceClient
-	clusters consolev1connect.ClusterServiceClient
-	services consolev1connect.ServiceServiceClient
-	secrets  consolev1connect.SecretServiceClient
-	heads    consolev1connect.HeadServiceClient
-	status   consolev1connect.StatusServiceClient
-	catalog  consolev1connect.CatalogServiceClient
-	identity consolev1connect.IdentityServiceClient
-	audit    consolev1connect.AuditServiceClient
-	grants   consolev1connect.GrantServiceClient
-	roles    consolev1connect.RoleServiceClient
-	accounts consolev1connect.ServiceAccountServiceClient
-	access   consolev1connect.AccessServiceClient
-	tokens   consolev1connect.TokenServiceClient
-	logins   consolev1connect.LoginServiceClient
-	levers   consolev1connect.SyncServiceClient
-	objects  consolev1connect.ObjectServiceClient
-	projects consolev1connect.ProjectServiceClient
-	applies  consolev1connect.ApplyServiceClient
-	globals  consolev1connect.GlobalServiceServiceClient
-	sets     consolev1connect.ConfigSetServiceClient
-	configs  consolev1connect.ConfigServiceClient
-	admin    consolev1connect.AdminServiceClient
-	backends consolev1connect.BackendServiceClient
-	sinks    consolev1connect.SinkServiceClient
-	live     consolev1connect.LiveServiceClient
-	events   consolev1connect.EventServiceClient
-	lending  consolev1connect.LendingServiceClient
+	sources    consolev1connect.SourceServiceClient
+	clusters   consolev1connect.ClusterServiceClient
+	services   consolev1connect.ServiceServiceClient
+	secrets    consolev1connect.SecretServiceClient
+	heads      consolev1connect.HeadServiceClient
+	status     consolev1connect.StatusServiceClient
+	catalog    consolev1connect.CatalogServiceClient
+	identity   consolev1connect.IdentityServiceClient
+	audit      consolev1connect.AuditServiceClient
+	grants     consolev1connect.GrantServiceClient
+	roles      consolev1connect.RoleServiceClient
+	accounts   consolev1connect.ServiceAccountServiceClient
+	access     consolev1connect.AccessServiceClient
+	tokens     consolev1connect.TokenServiceClient
+	logins     consolev1connect.LoginServiceClient
+	levers     consolev1connect.SyncServiceClient
+	objects    consolev1connect.ObjectServiceClient
+	projects   consolev1connect.ProjectServiceClient
+	applies    consolev1connect.ApplyServiceClient
+	globals    consolev1connect.GlobalServiceServiceClient
+	sets       consolev1connect.ConfigSetServiceClient
+	configs    consolev1connect.ConfigServiceClient
+	admin      consolev1connect.AdminServiceClient
+	backends   consolev1connect.BackendServiceClient
+	sinks      consolev1connect.SinkServiceClient
+	live       consolev1connect.LiveServiceClient
+	events     consolev1connect.EventServiceClient
+	lending    consolev1connect.LendingServiceClient
+	recordings consolev1connect.RecordingServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -209,34 +210,35 @@ func (r *running) as(t testing.TB, token string) api {
 	}
 	hc := newHTTPClient(t)
 	return api{
-		sources:  consolev1connect.NewSourceServiceClient(hc, r.url, opts...),
-		clusters: consolev1connect.NewClusterServiceClient(hc, r.url, opts...),
-		services: consolev1connect.NewServiceServiceClient(hc, r.url, opts...),
-		secrets:  consolev1connect.NewSecretServiceClient(hc, r.url, opts...),
-		heads:    consolev1connect.NewHeadServiceClient(hc, r.url, opts...),
-		status:   consolev1connect.NewStatusServiceClient(hc, r.url, opts...),
-		catalog:  consolev1connect.NewCatalogServiceClient(hc, r.url, opts...),
-		identity: consolev1connect.NewIdentityServiceClient(hc, r.url, opts...),
-		audit:    consolev1connect.NewAuditServiceClient(hc, r.url, opts...),
-		events:   consolev1connect.NewEventServiceClient(hc, r.url, opts...),
-		lending:  consolev1connect.NewLendingServiceClient(hc, r.url, opts...),
-		grants:   consolev1connect.NewGrantServiceClient(hc, r.url, opts...),
-		roles:    consolev1connect.NewRoleServiceClient(hc, r.url, opts...),
-		accounts: consolev1connect.NewServiceAccountServiceClient(hc, r.url, opts...),
-		access:   consolev1connect.NewAccessServiceClient(hc, r.url, opts...),
-		tokens:   consolev1connect.NewTokenServiceClient(hc, r.url, opts...),
-		logins:   consolev1connect.NewLoginServiceClient(hc, r.url, opts...),
-		levers:   consolev1connect.NewSyncServiceClient(hc, r.url, opts...),
-		objects:  consolev1connect.NewObjectServiceClient(hc, r.url, opts...),
-		projects: consolev1connect.NewProjectServiceClient(hc, r.url, opts...),
-		applies:  consolev1connect.NewApplyServiceClient(hc, r.url, opts...),
-		globals:  consolev1connect.NewGlobalServiceServiceClient(hc, r.url, opts...),
-		sets:     consolev1connect.NewConfigSetServiceClient(hc, r.url, opts...),
-		configs:  consolev1connect.NewConfigServiceClient(hc, r.url, opts...),
-		admin:    consolev1connect.NewAdminServiceClient(hc, r.url, opts...),
-		backends: consolev1connect.NewBackendServiceClient(hc, r.url, opts...),
-		sinks:    consolev1connect.NewSinkServiceClient(hc, r.url, opts...),
-		live:     consolev1connect.NewLiveServiceClient(hc, r.url, opts...),
+		sources:    consolev1connect.NewSourceServiceClient(hc, r.url, opts...),
+		clusters:   consolev1connect.NewClusterServiceClient(hc, r.url, opts...),
+		services:   consolev1connect.NewServiceServiceClient(hc, r.url, opts...),
+		secrets:    consolev1connect.NewSecretServiceClient(hc, r.url, opts...),
+		heads:      consolev1connect.NewHeadServiceClient(hc, r.url, opts...),
+		status:     consolev1connect.NewStatusServiceClient(hc, r.url, opts...),
+		catalog:    consolev1connect.NewCatalogServiceClient(hc, r.url, opts...),
+		identity:   consolev1connect.NewIdentityServiceClient(hc, r.url, opts...),
+		audit:      consolev1connect.NewAuditServiceClient(hc, r.url, opts...),
+		events:     consolev1connect.NewEventServiceClient(hc, r.url, opts...),
+		lending:    consolev1connect.NewLendingServiceClient(hc, r.url, opts...),
+		recordings: consolev1connect.NewRecordingServiceClient(hc, r.url, opts...),
+		grants:     consolev1connect.NewGrantServiceClient(hc, r.url, opts...),
+		roles:      consolev1connect.NewRoleServiceClient(hc, r.url, opts...),
+		accounts:   consolev1connect.NewServiceAccountServiceClient(hc, r.url, opts...),
+		access:     consolev1connect.NewAccessServiceClient(hc, r.url, opts...),
+		tokens:     consolev1connect.NewTokenServiceClient(hc, r.url, opts...),
+		logins:     consolev1connect.NewLoginServiceClient(hc, r.url, opts...),
+		levers:     consolev1connect.NewSyncServiceClient(hc, r.url, opts...),
+		objects:    consolev1connect.NewObjectServiceClient(hc, r.url, opts...),
+		projects:   consolev1connect.NewProjectServiceClient(hc, r.url, opts...),
+		applies:    consolev1connect.NewApplyServiceClient(hc, r.url, opts...),
+		globals:    consolev1connect.NewGlobalServiceServiceClient(hc, r.url, opts...),
+		sets:       consolev1connect.NewConfigSetServiceClient(hc, r.url, opts...),
+		configs:    consolev1connect.NewConfigServiceClient(hc, r.url, opts...),
+		admin:      consolev1connect.NewAdminServiceClient(hc, r.url, opts...),
+		backends:   consolev1connect.NewBackendServiceClient(hc, r.url, opts...),
+		sinks:      consolev1connect.NewSinkServiceClient(hc, r.url, opts...),
+		live:       consolev1connect.NewLiveServiceClient(hc, r.url, opts...),
 	}
 }
 

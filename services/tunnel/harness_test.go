@@ -63,6 +63,7 @@ type console struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
 	consolev1connect.UnimplementedAuditServiceHandler
 	consolev1connect.UnimplementedStatusServiceHandler
+	consolev1connect.UnimplementedRecordingServiceHandler
 	keys *identity.KeySet
 
 	mu       sync.Mutex // guards what follows
@@ -71,8 +72,13 @@ type console struct {
 	revoked  []identity.Revocation
 	events   []*consolev1.AuditEvent
 	uses     []*consolev1.AgentTokenUse
-	away     bool          // no events are taken in
-	changed  chan struct{} // closed and made anew with each change
+	projects []*consolev1.Project
+	// What was recorded; full: nothing more can be.
+	recordings []*consolev1.Recording
+	pieces     []*consolev1.AppendRecordingRequest
+	full       bool
+	away       bool          // no events are taken in
+	changed    chan struct{} // closed and made anew with each change
 }
 
 func (c *console) sign(t *testing.T, id identity.Identity) string {
@@ -117,6 +123,9 @@ func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 		}
 		for _, g := range c.grants {
 			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Grant{Grant: g}})
+		}
+		for _, p := range c.projects {
+			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Project{Project: p}})
 		}
 		changed := c.changed
 		c.mu.Unlock()
@@ -238,6 +247,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 	m.Handle(consolev1connect.NewCatalogServiceHandler(c))
 	m.Handle(consolev1connect.NewAuditServiceHandler(c))
 	m.Handle(consolev1connect.NewStatusServiceHandler(c))
+	m.Handle(consolev1connect.NewRecordingServiceHandler(c))
 	consoleServer := httptest.NewUnstartedServer(m)
 	consoleServer.Config.Protocols = new(http.Protocols)
 	consoleServer.Config.Protocols.SetHTTP1(true)

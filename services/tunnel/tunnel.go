@@ -40,6 +40,7 @@ type Service struct {
 	peers    *directory.Directory
 	proxy    *proxy.Handler
 	uses     *uses.Reporter
+	console  string // URL
 }
 
 // maxHeaderBytes has room for twice the target that a stream takes, so that one which is too long gets a Status.
@@ -51,12 +52,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	cfg.Server.MaxHeaderBytes = maxHeaderBytes
-	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE)
+	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_PROJECT)
 	if err != nil {
 		return nil, err
 	}
 	console := consolev1connect.NewStatusServiceClient(r.HTTP(), cfg.ConsoleURL, r.Options()...)
-	s := &Service{deps: deps, replica: r, uses: uses.New(console, deps.Log)}
+	s := &Service{deps: deps, replica: r, uses: uses.New(console, deps.Log), console: cfg.ConsoleURL}
 	r.Leave, r.LeaveLimit = s.leave, cfg.DrainTimeout
 	return s, s.serve()
 }
@@ -76,6 +77,7 @@ func (s *Service) serve() error {
 	s.proxy = proxy.New(proxy.Deps{
 		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Handed: metrics.Handed, Taken: metrics.Taken,
 		Audit: s.replica.Audit, Log: s.deps.Log,
+		Recordings: consolev1connect.NewRecordingServiceClient(s.replica.HTTP(), s.console, s.replica.Options()...),
 	})
 	deps := rpc.Deps{
 		Sessions: s.sessions, Began: s.uses.Note, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,

@@ -53,13 +53,15 @@ type Hub struct {
 	Live     consolev1connect.LiveServiceClient
 	Access   consolev1connect.AccessServiceClient
 	Lending  consolev1connect.LendingServiceClient
-	Tokens   consolev1connect.TokenServiceClient
-	Logins   consolev1connect.LoginServiceClient
-	Levers   consolev1connect.SyncServiceClient
-	Objects  consolev1connect.ObjectServiceClient
-	History  consolev1connect.RevisionServiceClient
-	Tests    consolev1connect.TestServiceClient
-	Admin    consolev1connect.AdminServiceClient
+	// Recordings are of shells.
+	Recordings consolev1connect.RecordingServiceClient
+	Tokens     consolev1connect.TokenServiceClient
+	Logins     consolev1connect.LoginServiceClient
+	Levers     consolev1connect.SyncServiceClient
+	Objects    consolev1connect.ObjectServiceClient
+	History    consolev1connect.RevisionServiceClient
+	Tests      consolev1connect.TestServiceClient
+	Admin      consolev1connect.AdminServiceClient
 }
 
 // Connect makes the clients for a context. It calls nobody, unless the token has to be renewed.
@@ -148,35 +150,36 @@ func newHub(c contexts.Context) (*Hub, error) {
 	opts := append(client.Options(), connect.WithInterceptors(newExplainer(c)))
 	hc.Transport = client.Authorize(hc.Transport, identity.StaticToken(c.Token))
 	return &Hub{
-		Context:  c,
-		HTTP:     hc,
-		Identity: consolev1connect.NewIdentityServiceClient(hc, c.URL, opts...),
-		Sources:  consolev1connect.NewSourceServiceClient(hc, c.URL, opts...),
-		Clusters: consolev1connect.NewClusterServiceClient(hc, c.URL, opts...),
-		Services: consolev1connect.NewServiceServiceClient(hc, c.URL, opts...),
-		Secrets:  consolev1connect.NewSecretServiceClient(hc, c.URL, opts...),
-		Grants:   consolev1connect.NewGrantServiceClient(hc, c.URL, opts...),
-		Projects: consolev1connect.NewProjectServiceClient(hc, c.URL, opts...),
-		Globals:  consolev1connect.NewGlobalServiceServiceClient(hc, c.URL, opts...),
-		Sets:     consolev1connect.NewConfigSetServiceClient(hc, c.URL, opts...),
-		Backends: consolev1connect.NewBackendServiceClient(hc, c.URL, opts...),
-		Sinks:    consolev1connect.NewSinkServiceClient(hc, c.URL, opts...),
-		Configs:  consolev1connect.NewConfigServiceClient(hc, c.URL, opts...),
-		Roles:    consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
-		Accounts: consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),
-		Applies:  consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
-		Audit:    consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
-		Events:   consolev1connect.NewEventServiceClient(hc, c.URL, opts...),
-		Lending:  consolev1connect.NewLendingServiceClient(hc, c.URL, opts...),
-		Live:     consolev1connect.NewLiveServiceClient(hc, c.URL, opts...),
-		Access:   consolev1connect.NewAccessServiceClient(hc, c.URL, opts...),
-		Tokens:   consolev1connect.NewTokenServiceClient(hc, c.URL, opts...),
-		Logins:   consolev1connect.NewLoginServiceClient(hc, c.URL, opts...),
-		Levers:   consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
-		Objects:  consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
-		History:  consolev1connect.NewRevisionServiceClient(hc, c.URL, opts...),
-		Tests:    consolev1connect.NewTestServiceClient(hc, c.URL, opts...),
-		Admin:    consolev1connect.NewAdminServiceClient(hc, c.URL, opts...),
+		Context:    c,
+		HTTP:       hc,
+		Identity:   consolev1connect.NewIdentityServiceClient(hc, c.URL, opts...),
+		Sources:    consolev1connect.NewSourceServiceClient(hc, c.URL, opts...),
+		Clusters:   consolev1connect.NewClusterServiceClient(hc, c.URL, opts...),
+		Services:   consolev1connect.NewServiceServiceClient(hc, c.URL, opts...),
+		Secrets:    consolev1connect.NewSecretServiceClient(hc, c.URL, opts...),
+		Grants:     consolev1connect.NewGrantServiceClient(hc, c.URL, opts...),
+		Projects:   consolev1connect.NewProjectServiceClient(hc, c.URL, opts...),
+		Globals:    consolev1connect.NewGlobalServiceServiceClient(hc, c.URL, opts...),
+		Sets:       consolev1connect.NewConfigSetServiceClient(hc, c.URL, opts...),
+		Backends:   consolev1connect.NewBackendServiceClient(hc, c.URL, opts...),
+		Sinks:      consolev1connect.NewSinkServiceClient(hc, c.URL, opts...),
+		Configs:    consolev1connect.NewConfigServiceClient(hc, c.URL, opts...),
+		Roles:      consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
+		Accounts:   consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),
+		Applies:    consolev1connect.NewApplyServiceClient(hc, c.URL, opts...),
+		Audit:      consolev1connect.NewAuditServiceClient(hc, c.URL, opts...),
+		Events:     consolev1connect.NewEventServiceClient(hc, c.URL, opts...),
+		Lending:    consolev1connect.NewLendingServiceClient(hc, c.URL, opts...),
+		Recordings: consolev1connect.NewRecordingServiceClient(hc, c.URL, opts...),
+		Live:       consolev1connect.NewLiveServiceClient(hc, c.URL, opts...),
+		Access:     consolev1connect.NewAccessServiceClient(hc, c.URL, opts...),
+		Tokens:     consolev1connect.NewTokenServiceClient(hc, c.URL, opts...),
+		Logins:     consolev1connect.NewLoginServiceClient(hc, c.URL, opts...),
+		Levers:     consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
+		Objects:    consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
+		History:    consolev1connect.NewRevisionServiceClient(hc, c.URL, opts...),
+		Tests:      consolev1connect.NewTestServiceClient(hc, c.URL, opts...),
+		Admin:      consolev1connect.NewAdminServiceClient(hc, c.URL, opts...),
 	}, nil
 }
 

@@ -143,7 +143,7 @@ type RoleRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// view; deploy: sync, hold, resume, pin, roll back; edit: create and change; delete; * for all.
 	Verbs []string `protobuf:"bytes,1,rep,name=verbs,proto3" json:"verbs,omitempty"`
-	// As in YAML: Service, GlobalService, ConfigSet, ...; * for all but Grant, Role, ServiceAccount and Secret.
+	// As in YAML: Service, GlobalService, ConfigSet, ...; Recording; * for all but Grant, Role, ServiceAccount, Secret and Recording.
 	Kinds         []string `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -119,7 +119,10 @@ type ProjectSpec struct {
 	// denied_kinds, those of the service's own namespace; and any if the project bounds none of the three.
 	Accounts []string `protobuf:"bytes,8,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	// When new content of its services may be applied.
-	Windows       []*v1.SyncWindow `protobuf:"bytes,20,rep,name=windows,proto3" json:"windows,omitempty"`
+	Windows []*v1.SyncWindow `protobuf:"bytes,20,rep,name=windows,proto3" json:"windows,omitempty"`
+	// What becomes of shells (exec, attach) in pods of namespaces, as above, at clusters, as above: of all people, whatever service the pod is of. Of
+	// several projects that are about one pod the strictest counts.
+	Recording     RecordingMode `protobuf:"varint,21,opt,name=recording,proto3,enum=fairlead.console.v1.RecordingMode" json:"recording,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -215,6 +218,13 @@ func (x *ProjectSpec) GetWindows() []*v1.SyncWindow {
 		return x.Windows
 	}
 	return nil
+}
+
+func (x *ProjectSpec) GetRecording() RecordingMode {
+	if x != nil {
+		return x.Recording
+	}
+	return RecordingMode_RECORDING_MODE_UNSPECIFIED
 }
 
 type ProjectStatus struct {
@@ -681,13 +691,13 @@ var File_fairlead_console_v1_project_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_project_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/project_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/console/v1/resources.proto\x1a\"fairlead/console/v1/selector.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a google/protobuf/field_mask.proto\"\xfc\x01\n" +
+	")fairlead/console/v1/project_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a fairlead/console/v1/config.proto\x1a+fairlead/console/v1/recording_service.proto\x1a#fairlead/console/v1/resources.proto\x1a\"fairlead/console/v1/selector.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a google/protobuf/field_mask.proto\"\xfc\x01\n" +
 	"\aProject\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ProjectSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
 	"\x06status\x18\x03 \x01(\v2\".fairlead.console.v1.ProjectStatusR\x06status\x124\n" +
 	"\x06freeze\x18\n" +
-	" \x01(\v2\x1c.fairlead.delivery.v1.FreezeR\x06freeze\"\x89\x06\n" +
+	" \x01(\v2\x1c.fairlead.delivery.v1.FreezeR\x06freeze\"\xd5\x06\n" +
 	"\vProjectSpec\x12*\n" +
 	"\vdescription\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12-\n" +
 	"\asources\x18\x02 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10\xe8\a\x18\x01\"\x06r\x04\x10\x01\x18?R\asources\x12@\n" +
@@ -700,7 +710,8 @@ const file_fairlead_console_v1_project_service_proto_rawDesc = "" +
 	"\x06config\x18\a \x03(\v2,.fairlead.console.v1.ProjectSpec.ConfigEntryB\xa4\x01\xbaH\xa0\x01\x9a\x01\x9c\x01\x10\x80\x02\"\x96\x01\xba\x01\x92\x01\n" +
 	"\vconfig.name\x12Qthe name must begin with a letter or _, and have only letters, digits, _, . and -\x1a0this.matches('^[A-Za-z_][A-Za-z0-9_.-]{0,252}$')R\x06config\x120\n" +
 	"\baccounts\x18\b \x03(\tB\x14\xbaH\x11\x92\x01\x0e\x10\xe8\a\x18\x01\"\ar\x05\x10\x01\x18\xbd\x02R\baccounts\x12D\n" +
-	"\awindows\x18\x14 \x03(\v2 .fairlead.delivery.v1.SyncWindowB\b\xbaH\x05\x92\x01\x02\x10 R\awindows\x1a]\n" +
+	"\awindows\x18\x14 \x03(\v2 .fairlead.delivery.v1.SyncWindowB\b\xbaH\x05\x92\x01\x02\x10 R\awindows\x12J\n" +
+	"\trecording\x18\x15 \x01(\x0e2\".fairlead.console.v1.RecordingModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\trecording\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
 	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"+\n" +
@@ -769,9 +780,10 @@ var file_fairlead_console_v1_project_service_proto_goTypes = []any{
 	(*v1.Freeze)(nil),             // 13: fairlead.delivery.v1.Freeze
 	(*ClusterSelector)(nil),       // 14: fairlead.console.v1.ClusterSelector
 	(*v1.SyncWindow)(nil),         // 15: fairlead.delivery.v1.SyncWindow
-	(*fieldmaskpb.FieldMask)(nil), // 16: google.protobuf.FieldMask
-	(Outcome)(0),                  // 17: fairlead.console.v1.Outcome
-	(*ConfigSetting)(nil),         // 18: fairlead.console.v1.ConfigSetting
+	(RecordingMode)(0),            // 16: fairlead.console.v1.RecordingMode
+	(*fieldmaskpb.FieldMask)(nil), // 17: google.protobuf.FieldMask
+	(Outcome)(0),                  // 18: fairlead.console.v1.Outcome
+	(*ConfigSetting)(nil),         // 19: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_project_service_proto_depIdxs = []int32{
 	12, // 0: fairlead.console.v1.Project.metadata:type_name -> fairlead.console.v1.Metadata
@@ -781,26 +793,27 @@ var file_fairlead_console_v1_project_service_proto_depIdxs = []int32{
 	14, // 4: fairlead.console.v1.ProjectSpec.clusters:type_name -> fairlead.console.v1.ClusterSelector
 	11, // 5: fairlead.console.v1.ProjectSpec.config:type_name -> fairlead.console.v1.ProjectSpec.ConfigEntry
 	15, // 6: fairlead.console.v1.ProjectSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	0,  // 7: fairlead.console.v1.GetProjectResponse.project:type_name -> fairlead.console.v1.Project
-	16, // 8: fairlead.console.v1.ListProjectsRequest.read_mask:type_name -> google.protobuf.FieldMask
-	0,  // 9: fairlead.console.v1.ListProjectsResponse.projects:type_name -> fairlead.console.v1.Project
-	0,  // 10: fairlead.console.v1.UpdateProjectRequest.project:type_name -> fairlead.console.v1.Project
-	0,  // 11: fairlead.console.v1.UpdateProjectResponse.project:type_name -> fairlead.console.v1.Project
-	17, // 12: fairlead.console.v1.UpdateProjectResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	18, // 13: fairlead.console.v1.ProjectSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	3,  // 14: fairlead.console.v1.ProjectService.GetProject:input_type -> fairlead.console.v1.GetProjectRequest
-	5,  // 15: fairlead.console.v1.ProjectService.ListProjects:input_type -> fairlead.console.v1.ListProjectsRequest
-	7,  // 16: fairlead.console.v1.ProjectService.UpdateProject:input_type -> fairlead.console.v1.UpdateProjectRequest
-	9,  // 17: fairlead.console.v1.ProjectService.DeleteProject:input_type -> fairlead.console.v1.DeleteProjectRequest
-	4,  // 18: fairlead.console.v1.ProjectService.GetProject:output_type -> fairlead.console.v1.GetProjectResponse
-	6,  // 19: fairlead.console.v1.ProjectService.ListProjects:output_type -> fairlead.console.v1.ListProjectsResponse
-	8,  // 20: fairlead.console.v1.ProjectService.UpdateProject:output_type -> fairlead.console.v1.UpdateProjectResponse
-	10, // 21: fairlead.console.v1.ProjectService.DeleteProject:output_type -> fairlead.console.v1.DeleteProjectResponse
-	18, // [18:22] is the sub-list for method output_type
-	14, // [14:18] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	16, // 7: fairlead.console.v1.ProjectSpec.recording:type_name -> fairlead.console.v1.RecordingMode
+	0,  // 8: fairlead.console.v1.GetProjectResponse.project:type_name -> fairlead.console.v1.Project
+	17, // 9: fairlead.console.v1.ListProjectsRequest.read_mask:type_name -> google.protobuf.FieldMask
+	0,  // 10: fairlead.console.v1.ListProjectsResponse.projects:type_name -> fairlead.console.v1.Project
+	0,  // 11: fairlead.console.v1.UpdateProjectRequest.project:type_name -> fairlead.console.v1.Project
+	0,  // 12: fairlead.console.v1.UpdateProjectResponse.project:type_name -> fairlead.console.v1.Project
+	18, // 13: fairlead.console.v1.UpdateProjectResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	19, // 14: fairlead.console.v1.ProjectSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	3,  // 15: fairlead.console.v1.ProjectService.GetProject:input_type -> fairlead.console.v1.GetProjectRequest
+	5,  // 16: fairlead.console.v1.ProjectService.ListProjects:input_type -> fairlead.console.v1.ListProjectsRequest
+	7,  // 17: fairlead.console.v1.ProjectService.UpdateProject:input_type -> fairlead.console.v1.UpdateProjectRequest
+	9,  // 18: fairlead.console.v1.ProjectService.DeleteProject:input_type -> fairlead.console.v1.DeleteProjectRequest
+	4,  // 19: fairlead.console.v1.ProjectService.GetProject:output_type -> fairlead.console.v1.GetProjectResponse
+	6,  // 20: fairlead.console.v1.ProjectService.ListProjects:output_type -> fairlead.console.v1.ListProjectsResponse
+	8,  // 21: fairlead.console.v1.ProjectService.UpdateProject:output_type -> fairlead.console.v1.UpdateProjectResponse
+	10, // 22: fairlead.console.v1.ProjectService.DeleteProject:output_type -> fairlead.console.v1.DeleteProjectResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_project_service_proto_init() }
@@ -809,6 +822,7 @@ func file_fairlead_console_v1_project_service_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
+	file_fairlead_console_v1_recording_service_proto_init()
 	file_fairlead_console_v1_resources_proto_init()
 	file_fairlead_console_v1_selector_proto_init()
 	type x struct{}

@@ -33,6 +33,8 @@ type ProjectSpec struct {
 	// Windows say when new content of its services may be applied; Freeze, an operator's lever, that none may.
 	Windows Windows `json:"windows,omitempty"`
 	Freeze  *Freeze `json:"freeze,omitempty"`
+	// Recording says what becomes of shells in its pods, as the API's enum; 0: they are not recorded.
+	Recording int32 `json:"recording,omitempty"`
 }
 
 // defaultNamespace is where objects go that name none, in services that name none.

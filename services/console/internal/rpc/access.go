@@ -36,6 +36,9 @@ func identityMounts(d Deps) []server.Mount {
 		server.RPC(consolev1connect.LendingServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewLendingServiceHandler(&lendings{d}, o...)
 		}),
+		server.RPC(consolev1connect.RecordingServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			return consolev1connect.NewRecordingServiceHandler(&recordings{d}, o...)
+		}),
 		server.RPC(consolev1connect.TokenServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewTokenServiceHandler(&tokens{d}, o...)
 		}),
@@ -63,6 +66,11 @@ func identityPolicy() platform.Policy {
 		consolev1connect.LendingServiceApproveAccessRequestProcedure: platform.RoleUser,
 		consolev1connect.LendingServiceDenyAccessRequestProcedure:    platform.RoleUser,
 		consolev1connect.LendingServiceRevokeAccessRequestProcedure:  platform.RoleUser,
+
+		consolev1connect.RecordingServiceBeginRecordingProcedure:  platform.RoleTunnel,
+		consolev1connect.RecordingServiceAppendRecordingProcedure: platform.RoleTunnel,
+		consolev1connect.RecordingServiceListRecordingsProcedure:  platform.RoleUser,
+		consolev1connect.RecordingServiceReadRecordingProcedure:   platform.RoleUser,
 
 		consolev1connect.AccessServiceCheckAccessProcedure: platform.RoleUser,
 		consolev1connect.AccessServiceGetCallerProcedure:   platform.RoleAny,

@@ -56,6 +56,7 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 	out.Spec = catalog.ProjectSpec{
 		Description: spec.GetDescription(), Sources: spec.GetSources(), Config: decodeSettings(spec.GetConfig()),
 		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(), Accounts: spec.GetAccounts(), Windows: spec.GetWindows(),
+		Recording: int32(spec.GetRecording()),
 	}
 	out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters())
 	return out, err
@@ -65,6 +66,7 @@ func encodeProject(p catalog.Project) *consolev1.Project {
 	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Freeze: p.Spec.Freeze.Encode(), Spec: &consolev1.ProjectSpec{
 		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
 		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds, Accounts: p.Spec.Accounts, Windows: p.Spec.Windows,
+		Recording: consolev1.RecordingMode(p.Spec.Recording),
 	}}
 }
 

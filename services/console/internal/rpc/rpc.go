@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
@@ -56,7 +57,9 @@ type Deps struct {
 	Config    *config.Resolver
 	Removals  *removals.Keeper
 	Lending   *lending.Keeper
-	Sinks     *sink.Deliverer
+	// Recordings are of shells.
+	Recordings *recording.Keeper
+	Sinks      *sink.Deliverer
 	// OpenBackend connects to backends that are only tried.
 	OpenBackend config.Opener
 	// Store is backed up.

@@ -37,6 +37,7 @@ type Catalog interface {
 	Cluster(name string) (*consolev1.Cluster, bool)
 	Grants() []*consolev1.Grant
 	Roles() []*consolev1.Role
+	Projects() []*consolev1.Project
 }
 
 // Sessions finds the session for a request.
@@ -65,8 +66,10 @@ type Deps struct {
 	Ended func(code int, sent, received int64)
 	// Handed counts a request that went to another replica, Taken one that came from another.
 	Handed, Taken func()
-	Audit         *audit.Recorder
-	Log           *slog.Logger
+	// Recordings keeps what is shown of shells; nil: nothing is recorded.
+	Recordings Recordings
+	Audit      *audit.Recorder
+	Log        *slog.Logger
 }
 
 // Handler is the proxy. Mount it at Prefix, raw, for users; and Relayed at RelayPrefix, raw, for tunnels.
@@ -168,6 +171,12 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		_ = http.NewResponseController(w).EnableFullDuplex() // else no answer would come before the whole question
 	}
+	cast, refused := x.record(r)
+	if refused != nil {
+		x.refuse(w, refused)
+		return
+	}
+	defer cast.end()
 	ctx, settle := muxhttp.PassInformational(r.Context(), w)
 	resp, failed := x.ask(x.request(ctx, r)) //nolint:contextcheck // that of the request
 	settle()
@@ -184,6 +193,12 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	if refused := x.redirect(resp); refused != nil {
 		x.refuse(w, refused)
 		return
+	}
+	if cast != nil {
+		if refused := cast.attach(resp); refused != nil {
+			x.refuse(w, refused)
+			return
+		}
 	}
 	if identity.FromBrowser(r.Context()) {
 		sandbox(resp.Header)

@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"EventsComeWithTheStatusThatIsWritten": testEventsOfStatuses,
 		"HeavyEventsAreBounded":                testHeavyEvents,
 		"AccessRequestsAreFoundAndForgotten":   testAccessRequests,
+		"RecordingsGrowAndAreBounded":          testRecordings,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -83,7 +83,7 @@ export type RoleRule = Message<"fairlead.console.v1.RoleRule"> & {
   verbs: string[];
 
   /**
-   * As in YAML: Service, GlobalService, ConfigSet, ...; * for all but Grant, Role, ServiceAccount and Secret.
+   * As in YAML: Service, GlobalService, ConfigSet, ...; Recording; * for all but Grant, Role, ServiceAccount, Secret and Recording.
    *
    * @generated from field: repeated string kinds = 2;
    */

@@ -1,0 +1,62 @@
+package rpc
+
+import (
+	"context"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/store"
+)
+
+type recordings struct{ Deps }
+
+func (s *recordings) BeginRecording(ctx context.Context, req *consolev1.BeginRecordingRequest) (*consolev1.BeginRecordingResponse, error) {
+	in := req.GetRecording()
+	r := store.Recording{ID: in.GetId(), Cluster: in.GetCluster(), Subject: in.GetSubject(), RecordingData: store.RecordingData{
+		Namespace: in.GetNamespace(), Pod: in.GetPod(), Container: in.GetContainer(), Verb: in.GetVerb(), Request: in.GetRequest(),
+	}}
+	if in.GetBeginTime() != nil {
+		r.Begin = in.GetBeginTime().AsTime()
+	}
+	if err := s.Recordings.Begin(ctx, r); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.BeginRecordingResponse{}, nil
+}
+
+func (s *recordings) AppendRecording(ctx context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {
+	if err := s.Recordings.Append(ctx, req.GetId(), req.GetSequence(), req.GetData(), req.GetEnd(), req.GetIncomplete()); err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.AppendRecordingResponse{}, nil
+}
+
+func (s *recordings) ListRecordings(ctx context.Context, req *consolev1.ListRecordingsRequest) (*consolev1.ListRecordingsResponse, error) {
+	list, next, err := s.Recordings.List(ctx, by(ctx).Identity, req.GetCluster(), storedSubject(req.GetSubject()), int(req.GetPageSize()), req.GetPageToken())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListRecordingsResponse{Recordings: each(list, encodeRecording), NextPageToken: next}, nil
+}
+
+func (s *recordings) ReadRecording(ctx context.Context, req *consolev1.ReadRecordingRequest) (*consolev1.ReadRecordingResponse, error) {
+	r, data, next, err := s.Recordings.Read(ctx, by(ctx), req.GetId(), req.GetAfter())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ReadRecordingResponse{Recording: encodeRecording(r), Data: data, Next: next}, nil
+}
+
+func encodeRecording(r store.Recording) *consolev1.Recording {
+	return &consolev1.Recording{
+		Id: r.ID, Cluster: r.Cluster, Namespace: r.Namespace, Pod: r.Pod, Container: r.Container, Verb: r.Verb, Subject: shownName(r.Subject), Request: r.Request,
+		BeginTime: stamp(r.Begin), EndTime: stamp(r.End), UpdateTime: stamp(r.Update), Bytes: r.Bytes, Incomplete: r.Incomplete,
+	}
+}
+
+// storedSubject is how the database names somebody whom people name by shownName.
+func storedSubject(shown string) string {
+	if id, err := identityOf(shown, nil); err == nil {
+		return id.Subject()
+	}
+	return shown
+}

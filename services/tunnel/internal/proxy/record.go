@@ -1,0 +1,369 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/audit"
+	"fairlead.dev/platform/mux/kubehttp"
+	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/wildcard"
+)
+
+// Recordings are kept by the console.
+type Recordings interface {
+	BeginRecording(context.Context, *consolev1.BeginRecordingRequest) (*consolev1.BeginRecordingResponse, error)
+	AppendRecording(context.Context, *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error)
+}
+
+const (
+	// sendEvery is how old what was shown may be before it is sent: that much is lost with the tunnel.
+	sendEvery = 500 * time.Millisecond
+	// sendBytes is how much is sent at once, and maxUnsent what waits for the console at most.
+	sendBytes, maxUnsent = 512 << 10, 2 << 20
+	// sendTimeout bounds one try, and sendPatience all tries for one piece.
+	sendTimeout, sendPatience = 5 * time.Second, 20 * time.Second
+	sendPause                 = 250 * time.Millisecond
+	// sizeBytes bounds the message that says how large a screen is.
+	sizeBytes = 64
+)
+
+// unrecordedError ends a session that has to be recorded and can't be any more.
+type unrecordedError struct{ why error }
+
+func (e unrecordedError) Error() string {
+	return fmt.Sprintf("the session has to be recorded, and its recording can't go on: %v", e.why)
+}
+
+// mode is what projects say of shells in a namespace of a cluster: the strictest of them; empty: any namespace.
+func (x *exchange) mode(cluster *consolev1.Cluster, namespace string) (strictest consolev1.RecordingMode) {
+	for _, p := range x.Catalog.Projects() {
+		mode, namespaces := p.GetSpec().GetRecording(), p.GetSpec().GetNamespaces()
+		if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED || strictest == consolev1.RecordingMode_RECORDING_MODE_REQUIRED || !chooses(p.GetSpec().GetClusters(), cluster) {
+			continue
+		}
+		if namespace == "" || len(namespaces) == 0 || wildcard.Any(namespaces, namespace) {
+			strictest = mode
+		}
+	}
+	return strictest
+}
+
+// chooses tells whether a project is about a cluster.
+func chooses(s *consolev1.ClusterSelector, cluster *consolev1.Cluster) bool {
+	if s.GetAll() {
+		return true
+	}
+	for _, name := range s.GetNames() {
+		if name == cluster.GetMetadata().GetName() {
+			return true
+		}
+	}
+	for key, value := range s.GetLabels() {
+		if is, ok := cluster.GetMetadata().GetLabels()[key]; !ok || is != value {
+			return false
+		}
+	}
+	return len(s.GetLabels()) > 0
+}
+
+// record begins the recording of a session before the cluster is asked, if a project wants one. Nil and nil: none does, or it goes on without.
+func (x *exchange) record(r *http.Request) (*cast, *kubehttp.Error) {
+	if x.relayed || x.Recordings == nil { // the replica that is asked by the user records
+		return nil, nil
+	}
+	cluster, ok := x.Catalog.Cluster(x.cluster)
+	if !ok {
+		return nil, nil
+	}
+	if x.info.Subresource == "proxy" && x.info.Resource == "nodes" || x.info.Group == "" && x.info.Resource == "proxy" {
+		if x.mode(cluster, "") == consolev1.RecordingMode_RECORDING_MODE_REQUIRED {
+			return nil, &kubehttp.Error{Code: http.StatusForbidden, Message: fmt.Sprintf(
+				"cluster %q: a project has shells here recorded, and a node's own API gives shells that can't be: use exec and attach", x.cluster)}
+		}
+		return nil, nil
+	}
+	shell := x.info.Resource == "pods" && x.info.Group == "" && (x.info.Subresource == "exec" || x.info.Subresource == "attach")
+	if !shell || !muxhttp.IsUpgrade(r.Header) {
+		return nil, nil
+	}
+	mode := x.mode(cluster, x.info.Namespace)
+	if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED {
+		return nil, nil
+	}
+	c := &cast{
+		exchange: x, id: audit.NewID(), began: time.Now(), required: mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	c.room = sync.NewCond(&c.mu)
+	query := r.URL.Query()
+	ctx, cancel := context.WithTimeout(r.Context(), sendTimeout)
+	defer cancel()
+	_, err := x.Recordings.BeginRecording(ctx, &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
+		Id: c.id, Cluster: x.cluster, Namespace: x.info.Namespace, Pod: x.info.Name, Container: query.Get("container"), Verb: x.info.Subresource,
+		Subject: x.user.Subject(), BeginTime: timestamppb.New(c.began),
+	}})
+	if err != nil {
+		if c.required {
+			return nil, &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 5, Message: fmt.Sprintf(
+				"cluster %q: a project has shells here recorded, and the console does not take the recording: %v. Try again in a moment", x.cluster, err)}
+		}
+		x.Log.WarnContext(r.Context(), "session is not recorded", "cluster", x.cluster, "err", err)
+		return nil, nil
+	}
+	title := fmt.Sprintf("%s %s/%s at %s by %s", x.info.Subresource, x.info.Namespace, x.info.Name, x.cluster, x.user.Name)
+	c.unsent = headOf(c.began, title, strings.Join(query["command"], " "))
+	go c.send(context.WithoutCancel(r.Context()))
+	return c, nil
+}
+
+// cast is a recording on its way to the console. What passes is read as it goes: it waits for the console only where the session has to be recorded and
+// maxUnsent has not been taken yet.
+type cast struct {
+	*exchange
+	id       string
+	began    time.Time
+	required bool
+	down, up frames // each used by one direction
+	size     []byte // of the message that may say how large the screen is; used by the direction up
+	rest     []byte // of a character; used by the direction down
+
+	wake       chan struct{}
+	stop, done chan struct{}
+
+	mu         sync.Mutex // guards what follows
+	room       *sync.Cond // there is some, or no need for it
+	unsent     []byte     // whole lines
+	incomplete string
+	failed     error
+	ended      bool
+}
+
+// attach has the recording see what passes. It refuses what can't be read, if that has to be recorded.
+func (c *cast) attach(resp *http.Response) *kubehttp.Error {
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return nil
+	}
+	conn, ok := resp.Body.(tapped)
+	c.down, c.up = framesOf(resp.Header.Get("Upgrade"), resp.Header.Get("Sec-Websocket-Protocol"), resp.Header.Get("Sec-Websocket-Extensions"))
+	if !ok || c.down == nil {
+		c.mu.Lock()
+		c.incomplete = "the session's protocol is none that can be recorded"
+		c.mu.Unlock()
+		if !c.required {
+			return nil
+		}
+		return &kubehttp.Error{Code: http.StatusForbidden, Message: fmt.Sprintf(
+			"cluster %q: a project has shells here recorded, and this client's protocol can't be: use SPDY/3.1 or WebSocket with v5.channel.k8s.io or v4.channel.k8s.io, as kubectl does", c.cluster)}
+	}
+	resp.Body = &tap{conn, c}
+	return nil
+}
+
+// tapped is an upgraded connection.
+type tapped interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// tap shows a recording what passes.
+type tap struct {
+	tapped
+	cast *cast
+}
+
+// Read is what the cluster sends.
+func (t *tap) Read(p []byte) (int, error) {
+	n, err := t.tapped.Read(p)
+	if n > 0 {
+		if failed := t.cast.shown(p[:n]); failed != nil {
+			return 0, failed
+		}
+	}
+	return n, err
+}
+
+// Write is what the client sends.
+func (t *tap) Write(p []byte) (int, error) {
+	t.cast.sent(p)
+	return t.tapped.Write(p)
+}
+
+// success is what ends a command that ended well; it is not for a screen.
+const success = `{"metadata":{},"status":"Success"}`
+
+// shown takes in what the cluster sends. The error ends the session.
+func (c *cast) shown(p []byte) error {
+	var lines []byte
+	c.down.feed(p, func(part []byte, _ bool) {
+		if len(part) == 0 || string(part) == success {
+			return
+		}
+		text, rest := whole(append(c.rest, part...))
+		c.rest = bytes.Clone(rest)
+		if len(text) > 0 {
+			lines = append(lines, castLine(time.Since(c.began), "o", string(text))...)
+		}
+	})
+	return c.add(lines)
+}
+
+// sent takes in what the client sends, for the size of the screen.
+func (c *cast) sent(p []byte) {
+	c.up.feed(p, func(part []byte, begin bool) {
+		if begin {
+			c.size = c.size[:0]
+		}
+		if len(c.size)+len(part) > sizeBytes {
+			c.size = append(c.size[:0], make([]byte, sizeBytes)...) // is no size, whatever follows
+			return
+		}
+		c.size = append(c.size, part...)
+		if !bytes.HasPrefix(c.size, []byte(`{"Width":`)) || !bytes.HasSuffix(bytes.TrimSpace(c.size), []byte{'}'}) {
+			return
+		}
+		var size struct{ Width, Height uint16 }
+		if json.Unmarshal(c.size, &size) == nil {
+			_ = c.add(castLine(time.Since(c.began), "r", strconv.Itoa(int(size.Width))+"x"+strconv.Itoa(int(size.Height)))) // what the cluster sends finds out
+		}
+	})
+}
+
+// add puts lines on their way. A session that has to be recorded waits for room.
+func (c *cast) add(lines []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.required && c.failed == nil && !c.ended && len(c.unsent) > maxUnsent {
+		c.room.Wait()
+	}
+	switch {
+	case c.failed != nil && c.required:
+		return c.failed // nothing more is shown
+	case c.failed != nil || c.ended || len(lines) == 0:
+		return nil
+	case len(c.unsent) > maxUnsent:
+		c.incomplete = "more was shown at once than the console took"
+		return nil
+	}
+	c.unsent = append(c.unsent, lines...)
+	if len(c.unsent) >= sendBytes {
+		c.poke()
+	}
+	return nil
+}
+
+func (c *cast) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// end sends what is left, and says that there is no more.
+func (c *cast) end() {
+	if c == nil {
+		return
+	}
+	close(c.stop)
+	<-c.done
+}
+
+// send hands pieces to the console until the end.
+func (c *cast) send(ctx context.Context) {
+	defer close(c.done)
+	ticker := time.NewTicker(sendEvery)
+	defer ticker.Stop()
+	for sequence, over := int64(1), false; !over; {
+		select {
+		case <-c.wake:
+		case <-ticker.C:
+		case <-c.stop:
+			over = true
+		}
+		for {
+			piece, incomplete, last := c.take(over)
+			if len(piece) == 0 && !last {
+				break
+			}
+			err := c.put(ctx, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: sequence, Data: piece, End: last, Incomplete: incomplete})
+			if err != nil {
+				c.fail(ctx, err)
+				<-c.stop
+				return
+			}
+			sequence++
+			if last {
+				return
+			}
+		}
+	}
+}
+
+// take returns the next piece, of whole lines; last: there is none behind it.
+func (c *cast) take(over bool) (piece []byte, incomplete string, last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.unsent)
+	if n > sendBytes {
+		n = bytes.LastIndexByte(c.unsent[:sendBytes], '\n') + 1
+	}
+	piece = bytes.Clone(c.unsent[:n])
+	c.unsent = append(c.unsent[:0], c.unsent[n:]...)
+	c.room.Broadcast()
+	last = over && len(c.unsent) == 0
+	c.ended = c.ended || last
+	return piece, c.incomplete, last
+}
+
+// put gives a piece to the console, again while it does not answer.
+func (c *cast) put(ctx context.Context, piece *consolev1.AppendRecordingRequest) error {
+	for deadline := time.Now().Add(sendPatience); ; {
+		try, cancel := context.WithTimeout(ctx, sendTimeout)
+		_, err := c.Recordings.AppendRecording(try, piece)
+		cancel()
+		switch connect.CodeOf(err) {
+		case connect.CodeFailedPrecondition, connect.CodeNotFound, connect.CodeInvalidArgument:
+			return err
+		}
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(sendPause)
+	}
+}
+
+// fail ends the recording before its session, and the session if it has to be recorded.
+func (c *cast) fail(ctx context.Context, why error) {
+	c.Log.WarnContext(ctx, "recording of a session ended before it", "cluster", c.cluster, "recording", c.id, "err", why)
+	if connectErr, ok := errors.AsType[*connect.Error](why); ok {
+		why = errors.New(connectErr.Message())
+	}
+	c.mu.Lock()
+	c.failed, c.unsent = unrecordedError{why}, nil
+	c.room.Broadcast()
+	c.mu.Unlock()
+	try, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	// It says so if it can; without it the recording has no end.
+	_, _ = c.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: 1_000_000, End: true, Incomplete: why.Error()})
+	if c.required && c.lasting != nil {
+		c.standing.mu.Lock()
+		defer c.standing.mu.Unlock()
+		if c.lasting.why == nil {
+			c.lasting.end(unrecordedError{why})
+		}
+	}
+}
