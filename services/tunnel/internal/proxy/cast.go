@@ -38,8 +38,8 @@ func castLine(at time.Duration, kind, text string) []byte {
 	return append(append(line, quoted...), ']', '\n')
 }
 
-// whole splits a text before a character that it has only a part of.
-func whole(text []byte) (all, rest []byte) {
+// splitText splits a text before a character that it has only a part of.
+func splitText(text []byte) (all, rest []byte) {
 	for i := len(text) - 1; i >= 0 && i >= len(text)-utf8.UTFMax; i-- {
 		if utf8.RuneStart(text[i]) {
 			if !utf8.FullRune(text[i:]) {

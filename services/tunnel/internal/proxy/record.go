@@ -212,7 +212,7 @@ func (c *cast) shown(p []byte) error {
 		if len(part) == 0 || string(part) == success {
 			return
 		}
-		text, rest := whole(append(c.rest, part...))
+		text, rest := splitText(append(c.rest, part...))
 		c.rest = bytes.Clone(rest)
 		if len(text) > 0 {
 			lines = append(lines, castLine(time.Since(c.began), "o", string(text))...)
