@@ -47,8 +47,12 @@ func testRecordings(t *testing.T, open Open) {
 		t.Errorf("got %+v", got)
 	}
 	pieces := read(t, s, func(ctx context.Context, v store.View) ([]store.Piece, error) { return v.Pieces(ctx, "1", 1, 10) })
-	if got := fmt.Sprintf("%q", pieces); got != `[{'\x02' "\x00two"} {'\x03' "\x00end"}]` {
-		t.Errorf("pieces %s", got)
+	var texts []string
+	for _, p := range pieces {
+		texts = append(texts, fmt.Sprintf("%d %q", p.Sequence, p.Data))
+	}
+	if !slices.Equal(texts, []string{`2 "\x00two"`, `3 "\x00end"`}) {
+		t.Errorf("pieces %s", texts)
 	}
 	list := func(cluster, subject, before string, limit int) (ids []string) {
 		t.Helper()
@@ -82,6 +86,6 @@ func testRecordings(t *testing.T, open Open) {
 		}
 	}
 	if got := read(t, s, func(ctx context.Context, v store.View) ([]store.Piece, error) { return v.Pieces(ctx, "1", 0, 10) }); len(got) > 0 {
-		t.Errorf("pieces of a recording that went: %q", got)
+		t.Errorf("a recording that went left %d pieces", len(got))
 	}
 }
