@@ -95,7 +95,7 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 				}
 				got = append(got, r.State)
 			}
-			events, err := v.EventsAfter(ctx, store.EventQuery{Type: event.AccessOver}, 0, 10)
+			events, _, err := v.EventsAfter(ctx, store.EventQuery{Type: event.AccessOver}, 0, 10)
 			told = len(events)
 			return err
 		})
