@@ -189,13 +189,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, name, service)
 }
 
-// fromThisMachine keeps out web pages, which may send requests to loopback as well.
+// fromThisMachine keeps out web pages, which may send requests to loopback as well: an image of a page has no Origin, but a browser tells
+// where any request comes from.
 func fromThisMachine(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	return loopback.Host(strings.Trim(host, "[]")) && r.Header.Get("Origin") == ""
+	return loopback.Host(strings.Trim(host, "[]")) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
 }
 
 // route takes a request of the smart protocol apart.

@@ -126,12 +126,13 @@ func TestWhatIsNotGitOnThisMachineIsRefused(t *testing.T) {
 	base := strings.TrimSuffix(s.URL("sample"), "/sample.git")
 	const push = "application/x-git-receive-pack-request"
 	for name, c := range map[string]struct {
-		method, path, contentType, origin, host string
-		want                                    int
+		method, path, contentType, origin, site, host string
+		want                                          int
 	}{
 		"good":                 {path: "/sample.git/info/refs?service=git-upload-pack", want: 200},
 		"localhost":            {path: "/sample.git/info/refs?service=git-upload-pack", host: "localhost:1", want: 200},
 		"web page":             {path: "/sample.git/info/refs?service=git-upload-pack", origin: "https://evil.example.com", want: 403},
+		"image of a web page":  {path: "/new.git/info/refs?service=git-receive-pack", site: "cross-site", want: 403},
 		"rebound name":         {path: "/sample.git/info/refs?service=git-upload-pack", host: "evil.example.com", want: 403},
 		"no service":           {path: "/sample.git/info/refs", want: 404},
 		"another service":      {path: "/sample.git/info/refs?service=git-upload-archive", want: 404},
@@ -158,6 +159,9 @@ func TestWhatIsNotGitOnThisMachineIsRefused(t *testing.T) {
 			req.Host = c.host
 			if c.origin != "" {
 				req.Header.Set("Origin", c.origin)
+			}
+			if c.site != "" {
+				req.Header.Set("Sec-Fetch-Site", c.site)
 			}
 			if c.contentType != "" {
 				req.Header.Set("Content-Type", c.contentType)

@@ -169,6 +169,17 @@ func TestOnlyThoseWhoMayDecideAboutRequests(t *testing.T) {
 	own := p.admin.ask(t, "admin")
 	_, err := p.admin.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: own.GetId()})
 	wantCode(t, err, connect.CodePermissionDenied, "your own")
+	// Whoever holds the token of an account may be one of those who decide.
+	p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta("ci")}, &consolev1.Grant{Metadata: meta("ci"), Spec: &consolev1.GrantSpec{
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: "ci"}}}, Role: "viewer",
+		Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
+	}})
+	of := p.as(t, p.sign(t, identity.ServiceAccount("ci"))).ask(t, "operator").GetId()
+	_, err = p.lea.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: of})
+	wantCode(t, err, connect.CodePermissionDenied, "service account", "fairlead:admins")
+	if _, err := p.admin.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: of}); err != nil {
+		t.Error(err)
+	}
 	// Somebody to whom role admin is lent lends nothing on.
 	kim := p.as(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "kim"}))
 	lent := grantFor("borrowed", "admin", "kim")
@@ -185,7 +196,7 @@ func TestOnlyThoseWhoMayDecideAboutRequests(t *testing.T) {
 	_, err = holder.lending.CreateAccessRequest(ctx, asking("operator"))
 	wantCode(t, err, connect.CodePermissionDenied, "handed on")
 
-	if got := p.lea.requests(t, false); !slices.Equal(got, []string{"user:ada admin waiting", "user:bob operator waiting"}) {
+	if got := p.lea.requests(t, false); !slices.Equal(got, []string{"serviceaccount:ci operator approved", "user:ada admin waiting", "user:bob operator waiting"}) {
 		t.Errorf("lea sees %v", got)
 	}
 	if got := p.bob.requests(t, true); !slices.Equal(got, []string{"user:bob operator waiting"}) {

@@ -84,6 +84,14 @@ func TestRecordingsAreForThoseWhoMayViewThem(t *testing.T) {
 				t.Errorf("list %v, %v", list, err)
 			}
 			await(t, "who read it is in the trail", func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 2 })
+			// Also of those who leave the beginning out.
+			p.admin.must(t, grantFor("more", "reviewer", "eve"))
+			for _, after := range []int64{1, -1, 1} {
+				if _, err := p.eve.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{Id: recordingID, After: after}); err != nil {
+					t.Error(err)
+				}
+			}
+			await(t, "who read a part is in the trail", func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 4 })
 		})
 	}
 }

@@ -129,10 +129,13 @@ func duplexPipe() (a, b pipeEnd) {
 }
 
 // exec opens a shell as a person's client.
-func (h *hub) exec(upgrade string) (io.ReadWriteCloser, *http.Response) {
+func (h *hub) exec(upgrade, offers string) (io.ReadWriteCloser, *http.Response) {
 	h.t.Helper()
 	conn := h.dialTLS()
-	fmt.Fprintf(conn, "GET /clusters/edge-1/api/v1/namespaces/x/pods/web-0/exec?command=sh&command=-c&container=web HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n\r\n", upgrade, h.user())
+	if offers != "" {
+		offers = "Sec-WebSocket-Protocol: " + offers + "\r\n"
+	}
+	fmt.Fprintf(conn, "GET /clusters/edge-1/api/v1/namespaces/x/pods/web-0/exec?command=sh&command=-c&container=web HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%sAuthorization: Bearer %s\r\n\r\n", upgrade, offers, h.user())
 	reader := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(reader, nil)
 	if err != nil {
@@ -172,7 +175,7 @@ func TestShellsAreRecordedWhileTheyRun(t *testing.T) {
 					resp, _ := user.do(user.request("GET", "/clusters/edge-1/api/v1/nodes/n/proxy/runningpods/", nil))
 					return resp.StatusCode == http.StatusForbidden
 				})
-				conn, resp := user.exec(p.upgrade)
+				conn, resp := user.exec(p.upgrade, p.protocol)
 				if resp.StatusCode != http.StatusSwitchingProtocols {
 					t.Fatal(resp.Status)
 				}
@@ -229,7 +232,7 @@ func TestAShellThatCanNotBeRecorded(t *testing.T) {
 	}{
 		"required, the console is away":   {required, "v5.channel.k8s.io", true, false, http.StatusServiceUnavailable, false, 0},
 		"optional, the console is away":   {optional, "v5.channel.k8s.io", true, false, http.StatusSwitchingProtocols, false, 1},
-		"required, a protocol of another": {required, "base64.channel.k8s.io", false, false, http.StatusForbidden, false, 1},
+		"required, a protocol of another": {required, "base64.channel.k8s.io", false, false, http.StatusForbidden, false, 0},
 		"optional, a protocol of another": {optional, "base64.channel.k8s.io", false, false, http.StatusSwitchingProtocols, false, 1},
 		"required, the recording is full": {required, "v5.channel.k8s.io", false, true, http.StatusSwitchingProtocols, true, 1},
 		"optional, the recording is full": {optional, "v5.channel.k8s.io", false, true, http.StatusSwitchingProtocols, false, 1},
@@ -257,7 +260,7 @@ func TestAShellThatCanNotBeRecorded(t *testing.T) {
 			h.mu.Lock()
 			h.full = tc.full
 			h.mu.Unlock()
-			conn, resp := h.exec("websocket")
+			conn, resp := h.exec("websocket", tc.protocol)
 			defer conn.Close()
 			if resp.StatusCode != tc.status || asked.Load()-before != tc.asked {
 				t.Fatalf("%s, asked %d times", resp.Status, asked.Load()-before)

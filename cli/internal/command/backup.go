@@ -50,7 +50,7 @@ such names are deleted, so that N remain. One process at a time may back up into
 			if !rotate {
 				return a.backUp(ctx, h, args[0])
 			}
-			if err := durable.Sweep(args[0]); err != nil { // what a killed backup left would fill the folder
+			if err := a.sweepBackups(args[0]); err != nil {
 				return err
 			}
 			if err := a.backUp(ctx, h, filepath.Join(args[0], a.Now().UTC().Format(backupName))); err != nil {
@@ -72,6 +72,29 @@ func (a *app) backUp(ctx context.Context, h *hub.Hub, path string) error {
 		return err
 	}
 	return a.printf("%s: %d bytes\n", path, size)
+}
+
+// halfBackupStays is how long a half-written backup stays that nobody writes to: another command may be writing to the same folder.
+const halfBackupStays = time.Hour
+
+// sweepBackups makes the folder if it is missing, and deletes what backups left there that were killed: it would fill the folder.
+func (a *app) sweepBackups(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".fairlead-*.backup.*"))
+	if err != nil {
+		return fmt.Errorf("backups in %s: %w", dir, err)
+	}
+	for _, path := range left {
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || !durable.IsTemp(filepath.Base(path)) || a.Now().Sub(info.ModTime()) < halfBackupStays {
+			continue
+		}
+		if err := durable.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteOldBackups deletes all but the newest backups of a folder. Files with other names stay.

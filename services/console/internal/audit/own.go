@@ -68,6 +68,14 @@ func (a *Accesses) Refused(who Who, name, why string) {
 	}
 }
 
+// Read tells of what is read in parts: at each beginning, and at the first part that a reader asks for, wherever it is.
+func (a *Accesses) Read(who Who, act Act, begins bool) {
+	first := a.first(access{who: who.Identity.Subject(), remote: who.Remote, secret: act.Name, config: act.Action}, time.Now())
+	if first || begins {
+		a.Tell(who, act)
+	}
+}
+
 // Tell tells of what is written nowhere else. Nobody waits for it.
 func (a *Accesses) Tell(who Who, act Act) {
 	a.Recorder.Record(trail.Event{

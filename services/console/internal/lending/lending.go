@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,6 +196,10 @@ func (k *Keeper) mayDecide(ctx context.Context, by catalog.By, r store.AccessReq
 	}
 	if by.Subject == r.Subject {
 		return catalog.Refuse(catalog.Forbidden, "access request %s is your own: somebody else has to decide about it", r.ID)
+	}
+	// Whoever holds the account's token may be the one who decides, under their own name.
+	if strings.HasPrefix(r.Subject, platform.ServiceAccount("").Subject()) && !slices.Contains(by.Identity.Groups, platform.AdminsGroup) {
+		return catalog.Refuse(catalog.Forbidden, "access request %s is of a service account: a member of %s has to decide about it", r.ID, platform.AdminsGroup)
 	}
 	decision, err := k.Rights.MayLend(ctx, by.Identity, r.Role, r.Cluster)
 	if err == nil && !decision.Allowed {

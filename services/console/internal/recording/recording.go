@@ -142,11 +142,9 @@ func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64
 			break
 		}
 	}
-	if after == 0 {
-		k.Accesses.Tell(audit.Who{Identity: by.Identity, Remote: by.Remote, TraceID: by.TraceID}, audit.Act{
-			Action: "recording.read", Resource: access.Recording, Name: id, Cluster: r.Cluster, Reason: fmt.Sprintf("%s of %s", r.Verb, r.Subject),
-		})
-	}
+	k.Accesses.Read(audit.Who{Identity: by.Identity, Remote: by.Remote, TraceID: by.TraceID}, audit.Act{
+		Action: "recording.read", Resource: access.Recording, Name: id, Cluster: r.Cluster, Reason: fmt.Sprintf("%s of %s", r.Verb, r.Subject),
+	}, after <= 0)
 	return r, data, next, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,19 +121,23 @@ func (t *Tx) membersWeight(ctx context.Context) (bytes int64, err error) {
 
 // trimMembers removes the oldest events while those of many services take too much, up to eventsOver of them.
 func (t *Tx) trimMembers(ctx context.Context, weight int64) error {
-	var gone sql.NullInt64
-	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM events WHERE members IS NOT NULL AND weight <= $1", weight-maxMembersKept).Scan(&gone)
+	if weight <= maxMembersKept {
+		return nil
+	}
+	// By the index of weights, which grow with the numbers: the greatest number would be looked for in every row.
+	var gone int64
+	err := t.tx.QueryRowContext(ctx, "SELECT seq FROM events WHERE members IS NOT NULL AND weight <= $1 ORDER BY weight DESC LIMIT 1", weight-maxMembersKept).Scan(&gone)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("find heavy events: %w", err)
-	}
-	if !gone.Valid {
-		return nil
 	}
 	var first int64
 	if err := t.tx.QueryRowContext(ctx, "SELECT MIN(seq) FROM events").Scan(&first); err != nil {
 		return fmt.Errorf("find the first event: %w", err)
 	}
-	upTo := min(gone.Int64, first+eventsOver)
+	upTo := min(gone, first+eventsOver)
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM events WHERE seq <= $1", upTo); err != nil {
 		return fmt.Errorf("trim heavy events: %w", err)
 	}

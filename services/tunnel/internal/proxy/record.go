@@ -104,6 +104,9 @@ func (x *exchange) record(r *http.Request) (*cast, *kubehttp.Error) {
 	if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED {
 		return nil, nil
 	}
+	if required := mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED; required && !offerRecordable(r.Header) {
+		return nil, x.unrecordable() // before the command begins
+	}
 	c := &cast{
 		exchange: x, id: audit.NewID(), began: time.Now(), required: mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
@@ -152,6 +155,33 @@ type cast struct {
 	ended      bool
 }
 
+// offerRecordable has a request offer only what can be recorded, and tells whether that is anything: the command begins with the answer.
+func offerRecordable(h http.Header) bool {
+	const name = "Sec-Websocket-Protocol"
+	if recordable(h.Get("Upgrade"), "") {
+		return true
+	}
+	var offers []string
+	for _, offer := range strings.Split(strings.Join(h[name], ","), ",") {
+		if offer = strings.TrimSpace(offer); recordable(h.Get("Upgrade"), offer) {
+			offers = append(offers, offer)
+		}
+	}
+	h[name] = []string{strings.Join(offers, ", ")}
+	return len(offers) > 0
+}
+
+func recordable(upgrade, protocol string) bool {
+	down, _ := framesOf(upgrade, protocol, "")
+	return down != nil
+}
+
+// unrecordable refuses a client whose protocol can't be recorded.
+func (x *exchange) unrecordable() *kubehttp.Error {
+	return &kubehttp.Error{Code: http.StatusForbidden, Message: fmt.Sprintf(
+		"cluster %q: a project has shells here recorded, and this client's protocol can't be: use SPDY/3.1 or WebSocket with v5.channel.k8s.io or v4.channel.k8s.io, as kubectl does", x.cluster)}
+}
+
 // attach has the recording see what passes. It refuses what can't be read, if that has to be recorded.
 func (c *cast) attach(resp *http.Response) *kubehttp.Error {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
@@ -166,8 +196,7 @@ func (c *cast) attach(resp *http.Response) *kubehttp.Error {
 		if !c.required {
 			return nil
 		}
-		return &kubehttp.Error{Code: http.StatusForbidden, Message: fmt.Sprintf(
-			"cluster %q: a project has shells here recorded, and this client's protocol can't be: use SPDY/3.1 or WebSocket with v5.channel.k8s.io or v4.channel.k8s.io, as kubectl does", c.cluster)}
+		return c.unrecordable()
 	}
 	resp.Body = &tap{conn, c}
 	return nil
