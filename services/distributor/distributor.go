@@ -136,10 +136,11 @@ func (s *Service) serve(origin *edge.Edge) error {
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, append(opts, compression.Handler())...)
-			return path, pieces.Handler(handler)
+			return path, pieces.Handler(delivery.Front(handler))
 		}).Lingering(),
 		server.RPC(deliveryv1connect.DetailServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
-			return deliveryv1connect.NewDetailServiceHandler(details, append(opts, compression.Handler())...)
+			path, handler := deliveryv1connect.NewDetailServiceHandler(details, append(opts, compression.Handler())...)
+			return path, details.Front(handler)
 		}),
 		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
 		server.HTTP("POST /v1/traces", spans.New(s.deps.Telemetry.Upload, time.Now), identity.RoleAgent),

@@ -10,7 +10,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/distributor/internal/pressure"
 )
 
@@ -19,18 +18,14 @@ import (
 const (
 	syncsAtOnce, syncsWaiting = 64, 4096
 	opensAtOnce, opensWaiting = 64, 16384
-	// callsPerCluster of one sort wait or are worked on at once, and watchesPerCluster stand: a cluster has two agents at most, each of which makes
-	// one call of a sort at a time, and again after one that it gave up.
-	callsPerCluster, watchesPerCluster = 16, 32
 )
 
 // class bounds how many calls of one sort are worked on at once, so that one sort holds up no other. Some wait
-// for their turn, urgent ones before the others; more are told when to come back.
+// for their turn, urgent ones before the others; more are told when to come back. The share of one cluster is bounded before, by front.
 type class struct {
-	most   int64
-	shares *shares.Shares // of clusters, in turns and line
-	away   func()         // counts who is turned away
-	pace   pressure.Pace
+	most int64
+	away func() // counts who is turned away
+	pace pressure.Pace
 
 	mu     sync.Mutex // guards what follows
 	free   int        // turns
@@ -42,30 +37,14 @@ type class struct {
 type waiter struct{ turn chan error }
 
 func newClass(atOnce int, waiting int64, away func()) *class {
-	return &class{free: atOnce, most: waiting, shares: shares.New(callsPerCluster), away: away}
+	return &class{free: atOnce, most: waiting, away: away}
 }
 
-// enter waits for a turn of a cluster. Leave when the work is done.
-func (c *class) enter(ctx context.Context, cluster string) error {
-	return c.enterLine(ctx, cluster, &c.line)
-}
+// enter waits for a turn. Leave when the work is done.
+func (c *class) enter(ctx context.Context) error { return c.turn(ctx, &c.line) }
 
 // enterUrgent is enter for a call that goes before the others: its agent was told that there is something new.
-func (c *class) enterUrgent(ctx context.Context, cluster string) error {
-	return c.enterLine(ctx, cluster, &c.urgent)
-}
-
-func (c *class) enterLine(ctx context.Context, cluster string, line *list.List) error {
-	if !c.shares.Take(cluster, 1) {
-		c.away()
-		return errTooMany(c.pause())
-	}
-	err := c.turn(ctx, line)
-	if err != nil {
-		c.shares.Give(cluster, 1)
-	}
-	return err
-}
+func (c *class) enterUrgent(ctx context.Context) error { return c.turn(ctx, &c.urgent) }
 
 func (c *class) turn(ctx context.Context, line *list.List) error {
 	c.mu.Lock()
@@ -127,8 +106,7 @@ func (c *class) next() {
 	c.free++
 }
 
-func (c *class) leave(cluster string) {
-	c.shares.Give(cluster, 1)
+func (c *class) leave() {
 	c.next()
 	c.pace.Note(1, c.waiting() > 0)
 }

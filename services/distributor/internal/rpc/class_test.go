@@ -19,24 +19,24 @@ func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) 
 		c := newClass(2, 3, func() { away.Add(1) })
 		ctx := context.Background()
 		for range 2 {
-			if err := c.enter(ctx, "a"); err != nil {
+			if err := c.enter(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 3 {
 			go func() {
-				if err := c.enter(ctx, "a"); err != nil {
+				if err := c.enter(ctx); err != nil {
 					t.Error(err)
 					return
 				}
 				through.Add(1)
-				c.leave("a")
+				c.leave()
 			}()
 		}
 		synctest.Wait()
 		pauses := map[string]bool{}
 		for range 50 {
-			err := c.enter(ctx, "a")
+			err := c.enter(ctx)
 			told, ok := errors.AsType[*connect.Error](err)
 			if !ok || told.Code() != connect.CodeUnavailable {
 				t.Fatalf("one too many: %v", err)
@@ -50,19 +50,19 @@ func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) 
 			t.Errorf("%d pauses, %d turned away, %d through", len(pauses), away.Load(), through.Load())
 		}
 		gone, cancel := context.WithCancel(ctx)
-		c.leave("a")
-		c.leave("a")
+		c.leave()
+		c.leave()
 		synctest.Wait()
 		if through.Load() != 3 {
 			t.Errorf("%d of those who waited came through", through.Load())
 		}
 		for range 2 {
-			if err := c.enter(ctx, "a"); err != nil {
+			if err := c.enter(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- c.enter(gone, "a") }()
+		go func() { ended <- c.enter(gone) }()
 		synctest.Wait()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -71,44 +71,23 @@ func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) 
 	})
 }
 
-func TestOneClusterTakesNoMoreThanItsShareOfCalls(t *testing.T) {
-	t.Parallel()
-	var away atomic.Int64
-	c := newClass(2*callsPerCluster, 4096, func() { away.Add(1) })
-	for range callsPerCluster {
-		if err := c.enter(t.Context(), "a"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.enter(t.Context(), "a"); connect.CodeOf(err) != connect.CodeUnavailable || away.Load() != 1 {
-		t.Errorf("got %v", err)
-	}
-	if err := c.enter(t.Context(), "b"); err != nil {
-		t.Errorf("another cluster: %v", err)
-	}
-	c.leave("a")
-	if err := c.enter(t.Context(), "a"); err != nil {
-		t.Errorf("after one has ended: %v", err)
-	}
-}
-
 // An agent that was nudged has something to do; one that polls most likely has not.
 func TestNudgedAgentsGoBeforePollingOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newClass(1, 4, func() {})
 		ctx := context.Background()
-		if err := c.enter(ctx, "first"); err != nil {
+		if err := c.enter(ctx); err != nil {
 			t.Fatal(err)
 		}
 		var order []string // one call at a time has the turn
 		ended := make(chan error, 16)
-		begin := func(name string, enter func(context.Context, string) error) {
+		begin := func(name string, enter func(context.Context) error) {
 			go func() {
-				err := enter(ctx, name)
+				err := enter(ctx)
 				if err == nil {
 					order = append(order, name)
-					c.leave(name)
+					c.leave()
 				}
 				ended <- err
 			}()
@@ -126,7 +105,7 @@ func TestNudgedAgentsGoBeforePollingOnes(t *testing.T) {
 		if err := <-ended; connect.CodeOf(err) != connect.CodeUnavailable {
 			t.Errorf("polls 2: %v", err)
 		}
-		c.leave("first")
+		c.leave()
 		for range 4 {
 			if err := <-ended; err != nil {
 				t.Error(err)

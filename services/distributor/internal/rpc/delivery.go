@@ -16,7 +16,6 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -56,8 +55,7 @@ type Delivery struct {
 	deps   Deps
 	claims claims
 	syncs  *class
-	opens  *class         // of Watch streams, while the first message is found
-	stands *shares.Shares // of clusters, in Watch streams
+	opens  *class // of Watch streams, while the first message is found
 }
 
 // NewDelivery returns the handler.
@@ -66,7 +64,6 @@ func NewDelivery(d Deps) *Delivery {
 		deps:   d,
 		claims: claims{of: map[string]claim{}},
 		syncs:  newClass(syncsAtOnce, syncsWaiting, d.Metrics.Away.WithLabelValues("sync").Inc),
-		stands: shares.New(watchesPerCluster),
 		opens:  newClass(opensAtOnce, opensWaiting, d.Metrics.Away.WithLabelValues("watch").Inc),
 	}
 }
@@ -83,10 +80,10 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if req.GetNudged() != 0 {
 		enter = d.syncs.enterUrgent
 	}
-	if err := enter(ctx, cluster); err != nil {
+	if err := enter(ctx); err != nil {
 		return nil, err
 	}
-	defer d.syncs.leave(cluster)
+	defer d.syncs.leave()
 	has := have(req.GetHave())
 	behind := d.behind() // before the plan is looked at: what it says after is no older
 	diff, claimed, err := d.compare(cluster, req, has)

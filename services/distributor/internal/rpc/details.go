@@ -52,10 +52,10 @@ func (d *Details) ReportDetails(ctx context.Context, req *deliveryv1.ReportDetai
 		d.away()
 		return nil, errTooMany(d.turns.pause())
 	}
-	if err := d.turns.enter(ctx, cluster); err != nil {
+	if err := d.turns.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer d.turns.leave(cluster)
+	defer d.turns.leave()
 	ctx, cancel := context.WithTimeout(ctx, detailTimeout)
 	defer cancel()
 	_, err := d.console.RecordDetails(ctx, &consolev1.RecordDetailsRequest{Cluster: cluster, Detail: req.GetDetail()})

@@ -37,10 +37,6 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 	if !ok {
 		return errNoAgent
 	}
-	if !d.stands.Take(cluster, 1) {
-		return errTooMany(d.opens.pause())
-	}
-	defer d.stands.Give(cluster, 1)
 	// From here on no change is missed; what changed just before is told at once.
 	w := d.deps.Nudges.Watch(cluster)
 	defer w.Close()
@@ -79,10 +75,10 @@ func (d *Delivery) open(ctx context.Context, w *nudge.Watcher, cluster string, o
 
 // first takes a turn to find the first message.
 func (d *Delivery) first(ctx context.Context, cluster string) (*deliveryv1.WatchResponse, error) {
-	if err := d.opens.enter(ctx, cluster); err != nil {
+	if err := d.opens.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer d.opens.leave(cluster)
+	defer d.opens.leave()
 	changed, revision, err := d.deps.Plan.Changed(cluster)
 	if err != nil {
 		return nil, toConnect(err, cluster)

@@ -35,9 +35,8 @@ const (
 	// back: a storm of reports costs neither memory nor the time of Syncs, and takes its turns.
 	maxWaiting      = 4096
 	maxWaitingBytes = 64 << 20
-	// maxClusterBytes and maxClusterCalls bound the part of it that is one cluster's: a cluster's largest call, twice.
+	// maxClusterBytes bound the part of it that is one cluster's: a cluster's largest call, twice. Its calls are bounded before their bodies are read.
 	maxClusterBytes = 8 << 20
-	maxClusterCalls = 64
 	// A call to the console carries at most so many clusters (its own limit) and bytes (half of what
 	// it reads, and more only for one cluster alone).
 	maxClusters   = 1000
@@ -61,11 +60,10 @@ type Reports struct {
 	console Console
 	queue   chan *job
 	log     *slog.Logger
-	bytes   atomic.Int64 // of what waits
-	// What clusters have of the line and its bytes.
-	calls, sizes *shares.Shares
-	pace         pressure.Pace
-	piece        int // bytes in the next call; of Run's goroutine
+	bytes   atomic.Int64   // of what waits
+	sizes   *shares.Shares // what clusters have of the bytes
+	pace    pressure.Pace
+	piece   int // bytes in the next call; of Run's goroutine
 }
 
 type job struct {
@@ -83,7 +81,7 @@ type outcome struct {
 // NewReports returns Reports; Run works.
 func NewReports(c Console, log *slog.Logger) *Reports {
 	return &Reports{
-		console: c, queue: make(chan *job, maxWaiting), log: log, calls: shares.New(maxClusterCalls), sizes: shares.New(maxClusterBytes), piece: maxBatchBytes,
+		console: c, queue: make(chan *job, maxWaiting), log: log, sizes: shares.New(maxClusterBytes), piece: maxBatchBytes,
 	}
 }
 
@@ -92,10 +90,6 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 	said := &consolev1.ClusterReports{Cluster: cluster, Reports: reports}
 	j := &job{size: proto.Size(said), done: make(chan outcome, 1)}
 	j.waiting.Store(said)
-	if !r.calls.Take(cluster, 1) {
-		return nil, ErrBusy
-	}
-	defer r.calls.Give(cluster, 1)
 	if !r.sizes.Take(cluster, int64(j.size)) {
 		return nil, ErrBusy
 	}
