@@ -169,6 +169,7 @@ func (c *Cache) Judge(sets []*deliveryv1.WindowSet, now time.Time) State {
 	if len(sets) == 0 {
 		return State{}
 	}
+	now = now.Round(0) // the monotonic reading goes on where the clock is put back
 	if l := c.last.Load(); l != nil && len(l.sets) == len(sets) && &l.sets[0] == &sets[0] && !now.Before(l.at) &&
 		now.Sub(l.at) < judgedFor && (l.state.edge.IsZero() || now.Before(l.state.edge)) {
 		return l.state

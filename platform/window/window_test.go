@@ -1,9 +1,11 @@
 package window_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -242,6 +244,32 @@ func TestACacheSeesWhatOpensAndCloses(t *testing.T) {
 	other := []*deliveryv1.WindowSet{of("project", deny("0 9 * * *", "", hour))}
 	if cache.Judge(other, from.Add(hour)).Closed != true || cache.Judge(sets, from).Words() != window.Judge(sets, from).Words() {
 		t.Error("the cache mistakes sets, or does not see that a clock was put back")
+	}
+}
+
+// putBack is a time of the same monotonic reading whose wall clock was put back, as time.Now returns it after the clock of a machine was set.
+func putBack(t *testing.T, now time.Time, by time.Duration) time.Time {
+	t.Helper()
+	back := now
+	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) << 30 //nolint:gosec // package time has no other way to set one of the two clocks
+	if !back.Round(0).Equal(now.Add(-by).Round(0)) || !back.Equal(now) {
+		t.Fatalf("package time keeps its readings in another way: got %s of %s", back, now)
+	}
+	return back
+}
+
+// The times that the agent judges at have a monotonic reading, which no clock that is set puts back.
+func TestACacheSeesThatTheClockOfItsMachineWasPutBack(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	start := now.UTC().Truncate(time.Minute).Add(-time.Minute)
+	sets := []*deliveryv1.WindowSet{of("project", deny(fmt.Sprintf("%d %d * * *", start.Minute(), start.Hour()), "", hour))}
+	var cache window.Cache
+	if !cache.Judge(sets, now).Closed {
+		t.Fatal("the window is not open")
+	}
+	if cache.Judge(sets, putBack(t, now, 10*time.Minute)).Closed {
+		t.Error("the cache keeps the state of the time before the clock was put back")
 	}
 }
 
