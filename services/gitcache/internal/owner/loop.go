@@ -262,7 +262,8 @@ func (t *tenure) soon() {
 }
 
 // met notes how a poll met the host. The first good poll after an outage wakes the other sources of the host, whose pauses may be long by
-// now; the budget of the host spreads their polls. The other replicas are told once per outage.
+// now; the budget of the host spreads their polls. The other replicas are told once per outage. A poll that fails although the host answered
+// another one shows that the outage goes on: its end is announced, and heard of, again.
 func (t *tenure) met(ctx context.Context, s Source, err error) {
 	is := unanswered(err)
 	t.mu.Lock()
@@ -270,7 +271,7 @@ func (t *tenure) met(ctx context.Context, s Source, err error) {
 	t.away = is
 	t.mu.Unlock()
 	switch host := hostOf(s.URL); {
-	case is && !was:
+	case is:
 		t.o.cutOff(host)
 	case was && err == nil:
 		t.o.wakeHost(host, t.loop)

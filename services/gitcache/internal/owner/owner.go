@@ -79,7 +79,7 @@ type Owner struct {
 
 	mu    sync.Mutex // guards what follows; each loop guards itself
 	loops map[string]*loop
-	// answered are the hosts of which the replicas know that they answer again, until another source is cut off from one.
+	// answered are the hosts of which the replicas know that they answer again, until one leaves another poll without an answer.
 	answered map[string]bool
 }
 
@@ -221,7 +221,7 @@ func (o *Owner) wakeHost(host string, but *loop) {
 // announceSpread is over how long replicas spread the polls of sources whose host answers another replica again.
 const announceSpread = 5 * time.Second
 
-// cutOff begins an outage of a host: its end is announced again.
+// cutOff notes an outage of a host that begins or goes on: its end is announced again.
 func (o *Owner) cutOff(host string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -146,7 +146,7 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 	})
 }
 
-// Two replicas own sources of one host. Its first answer to one of them wakes those of the other, once, and nothing echoes.
+// Two replicas own sources of one host. Its first answer to one of them wakes those of the other, and nothing echoes.
 func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,8 +179,7 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 			t.Errorf("woken after %s: %d of the host, %d of another one", time.Since(began), len(far.back), len(well.back))
 		}
 		<-far.back
-		far.met(t.Context(), far.current(), down) // not yet for this one
-		other.HostAnswered(t.Context(), "git.example.com")
+		other.HostAnswered(t.Context(), "git.example.com") // another replica says the same, before the poll
 		other.HostAnswered(t.Context(), "nobody.example.com")
 		if len(far.back) != 0 || len(other.answered) != 1 {
 			t.Errorf("woken again: %d; of hosts it keeps %v", len(far.back), other.answered)
@@ -201,6 +200,34 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 		one.HostAnswered(t.Context(), "git.example.com")
 		if len(first.back) != 1 || time.Since(began) > announceSpread {
 			t.Errorf("after another outage: woken %d", len(first.back))
+		}
+	})
+}
+
+// A host that answers one poll and fails the polls that this wakes is still in its outage: each replica hears of the end, and tells of it.
+func TestAHostThatFailsTheWokenPollsIsAnnouncedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		said := 0
+		o := New(Config{}, Deps{Answered: func(context.Context, string) error {
+			said++
+			return nil
+		}})
+		down := &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}
+		tn := &tenure{loop: newLoop(o, Source{UID: "1", URL: "https://git.example.com/a.git", Interval: 30 * time.Second}), work: newWork()}
+		o.loops["1"] = tn.loop
+		tn.met(t.Context(), tn.current(), down)
+		for range 3 {
+			o.HostAnswered(t.Context(), "git.example.com")
+			if len(tn.back) != 1 {
+				t.Fatal("the end of the outage is not heard of")
+			}
+			<-tn.back
+			tn.met(t.Context(), tn.current(), down)
+		}
+		tn.met(t.Context(), tn.current(), nil)
+		if said != 1 {
+			t.Errorf("the first answer to a poll of this replica is announced %d times", said)
 		}
 	})
 }
