@@ -1,7 +1,10 @@
 package agent_test
 
 import (
+	"math"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -288,5 +291,108 @@ func TestASyncOfAnObjectThatThereIsNotLeavesAnOpenServiceHealthy(t *testing.T) {
 	}
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
 	w.hub.awaitPhase(t, name, newer, healthy)
+	w.mustData("a", "2")
+}
+
+// askOnly asks for a sync of single objects.
+func (h *testHub) askOnly(service string, names ...string) string {
+	return h.settings(service, func(s *deliveryv1.ServiceDelivery) {
+		if s.Sync == nil {
+			s.Sync = &deliveryv1.SyncSpec{}
+		}
+		s.Sync.RequestTime, s.Sync.RequestOnly = timestamppb.Now(), names
+	})
+}
+
+// refuse answers the first requests to apply an object, as many as most, with 403, as an admission webhook does.
+func (w *world) refuse(configMap string, most int64) {
+	var refused atomic.Int64
+	w.api.set(func(r *http.Request) int {
+		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, w.namespace+"/configmaps/"+configMap) || r.URL.Query().Has("dryRun") || refused.Add(1) > most {
+			return 0
+		}
+		return http.StatusForbidden
+	})
+}
+
+func TestARefusedSyncOfSingleObjectsIsForgottenWithItsContent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
+	}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
+	w.refuse("a", math.MaxInt64)
+	asked := w.hub.askOnly(name, "ConfigMap/a")
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == asked && r.GetSyncProblem() != "" })
+	fix := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
+	if report := w.hub.awaitPhase(t, name, fix, held); report.GetSyncProblem() != "" {
+		t.Errorf("of the fix, for which nobody asked, it says %q", report.GetSyncProblem())
+	}
+}
+
+// Of an object whose namespace is new only a sync of all brings both.
+func TestASyncOfSingleObjectsThatASyncOfAllServesHasNoProblem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.refuse("a", 1)
+	asked := w.hub.askOnly(name, "ConfigMap/a")
+	if report := w.hub.awaitPhase(t, name, asked, healthy); report.GetSyncProblem() != "" || w.api.patches("/configmaps/a") < 2 {
+		t.Errorf("after %d requests to apply it the problem is %q", w.api.patches("/configmaps/a"), report.GetSyncProblem())
+	}
+}
+
+func TestASyncOfSingleObjectsThatIsNotLetThroughSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada"})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
+	report := w.hub.awaitPhase(t, name, w.hub.askOnly(name, "ConfigMap/a"), held)
+	const why = `the freeze of project "shop" by user:ada`
+	if !strings.Contains(report.GetSyncProblem(), why) || strings.Count(report.GetMessage(), why) != 1 {
+		t.Errorf("it says %q, and of the sync %q", report.GetMessage(), report.GetSyncProblem())
+	}
+	w.mustData("a", "1")
+	// In manual mode it is not the mode that keeps it back.
+	manual := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) { s.Sync.Mode, s.Manual = deliveryv1.SyncMode_SYNC_MODE_HOLD, true })
+	report = w.hub.awaitPhase(t, name, manual, held)
+	if !strings.Contains(report.GetSyncProblem(), why) || !strings.Contains(report.GetMessage(), "In manual mode") || !strings.Contains(report.GetMessage(), why) {
+		t.Errorf("in manual mode it says %q, and of the sync %q", report.GetMessage(), report.GetSyncProblem())
+	}
+	// With the freeze over it is served, and the mode keeps back the rest.
+	report = w.hub.awaitPhase(t, name, w.hub.freeze(name, nil), held)
+	if report.GetSyncProblem() != "" {
+		t.Errorf("what was served has the problem %q", report.GetSyncProblem())
+	}
+	w.mustData("a", "2")
+}
+
+// An agent of before wrote no request down, so of an old one only its time tells that it was served.
+func TestARequestFromBeforeTheLastApplyIsNotServedByAnAgentWithAnEmptyDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	stop()
+	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
+	newer := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
+		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
+		s.Sync.RequestTime = timestamppb.New(time.Now().Add(-time.Hour))
+	})
+	w.emptyDisk()
+	w.start()
+	w.hub.awaitPhase(t, name, newer, held)
+	w.mustData("a", "1")
+	w.hub.awaitPhase(t, name, w.hub.askSync(name, false), healthy)
 	w.mustData("a", "2")
 }

@@ -63,6 +63,8 @@ type Service struct {
 	Manual  bool                    `json:"manual,omitempty"`
 	// AskedFor is the Content that came with the last request for a sync: what comes later waits for another one.
 	AskedFor string `json:"askedFor,omitempty"`
+	// AskedBefore: the service was new to this disk when it came with that request, which may be older than AskedFor by any time.
+	AskedBefore bool `json:"askedBefore,omitempty"`
 	// Stale: an agent that knows fewer fields of a delivery wrote it down, so the hub is asked for it again.
 	Stale bool `json:"-"`
 	// Hidden are further texts that nobody is to read: see Store.Hide.
@@ -394,6 +396,9 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 				before = next.Leaving[service.Name]
 			}
 			service.Former, service.AskedFor = former(before, service), askedFor(before, service)
+			_, left := next.Leaving[service.Name]
+			isSame := proto.Equal(service.Sync.GetRequestTime(), before.Sync.GetRequestTime())
+			service.AskedBefore = service.AskedFor != "" && (!known && !left || isSame && before.AskedBefore)
 			next.Services[service.Name] = service
 			delete(next.Leaving, service.Name)
 		}

@@ -192,6 +192,25 @@ func TestARequestForASyncIsAboutWhatCameWithIt(t *testing.T) {
 	}
 }
 
+// What an agent without the disk of before finds asked may have been asked, and served, long ago.
+func TestARequestThatComesWithANewServiceIsMarked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	for i, step := range []struct {
+		at     int64 // of the request
+		marked bool
+	}{{1, true}, {1, true}, {2, false}, {2, false}} {
+		if err := s.Update([]desired.Service{{Name: "web", Digest: "d", Sync: &deliveryv1.SyncSpec{RequestTime: &timestamppb.Timestamp{Seconds: step.at}}}}, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir)
+		if is, _ := s.Get("web"); is.AskedBefore != step.marked || is.AskedFor == "" {
+			t.Errorf("step %d: marked %t, asked for %q", i, is.AskedBefore, is.AskedFor)
+		}
+	}
+}
+
 // An agent that knows no windows keeps deliveries without them, under the digest of those that have them.
 func TestWhatAnOlderAgentWroteDownIsAskedForAgain(t *testing.T) {
 	t.Parallel()

@@ -59,14 +59,21 @@ type stance struct {
 	listed string
 	// some: single objects that a sync names may be applied, whatever the verdict says of the rest.
 	some bool
+	// named: the last request is for single objects, and let through. shut says why it is not.
+	named bool
+	shut  refusal
 	// windows are what the verdict saw of them.
 	windows window.State
 }
 
-// askedFor is the content that the last request for a sync is about, as the inventory knows it, or else as the hub's answer came with it.
+// askedFor is the content that the last request for a sync is about, as the inventory knows it, or else as the hub's answer came with it. A request
+// that an agent finds with a service that is new to its disk may be months old: if all of the service was applied since, that served it.
 func askedFor(service desired.Service, record inventory.Record) string {
-	if record.Asked.Request == service.RequestID() {
+	switch {
+	case record.Asked.Request == service.RequestID():
 		return record.Asked.Content
+	case service.AskedBefore && !service.Sync.GetRequestTime().AsTime().After(record.Applied.Time):
+		return ""
 	}
 	return service.AskedFor
 }
@@ -79,7 +86,7 @@ func (k *keeper) noteAsked(ctx context.Context, service desired.Service, record 
 	if id == "" || id == record.Asked.Request || open {
 		return record, nil
 	}
-	record.Asked = inventory.Asked{Request: id, Content: service.AskedFor}
+	record.Asked = inventory.Asked{Request: id, Content: askedFor(service, record)}
 	return record, k.Inventory.Save(ctx, record)
 }
 
@@ -146,7 +153,15 @@ func (c *Controller) unready(name string) string {
 func (k *keeper) judge(service desired.Service, record inventory.Record) mode.Verdict {
 	f := k.facts(service, record)
 	only := f.Asked && len(service.Sync.GetRequestOnly()) > 0
-	k.stance.some = only && mode.Decide(f).Apply && k.refusal.due(service)
+	verdict := mode.Decide(f)
+	k.stance.named, k.stance.shut = only && verdict.Apply, refusal{}
+	k.stance.some = k.stance.named && k.refusal.due(service)
+	if only && !verdict.Apply {
+		k.stance.shut = refusal{request: service.RequestID(), text: fitProblem(k.maskText(service, verdict.Text))}
+	}
+	if !only && !k.refusal.lasts(service, record) {
+		k.refusal = refusal{}
+	}
 	f.Asked = f.Asked && !only
 	k.stance.verdict, k.stance.same, k.stance.windows = mode.Decide(f), f.Applied.Content == f.Wanted.Content, f.Windows
 	return k.stance.verdict
@@ -195,12 +210,11 @@ func (k *keeper) stand(ctx, patience context.Context, service desired.Service, r
 }
 
 // color puts a verdict into a report on health.
-func (k *keeper) color(service desired.Service, report *deliveryv1.ServiceReport) {
-	if k.refusal.request != "" && k.refusal.request == service.RequestID() {
-		report.SyncProblem = k.refusal.text
-		report.Message = strings.TrimSpace(report.GetMessage() + " " + k.refusal.text)
-	}
+func (k *keeper) color(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
 	v := k.stance.verdict
+	if report.SyncProblem = k.syncProblem(service, record); report.GetSyncProblem() != fitProblem(k.maskText(service, v.Text)) { // else it is said below
+		report.Message = strings.TrimSpace(report.GetMessage() + " " + report.GetSyncProblem())
+	}
 	if v.Apply || report.GetPhase() == deliveryv1.Phase_PHASE_FAILED || report.GetPhase() == deliveryv1.Phase_PHASE_REMOVED {
 		return
 	}

@@ -374,7 +374,7 @@ func (k *keeper) report(service desired.Service, record inventory.Record, report
 		report.Repairs, report.RepairTime, report.Repaired = last.GetRepairs(), last.GetRepairTime(), proto.CloneOf(last.GetRepaired())
 	}
 	report.Tests = trial.Summary(record)
-	k.color(service, report)
+	k.color(service, record, report)
 	k.maskReport(service, report)
 	if err := k.Reports.Set(report); err != nil {
 		k.log.Error("the state can't be reported", "err", err)

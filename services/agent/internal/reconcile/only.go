@@ -17,7 +17,8 @@ import (
 
 // refusal is a sync of single objects that could not be served. The service's health does not depend on it: what is applied stays.
 type refusal struct {
-	request, text string
+	// content is what the service was to be made from.
+	request, content, text string
 	// again is when it is tried again; zero: only another request is worth a try.
 	again   time.Time
 	backoff hub.Backoff
@@ -26,6 +27,17 @@ type refusal struct {
 // due tells whether the last request is worth a try now.
 func (r *refusal) due(service desired.Service) bool {
 	return r.request != service.RequestID() || !r.again.IsZero() && !time.Now().Before(r.again)
+}
+
+// served tells whether all of the service was applied after the refusal, and with it what the sync names. A sync that is worth no other try may name
+// what the service does not have: no apply serves it.
+func (r *refusal) served(service desired.Service, record inventory.Record) bool {
+	return !r.again.IsZero() && record.Applied.Asked == service.RequestID()
+}
+
+// lasts tells whether the refusal is still worth a word once its request is not asked any more: all the rest of the same content was applied.
+func (r *refusal) lasts(service desired.Service, record inventory.Record) bool {
+	return r.again.IsZero() && r.content == service.Content() && record.Applied.Asked == service.RequestID()
 }
 
 // look is how long it takes until the last request is due.
@@ -43,19 +55,39 @@ func (k *keeper) noteRefusal(service desired.Service, failure *problem) {
 		return
 	}
 	if k.refusal.request != service.RequestID() {
-		k.refusal = refusal{request: service.RequestID(), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}}
+		k.refusal = refusal{request: service.RequestID(), content: service.Content(), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}}
 	}
 	text, retry := k.maskText(service, failure.text), time.Duration(0)
 	if k.refusal.again = (time.Time{}); !failure.final {
 		retry = k.refusal.backoff.Next()
 		k.refusal.again = time.Now().Add(retry)
 	}
-	const most = 2000 // bytes, of those that the hub takes
-	text = strings.ToValidUTF8(text[:min(len(text), most)], "")
+	text = fitProblem(text)
 	if k.refusal.text != text { // a retry with the same outcome is no news
 		k.log.Warn("a sync of single objects is not served", "revision", service.Commit, "err", text, "retry_in", retry)
 	}
 	k.refusal.text = text
+}
+
+// fitProblem cuts a text to what the hub takes of the problem of a sync.
+func fitProblem(text string) string {
+	const most = 2000 // bytes
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// syncProblem is why the objects that the last request for a sync names are not applied; empty: they are, or it names none.
+func (k *keeper) syncProblem(service desired.Service, record inventory.Record) string {
+	id := service.RequestID()
+	switch r := &k.refusal; {
+	case id == "":
+	case r.request == id && (r.again.IsZero() || k.stance.shut.request != id):
+		if !r.served(service, record) {
+			return r.text
+		}
+	case k.stance.shut.request == id:
+		return k.stance.shut.text
+	}
+	return ""
 }
 
 // some applies those objects of what is wanted that a sync names, and no others: nothing is removed, and no hook runs. The inventory has the

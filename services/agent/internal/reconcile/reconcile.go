@@ -449,7 +449,7 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 	defer cancel()
 	if what == desired.Remove {
 		k.Watcher.FollowSources(k.name, nil)
-		k.stance.verdict = mode.Verdict{Apply: true, Repair: true}
+		k.stance.verdict, k.stance.shut = mode.Verdict{Apply: true, Repair: true}, refusal{}
 		k.applying.Lock()
 		defer k.applying.Unlock()
 		return k.remove(ctx, patience)
@@ -497,7 +497,11 @@ func (k *keeper) tend(ctx, patience context.Context, service desired.Service, re
 		record = next
 		k.judge(service, record)
 	}
-	return min(k.bringAbout(ctx, patience, service, record), k.refusal.look(service))
+	wait := k.bringAbout(ctx, patience, service, record)
+	if k.stance.named { // else no try is made when it is due
+		wait = min(wait, k.refusal.look(service))
+	}
+	return wait
 }
 
 // bringAbout applies all of a service, or leaves it as it is, as the verdict says.
