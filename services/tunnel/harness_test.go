@@ -64,6 +64,7 @@ type console struct {
 	consolev1connect.UnimplementedAuditServiceHandler
 	consolev1connect.UnimplementedStatusServiceHandler
 	consolev1connect.UnimplementedRecordingServiceHandler
+	consolev1connect.UnimplementedAccessServiceHandler
 	keys *identity.KeySet
 
 	mu       sync.Mutex // guards what follows
@@ -73,6 +74,9 @@ type console struct {
 	events   []*consolev1.AuditEvent
 	uses     []*consolev1.AgentTokenUse
 	projects []*consolev1.Project
+	roles    []*consolev1.Role
+	// What CheckAccess allows, as "edit Service web" by token.
+	allowed map[string]string
 	// What was recorded; full: nothing more can be.
 	recordings []*consolev1.Recording
 	pieces     []*consolev1.AppendRecordingRequest
@@ -124,6 +128,9 @@ func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 		for _, g := range c.grants {
 			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Grant{Grant: g}})
 		}
+		for _, r := range c.roles {
+			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Role{Role: r}})
+		}
 		for _, p := range c.projects {
 			changes.Changes = append(changes.Changes, &consolev1.Change{Change: &consolev1.Change_Project{Project: p}})
 		}
@@ -160,6 +167,21 @@ func (c *console) setGrants(grants ...*consolev1.Grant) {
 	c.grants = grants
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// CheckAccess answers by the token of the caller, as a console does.
+func (c *console) CheckAccess(ctx context.Context, req *consolev1.CheckAccessRequest) (*consolev1.CheckAccessResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away {
+		return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
+	}
+	call, _ := connect.CallInfoForHandlerContext(ctx)
+	what := strings.Join([]string{req.GetVerb(), req.GetKind(), req.GetName()}, " ")
+	if may, ok := c.allowed[what]; ok && call.RequestHeader().Get("Authorization") == "Bearer "+may {
+		return &consolev1.CheckAccessResponse{Allowed: true}, nil
+	}
+	return &consolev1.CheckAccessResponse{Reason: "you may not " + what}, nil
 }
 
 func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
@@ -248,6 +270,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 	m.Handle(consolev1connect.NewAuditServiceHandler(c))
 	m.Handle(consolev1connect.NewStatusServiceHandler(c))
 	m.Handle(consolev1connect.NewRecordingServiceHandler(c))
+	m.Handle(consolev1connect.NewAccessServiceHandler(c))
 	consoleServer := httptest.NewUnstartedServer(m)
 	consoleServer.Config.Protocols = new(http.Protocols)
 	consoleServer.Config.Protocols.SetHTTP1(true)

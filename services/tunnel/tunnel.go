@@ -15,6 +15,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/container"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
@@ -78,6 +79,9 @@ func (s *Service) serve() error {
 		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Handed: metrics.Handed, Taken: metrics.Taken,
 		Audit: s.replica.Audit, Log: s.deps.Log,
 		Recordings: consolev1connect.NewRecordingServiceClient(s.replica.HTTP(), s.console, s.replica.Options()...),
+		Rights: func(token string) proxy.Rights {
+			return consolev1connect.NewAccessServiceClient(s.replica.HTTP(), s.console, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+		},
 	})
 	deps := rpc.Deps{
 		Sessions: s.sessions, Began: s.uses.Note, Catalog: s.replica.Catalog, Peers: s.peers, Replica: s.replica.Advertised,

@@ -47,7 +47,7 @@ server. The exit code is 0 if there is no difference, 2 if there is one, and 1 a
 With --from the service's folder in a working tree on this machine takes the place of the commit. It is sent to the agent through the
 tunnel (up to 32 MiB, without .git), rendered there with the options, the configuration and the bounds of the service, and compared by
 dry runs. Nothing is applied or kept. Templates see placeholders in place of secrets, and what they look up in the cluster is read
-with your rights. It needs a grant with role deployer for the cluster.
+with your rights. It needs a grant with role deployer for the cluster, and the right to edit the service.
 
 --ref does the same with the service's folder at a ref of its source: one that a service of the source names, or a commit below it. It
 is read from the hub with your rights (up to 2,000 files of up to 1 MiB); for another branch check it out, and use --from.`,

@@ -1,16 +1,21 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
+
+	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	platform "fairlead.dev/platform/access"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/reach"
 	"fairlead.dev/services/tunnel/internal/access"
 )
 
@@ -59,7 +64,52 @@ func (x *exchange) check(r *http.Request) *kubehttp.Error {
 	if why := access.Check(x.user, x.class, cluster, x.Catalog.Grants(), x.Catalog.Roles()...); why != "" {
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: why}
 	}
+	if refused := x.checkService(r, cluster); refused != nil {
+		return refused
+	}
 	x.borrow(cluster)
+	return nil
+}
+
+// Rights tells what a caller may do with resources that are not in the tunnel's copy of the catalog; the console does.
+type Rights interface {
+	CheckAccess(context.Context, *consolev1.CheckAccessRequest) (*consolev1.CheckAccessResponse, error)
+}
+
+// rightsTimeout bounds the question about one request.
+const rightsTimeout = 5 * time.Second
+
+// checkService says why the caller may not have the agent compare a service: a right at the API of its cluster is none to the service. GET needs the right to
+// view it. Everything else sends content that is rendered with the service's configuration, as a change of the service would be, and needs the right to edit it.
+func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *kubehttp.Error {
+	below, ok := strings.CutPrefix(x.plain, reach.OwnPrefix+"v1/services/")
+	if !ok {
+		return nil
+	}
+	name, _, _ := strings.Cut(below, "/")
+	verb := platform.Edit
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		verb = platform.View
+	}
+	rules := platform.Rules{Grants: x.Catalog.Grants(), Roles: x.Catalog.Roles()}
+	// What is allowed without a project is allowed in all.
+	decision := rules.May(x.user, verb, platform.Target{Kind: platform.Service, Name: name, Cluster: x.cluster, ClusterLabels: cluster.GetMetadata().GetLabels()})
+	if decision.Allowed {
+		return nil
+	}
+	// The service's project decides, and the console knows it.
+	ctx, cancel := context.WithTimeout(r.Context(), rightsTimeout)
+	defer cancel()
+	answer, err := x.Rights(identity.TokenOf(r.Header)).CheckAccess(ctx, &consolev1.CheckAccessRequest{Verb: string(verb), Kind: platform.Service, Name: name})
+	switch {
+	case connect.CodeOf(err) == connect.CodeInvalidArgument: // no service has such a name
+		return &kubehttp.Error{Code: http.StatusForbidden, Message: decision.Reason}
+	case err != nil:
+		x.Log.InfoContext(r.Context(), "console does not tell the right to a service", "service", name, "err", err)
+		return &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: fmt.Sprintf("the console does not say whether you may %s service %q. Try again in a moment", verb, name)}
+	case !answer.GetAllowed():
+		return &kubehttp.Error{Code: http.StatusForbidden, Message: answer.GetReason()}
+	}
 	return nil
 }
 

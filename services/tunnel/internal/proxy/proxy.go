@@ -68,8 +68,10 @@ type Deps struct {
 	Handed, Taken func()
 	// Recordings keeps what is shown of shells; nil: nothing is recorded.
 	Recordings Recordings
-	Audit      *audit.Recorder
-	Log        *slog.Logger
+	// Rights asks the console as the caller with this token.
+	Rights func(token string) Rights
+	Audit  *audit.Recorder
+	Log    *slog.Logger
 }
 
 // Handler is the proxy. Mount it at Prefix, raw, for users; and Relayed at RelayPrefix, raw, for tunnels.
