@@ -180,6 +180,7 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 	name := w.service("chart")
 	const configured, kept = "hunter2-configured", "hunter3-in-the-cluster"
 	w.kubectl("create", "secret", "generic", "own", "--from-literal=password="+kept)
+	w.kubectl("create", "secret", "generic", "guesses", "--from-literal=password="+configured)
 	plain := map[string]string{
 		"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
 		"templates/a.yaml": templated("url", "postgres://web:{{ .Values.configuration.password }}@db") + "---\n" + templated("other", "1"),
@@ -187,7 +188,11 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 	}
 	w.hub.push(t, name, w.namespace, plain)
 	w.hub.awaitPhase(t, name, w.hub.change(name, func(d *deliveryv1.ServiceDelivery) {
-		d.Configuration = &deliveryv1.Configuration{Revision: "1", Entries: []*deliveryv1.ConfigurationEntry{{Name: "password", Secret: true, Value: &deliveryv1.ConfigurationEntry_Text{Text: configured}}}}
+		d.Configuration = &deliveryv1.Configuration{Revision: "1", Entries: []*deliveryv1.ConfigurationEntry{
+			{Name: "flag", Secret: true, Value: &deliveryv1.ConfigurationEntry_Flag{Flag: true}},
+			{Name: "password", Secret: true, Value: &deliveryv1.ConfigurationEntry_Text{Text: configured}},
+			{Name: "tree", Secret: true, Value: &deliveryv1.ConfigurationEntry_Json{Json: `{"on": [true]}`}},
+		}}
 	}), healthy)
 	w.mustData("url", "postgres://web:"+configured+"@db")
 	ada := w.person("ada", "--verb=get", "--resource=configmaps,secrets")
@@ -211,6 +216,8 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 		`{{ .Values.configuration.password }}`, `{{ .Values.configuration.password | b64enc }}`, `{{ regexReplaceAll "(.)" .Values.configuration.password "${1} " }}`, `{{ .Values.configuration.password | b32enc }}`,
 		`{{ ` + lookup + ` }}`, `{{ ` + lookup + ` | b64dec }}`, `{{ regexReplaceAll "(.)" (` + lookup + ` | b64dec) "${1} " }}`,
 		`{{ if eq .Values.configuration.password "` + configured + `" }}guessed{{ end }}`, `{{ (lookup "v1" "Secret" .Release.Namespace "own").metadata.annotations }}`,
+		`{{ if .Values.configuration.flag }}guessed{{ end }}`, `{{ if has true .Values.configuration.tree.on }}guessed{{ end }}`,
+		`{{ if eq .Values.configuration.password (index (lookup "v1" "Secret" .Release.Namespace "guesses").data "password" | b64dec) }}guessed{{ end }}`,
 	} {
 		files["templates/a.yaml"] = templated("url", "x") + "---\n" + templated("other", strings.ReplaceAll(turned, `"`, "`"))
 		detail, code, message := w.asked(ada, http.MethodPost, name+"/diff", folder(t, files))
@@ -236,5 +243,44 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 	_, code, message = look(w.person("bob", "--verb=get", "--resource=configmaps"), templated("more", `{{ len (lookup "v1" "Secret" .Release.Namespace "own") }}`))
 	if code != http.StatusForbidden || !strings.Contains(message, "kind Secret in namespace "+w.namespace) {
 		t.Errorf("somebody who may not read what a template looks up: %d, %s", code, message)
+	}
+
+	// Guesses come back as they were written, right or wrong: a mask that finds one confirms it.
+	guest := w.person("guest", "--verb=get", "--resource=configmaps,secrets,services")
+	const guesses = "hunter1-configured|" + configured + "|" + kept
+	for what, template := range map[string]string{
+		"a message":                             `{{ fail "` + guesses + `" }}`,
+		"an object":                             configMap("other", guesses),
+		"a name that is refused":                configMap(`"`+guesses+`"`, "1"),
+		"an object that the API server refuses": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 80, name: \"" + guesses + "\"}]}\n",
+		"an object beside a secret":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: url}\ndata: {x: {{ .Values.configuration.password }}, guess: \"" + guesses + "\"}\n",
+	} {
+		files := maps.Clone(plain)
+		files["templates/a.yaml"] = templated("url", "x") + "---\n" + templated("other", "1")
+		switch what {
+		case "an object":
+			files["templates/a.yaml"] = templated("url", "x")
+		case "an object beside a secret":
+			files["templates/a.yaml"] = templated("other", "1")
+		}
+		files["templates/guess.yaml"] = template
+		detail, code, message := w.asked(guest, http.MethodPost, name+"/diff", folder(t, files))
+		if text := message + protojson.Format(detail); !strings.Contains(text, guesses) {
+			t.Errorf("%s comes back changed: %d %s", what, code, text)
+		}
+		if detail.GetDiff().GetFingerprint() != "" {
+			t.Errorf("%s: there is a sum over values that are not shown", what)
+		}
+	}
+	// The same text elsewhere in an object shows nothing of a value.
+	files["templates/a.yaml"] = templated("other", "1") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: url}\ndata: {x: {{ .Values.configuration.password }}, guess: " + configured + "}\n"
+	detail, code, message = w.asked(ada, http.MethodPost, name+"/diff", folder(t, files))
+	if code != http.StatusOK {
+		t.Fatalf("%d: %s", code, message)
+	}
+	for _, f := range detail.GetDiff().GetObjects()[0].GetFields() {
+		if f.GetPointer() == "/data/x" && (f.GetWanted() != "" || f.GetLive() != "") {
+			t.Errorf("a value is shown since the same text stands elsewhere: %v", detail)
+		}
 	}
 }

@@ -51,8 +51,8 @@ type Deps struct {
 	API API
 	// Explain puts a refusal of the API server into words that quote no value of a Secret.
 	Explain func(ref object.Ref, err error) string
-	// Mask takes secrets out of texts; nil: there are none.
-	Mask func(string) string
+	// Mask takes secrets out of texts; nil: there are none. MaskLive does so with values that are in the cluster; nil: Mask.
+	Mask, MaskLive func(string) string
 	// Sent says whether an item is not to be looked at, since applying would not send it.
 	Sent func(item set.Item) bool
 	// Stays: nothing is removed.
@@ -67,6 +67,9 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 	items, err := objects.Items()
 	if err != nil {
 		return nil, err
+	}
+	if deps.MaskLive == nil {
+		deps.MaskLive = deps.Mask
 	}
 	d := differ{Deps: deps, out: &deliveryv1.Diff{}, sum: sha256.New(), namespaces: map[string]bool{}, kinds: map[schema.GroupKind]bool{}}
 	wanted := make(map[object.Key]bool, len(items))
@@ -250,7 +253,7 @@ func (d *differ) compare(item set.Item, sent, live, next *unstructured.Unstructu
 	if d.Ignored != nil {
 		ignored = d.Ignored(item, sent)
 	}
-	fields := Fields(live, next, ignored, d.Mask)
+	fields := Fields(live, next, ignored, d.Mask, d.MaskLive)
 	if item.Group == "" && item.Kind == "Secret" && ownTime(live) != ownTime(next) && !slices.ContainsFunc(fields, isData) {
 		// What changed in it is not read; that something did is told by who wrote when.
 		fields = append(fields, &deliveryv1.FieldDiff{Pointer: "/data"})

@@ -17,9 +17,9 @@ import (
 
 // Fields lists the fields in which two states of an object differ, but for those that are ignored, those that the
 // API server keeps, and the status. What mask (nil: nothing is to be) changes in a value that is wanted is not told of the one that
-// is there either: it may be an older secret.
-func Fields(live, wanted *unstructured.Unstructured, ignored []string, mask func(string) string) []*deliveryv1.FieldDiff {
-	w := walker{ignored: ignored, managers: managersOf(live), mask: mask}
+// is there either: it may be an older secret. maskLive is for values that are there.
+func Fields(live, wanted *unstructured.Unstructured, ignored []string, mask, maskLive func(string) string) []*deliveryv1.FieldDiff {
+	w := walker{ignored: ignored, managers: managersOf(live), mask: mask, maskLive: maskLive}
 	w.value("", nil, says(live), says(wanted))
 	return w.out
 }
@@ -51,6 +51,7 @@ type walker struct {
 	ignored  []string
 	managers []manager
 	mask     func(string) string
+	maskLive func(string) string
 	out      []*deliveryv1.FieldDiff
 }
 
@@ -107,7 +108,10 @@ func (w *walker) differ(pointer, live, wanted, manager string) *deliveryv1.Field
 		if shown != wanted && live != "" {
 			live = strconv.Quote(masked)
 		}
-		pointer, live, wanted = w.mask(pointer), w.mask(live), shown
+		pointer, wanted = w.mask(pointer), shown
+	}
+	if w.maskLive != nil {
+		live = w.maskLive(live)
 	}
 	return &deliveryv1.FieldDiff{Pointer: pointer, Live: bounded(live, maxValue), Wanted: bounded(wanted, maxValue), Manager: manager}
 }
@@ -124,9 +128,12 @@ func (w *walker) maps(pointer string, managers []map[string]any, live, wanted ma
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		w.value(pointer+"/"+escape.Replace(key), below(managers, "f:"+key), live[key], wanted[key])
+		w.value(Pointer(pointer, key), below(managers, "f:"+key), live[key], wanted[key])
 	}
 }
+
+// Pointer is that of a key of what stands at another pointer.
+func Pointer(parent, key string) string { return parent + "/" + escape.Replace(key) }
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1") //nolint:gochecknoglobals // never changed
 

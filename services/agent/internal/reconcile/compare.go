@@ -51,14 +51,18 @@ func (c *Controller) CompareNow(ctx context.Context, name string, person access.
 		return nil, err
 	}
 	defer func() { _ = objects.Close() }()
-	release, err := c.turn(ctx)
+	release, err := turn(ctx, c.comparing)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	out, err := k.compareAs(ctx, person, service, record, objects, k.mask(service))
-	if err != nil {
+	mask := k.mask(service)
+	out, err := k.compareAs(ctx, person, service, record, objects, mask, mask)
+	if errors.Is(err, ErrMayNotRead) {
 		return nil, err
+	}
+	if err != nil {
+		return nil, k.failure(err.Error())
 	}
 	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
 }
@@ -80,21 +84,21 @@ func (c *Controller) compared(ctx context.Context, name string) (*keeper, desire
 	return k, service, record, err
 }
 
-// turn waits until no other comparison for people is made: they don't keep services waiting.
-func (c *Controller) turn(ctx context.Context) (release func(), err error) {
+// turn waits until nothing else is done for people that takes the same place: they don't keep services waiting.
+func turn(ctx context.Context, place chan struct{}) (release func(), err error) {
 	select {
-	case c.comparing <- struct{}{}:
-		return func() { <-c.comparing }, nil
+	case place <- struct{}{}:
+		return func() { <-place }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// compareAs compares objects with the cluster for a person.
-func (k *keeper) compareAs(ctx context.Context, person access.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask func(string) string) (*deliveryv1.Diff, error) {
+// compareAs compares objects with the cluster for a person. Its errors are not masked.
+func (k *keeper) compareAs(ctx context.Context, person access.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask, maskLive func(string) string) (*deliveryv1.Diff, error) {
 	reader := &readAs{API: k.Compare, person: person}
 	out, err := diff.Of(ctx, diff.Deps{
-		API: reader, Explain: apply.Explain, Mask: mask,
+		API: reader, Explain: apply.Explain, Mask: mask, MaskLive: maskLive,
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},
@@ -104,7 +108,7 @@ func (k *keeper) compareAs(ctx context.Context, person access.Person, service de
 		return nil, reader.refused
 	}
 	if err != nil {
-		return nil, k.failure(reader.unnamed(err.Error()))
+		return nil, errors.New(reader.unnamed(err.Error()))
 	}
 	reader.conceal(out)
 	return out, nil

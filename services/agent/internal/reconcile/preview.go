@@ -47,11 +47,6 @@ func (c *Controller) PreviewNow(ctx context.Context, name string, person access.
 		}
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
-	release, err := c.turn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	trial := service
 	trial.Artifact = content.Artifact
 	hidden := newVeil()
@@ -60,17 +55,25 @@ func (c *Controller) PreviewNow(ctx context.Context, name string, person access.
 	}
 	preview := &preview{keeper: k, service: trial, record: record, person: person, veil: hidden, content: content}
 	id := set.IDOf(rand.Text(), "")
-	objects, err := preview.render(ctx, id)
+	objects, err := preview.renderInTurn(ctx, id)
 	if err != nil {
-		return nil, preview.masked(service, err)
+		return nil, preview.masked(err)
 	}
 	defer func() { _ = objects.Close() }()
 	if err := c.Sets.Remove(name, id); err != nil {
 		return nil, err
 	}
-	out, err := k.compareAs(ctx, person, service, record, objects, hidden.mask(k.maskWith(service, hidden.secrets())))
+	release, err := turn(ctx, c.comparing)
 	if err != nil {
 		return nil, err
+	}
+	defer release()
+	out, err := k.compareAs(ctx, person, service, record, objects, hidden.mask, k.mask(service))
+	if errors.Is(err, ErrMayNotRead) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, errors.New(hidden.failure(err.Error()))
 	}
 	hidden.conceal(out)
 	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
@@ -90,6 +93,16 @@ type preview struct {
 	content Content
 	// refused: the person may not read what a template looks up.
 	refused error
+}
+
+// renderInTurn renders once no other preview does. Comparisons are not kept waiting: a render may take a minute.
+func (p *preview) renderInTurn(ctx context.Context, id set.ID) (*set.Set, error) {
+	release, err := turn(ctx, p.previewing)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return p.render(ctx, id)
 }
 
 // render renders the content to a set of its own.
@@ -122,8 +135,12 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 		}
 	}
 	err = p.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error {
-		p.veil.reveal(obj)
-		return building.Add(ctx, obj, at)
+		isRevealed := p.veil.reveal(obj)
+		err := building.Add(ctx, obj, at)
+		if mistake := (*manifest.Error)(nil); isRevealed && errors.As(err, &mistake) {
+			return &manifest.Error{Position: at, Problem: "this object can't be applied. There are secret values in it, and what is wrong is not shown"}
+		}
+		return err
 	})
 	switch {
 	case p.refused != nil:
@@ -186,7 +203,7 @@ func within(namespace string) string {
 }
 
 // masked says what went wrong without a secret, and whether the content is at fault.
-func (p *preview) masked(service desired.Service, err error) error {
+func (p *preview) masked(err error) error {
 	text := err.Error()
 	kind := error(nil)
 	mistake, nothing := (*manifest.Error)(nil), (*nothingError)(nil)
@@ -200,20 +217,9 @@ func (p *preview) masked(service desired.Service, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		text = "the rendered manifests were cleaned up meanwhile. Ask again"
 	}
-	text = p.veil.mask(p.maskWith(service, p.veil.secrets()))(text)
+	text = p.veil.mask(text)
 	if kind != nil {
 		return fmt.Errorf("%w: %s", kind, text)
 	}
 	return errors.New(text)
-}
-
-// maskWith is the mask of a service that hides more secrets.
-func (k *keeper) maskWith(service desired.Service, more []string) func(string) string {
-	current, _ := k.Desired.Get(k.name)
-	service.Hidden = current.Hidden
-	var long []string
-	for _, secret := range more {
-		long = append(long, desired.SecretsIn(secret)...)
-	}
-	return service.Mask(long...)
 }

@@ -111,9 +111,9 @@ type Controller struct {
 	Deps
 
 	slots chan struct{}
-	// comparing is the turn of who asks for a comparison.
-	comparing chan struct{}
-	notices   *notice.Board
+	// comparing is the place of the comparison that is made for people, previewing that of the render for one.
+	comparing, previewing chan struct{}
+	notices               *notice.Board
 	// retired gets a value when keepers have ended.
 	retired chan struct{}
 	// loaded is closed when the inventories are known.
@@ -139,7 +139,7 @@ type metrics struct {
 
 // New returns a controller; Run starts it.
 func New(deps Deps) *Controller {
-	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), comparing: make(chan struct{}, 1), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
+	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), comparing: make(chan struct{}, 1), previewing: make(chan struct{}, 1), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
 		applies: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}), "applied", "failed"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		renders: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_render_seconds", Help: "Duration of renders; what did not change is not rendered.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -21,41 +23,61 @@ import (
 // object, the value takes its place after the render, so that the comparison is about the value.
 type veil struct {
 	mu sync.Mutex // guards the maps: a render asks for lookups while it gives objects
-	// placeholders by value, and values by placeholder.
-	placeholders, values map[string]string
-	// revealed are the objects that values were put into, with the texts of all that stood in them before.
-	revealed map[veiled]map[string]bool
+	// values by placeholder.
+	values map[string]string
+	// looked are the placeholders of values that templates look up, which they may do twice.
+	looked map[lookedValue]string
+	// revealed are the objects that values were put into, with the leaves that came out of the render as they are, as JSON, by their pointers.
+	revealed map[veiled]map[string]string
 }
+
+// lookedValue is a value of a Secret of the cluster.
+type lookedValue struct{ namespace, name, key, value string }
 
 // veiled names an object before it has its namespace.
 type veiled struct{ group, kind, name string }
 
 func newVeil() *veil {
-	return &veil{placeholders: map[string]string{}, values: map[string]string{}, revealed: map[veiled]map[string]bool{}}
+	return &veil{values: map[string]string{}, looked: map[lookedValue]string{}, revealed: map[veiled]map[string]string{}}
 }
 
-// cover returns the placeholder of a value. Nothing stays nothing: templates ask for that.
+// cover returns a placeholder of a value, another one each time: equal ones would tell that values are equal, and the person may have made one of them.
+// Nothing stays nothing: templates ask for that.
 func (v *veil) cover(value string) string {
 	if value == "" {
 		return ""
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if known, ok := v.placeholders[value]; ok {
-		return known
-	}
 	placeholder := "veiled" + strings.ToLower(rand.Text())
-	v.placeholders[value], v.values[placeholder] = placeholder, value
+	v.values[placeholder] = value
 	return placeholder
 }
 
-// tree covers the texts of a value, and takes numbers out of it. What is true or false, and all names, stay.
+// coverLooked is cover for a value that a template looks up: the same one when it does so again.
+func (v *veil) coverLooked(value lookedValue) string {
+	v.mu.Lock()
+	known, ok := v.looked[value]
+	v.mu.Unlock()
+	if ok {
+		return known
+	}
+	placeholder := v.cover(value.value)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.looked[value] = placeholder
+	return placeholder
+}
+
+// tree covers the texts of a value, and takes numbers, and what is true, out of it. All names stay.
 func (v *veil) tree(value any) any {
 	switch value := value.(type) {
 	case string:
 		return v.cover(value)
 	case float64, int64, json.Number:
 		return 0
+	case bool:
+		return false
 	case []any:
 		for i := range value {
 			value[i] = v.tree(value[i])
@@ -80,6 +102,8 @@ func (v *veil) configuration(c *deliveryv1.Configuration) (*deliveryv1.Configura
 			value.Text = v.cover(value.Text)
 		case *deliveryv1.ConfigurationEntry_Number:
 			value.Number = 0
+		case *deliveryv1.ConfigurationEntry_Flag:
+			value.Flag = false
 		case *deliveryv1.ConfigurationEntry_Json:
 			var tree any
 			if json.Unmarshal([]byte(value.Json), &tree) != nil {
@@ -90,6 +114,8 @@ func (v *veil) configuration(c *deliveryv1.Configuration) (*deliveryv1.Configura
 				return nil, fmt.Errorf("configuration %q is not JSON", e.GetName())
 			}
 			value.Json = string(text)
+		default:
+			return nil, fmt.Errorf("configuration %q is of a kind that this agent does not know: upgrade it", e.GetName())
 		}
 	}
 	return c, nil
@@ -125,20 +151,20 @@ func (v *veil) object(obj *unstructured.Unstructured) {
 		if err != nil {
 			value = []byte(text)
 		}
-		data[key] = base64.StdEncoding.EncodeToString([]byte(v.cover(string(value))))
+		data[key] = base64.StdEncoding.EncodeToString([]byte(v.coverLooked(lookedValue{obj.GetNamespace(), obj.GetName(), key, string(value)})))
 	}
 	if data != nil {
 		obj.Object["data"] = data
 	}
 }
 
-// reveal puts values in the place of whole placeholders. Names, labels and annotations keep the placeholders: the API server quotes them in what it says, and
-// they are in its log.
-func (v *veil) reveal(obj *unstructured.Unstructured) {
+// reveal puts values in the place of whole placeholders, and tells whether there were any. Names, labels and annotations keep the placeholders: the API server
+// quotes them in what it says, and they are in its log.
+func (v *veil) reveal(obj *unstructured.Unstructured) (isRevealed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.values) == 0 {
-		return
+		return false
 	}
 	var pairs []string
 	for placeholder, value := range v.values {
@@ -146,16 +172,14 @@ func (v *veil) reveal(obj *unstructured.Unstructured) {
 			base64.StdEncoding.EncodeToString([]byte(placeholder)), base64.StdEncoding.EncodeToString([]byte(value)))
 	}
 	replace := strings.NewReplacer(pairs...).Replace
-	texts := map[string]bool{}
-	leavesOf(obj.Object, texts)
+	same := map[string]string{}
 	gvk := obj.GroupVersionKind()
-	isChanged := false
 	for key, value := range obj.Object {
-		if key == "metadata" || key == "apiVersion" || key == "kind" {
-			continue
-		}
 		each := replace
-		if key == "data" && isSecret(gvk.Group, gvk.Kind) {
+		switch {
+		case key == "metadata" || key == "apiVersion" || key == "kind":
+			each = func(text string) string { return text }
+		case key == "data" && isSecret(gvk.Group, gvk.Kind):
 			each = func(text string) string {
 				plain, err := base64.StdEncoding.DecodeString(text)
 				if err != nil {
@@ -164,95 +188,88 @@ func (v *veil) reveal(obj *unstructured.Unstructured) {
 				return base64.StdEncoding.EncodeToString([]byte(replace(string(plain))))
 			}
 		}
-		obj.Object[key] = changeTexts(value, each, &isChanged)
+		changed := false
+		obj.Object[key], changed = changeTexts(diff.Pointer("", key), value, each, same)
+		isRevealed = isRevealed || changed
 	}
-	if isChanged {
-		v.revealed[veiled{gvk.Group, gvk.Kind, obj.GetName()}] = texts
+	if isRevealed {
+		v.revealed[veiled{gvk.Group, gvk.Kind, obj.GetName()}] = same
 	}
+	return isRevealed
 }
 
-// changeTexts changes all texts of a value.
-func changeTexts(value any, change func(string) string, isChanged *bool) any {
+// changeTexts changes all texts of a value, and notes the leaves that it does not change.
+func changeTexts(pointer string, value any, change func(string) string, same map[string]string) (_ any, isChanged bool) {
 	switch value := value.(type) {
 	case string:
-		changed := change(value)
-		*isChanged = *isChanged || changed != value
-		return changed
+		if changed := change(value); changed != value {
+			return changed, true
+		}
 	case []any:
 		for i := range value {
-			value[i] = changeTexts(value[i], change, isChanged)
+			changed := false
+			value[i], changed = changeTexts(diff.Pointer(pointer, strconv.Itoa(i)), value[i], change, same)
+			isChanged = isChanged || changed
 		}
+		return value, isChanged
 	case map[string]any:
 		for key := range value {
-			value[key] = changeTexts(value[key], change, isChanged)
+			changed := false
+			value[key], changed = changeTexts(diff.Pointer(pointer, key), value[key], change, same)
+			isChanged = isChanged || changed
 		}
+		return value, isChanged
 	}
-	return value
+	if text, err := json.Marshal(value); err == nil {
+		same[pointer] = string(text)
+	}
+	return value, false
 }
 
-// leavesOf notes what stands in a value, each as JSON.
-func leavesOf(value any, into map[string]bool) {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, child := range value {
-			leavesOf(child, into)
-		}
-	case []any:
-		for _, child := range value {
-			leavesOf(child, into)
-		}
-	default:
-		if text, err := json.Marshal(value); err == nil {
-			into[string(text)] = true
-		}
-	}
-}
-
-// conceal leaves out of a comparison what values may have become: of an object that values were put into, only what stood in it before is shown, and not
-// what the API server says of it.
+// conceal leaves out of a comparison what values may have become: of an object that values were put into, only leaves are shown that come out of the API server
+// as they came out of the render, and not what the API server says of it. No sum over values is told: guesses could be tried against it.
 func (v *veil) conceal(out *deliveryv1.Diff) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	out.Fingerprint = ""
 	for _, o := range out.GetObjects() {
-		texts, ok := v.revealed[veiled{o.GetGroup(), o.GetKind(), o.GetName()}]
+		same, ok := v.revealed[veiled{o.GetGroup(), o.GetKind(), o.GetName()}]
 		if !ok {
 			continue
 		}
-		if o.GetMessage() != "" && !isSecret(o.GetGroup(), o.GetKind()) {
-			o.Message = "There are secret values in it, and what the API server says of it is not shown."
+		if o.GetMessage() != "" {
+			o.Message = unsaid
 		}
 		for _, f := range o.GetFields() {
-			if f.GetWanted() != "" && !texts[f.GetWanted()] {
+			if leaf, ok := same[f.GetPointer()]; f.GetWanted() != "" && (!ok || leaf != f.GetWanted()) {
 				f.Live, f.Wanted = "", ""
 			}
 		}
 	}
 }
 
-// mask takes placeholders, and values, out of texts. Next is what else is to be taken out; it may be nil.
-func (v *veil) mask(next func(string) string) func(string) string {
+// unsaid takes the place of what is said about an object with values in it. To look for values in it would confirm guesses that the person wrote beside them.
+const unsaid = "There are secret values in it, and what the API server says of it is not shown."
+
+// failure is what keeps a comparison from being made.
+func (v *veil) failure(text string) string {
+	text = v.mask(text)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.revealed) > 0 {
+		return "the cluster can't be asked about the objects of the folder now. There are secret values in them, and what the API server says is not shown. Ask again"
+	}
+	return text
+}
+
+// mask takes placeholders out of a text. Values are not looked for: none was in the render, and one that is found in a text of the person's would be a guess
+// that is confirmed.
+func (v *veil) mask(text string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var pairs []string
 	for placeholder := range v.values {
 		pairs = append(pairs, placeholder, withheld, base64.StdEncoding.EncodeToString([]byte(placeholder)), withheld)
 	}
-	replace := strings.NewReplacer(pairs...).Replace
-	return func(text string) string {
-		if text = replace(text); next != nil {
-			text = next(text)
-		}
-		return text
-	}
-}
-
-// secrets are all values that are covered.
-func (v *veil) secrets() []string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	var all []string
-	for value := range v.placeholders {
-		all = append(all, value)
-	}
-	return all
+	return strings.NewReplacer(pairs...).Replace(text)
 }
