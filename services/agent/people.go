@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -84,8 +85,12 @@ func (a *Agent) compare(w http.ResponseWriter, r *http.Request, name string, per
 var (
 	errManyPreviews  = errors.New("the agent is busy with folders of others: ask again")
 	errPreviewSize   = fmt.Errorf("the folder has more than %d MiB as a tar", artifact.PreviewBytes>>20)
+	errPreviewSlow   = fmt.Errorf("the folder did not come within %s: ask again over a faster connection, or with a smaller folder", spoolTimeout)
 	errPreviewBroken = errors.New("the folder did not come whole: ask again")
 )
+
+// spoolTimeout bounds how long a folder may take to come: until it is there, it has one of the few places for folders.
+const spoolTimeout = time.Minute
 
 // spool keeps a body on the disk until its file is closed, or the agent ends.
 func (a *Agent) spool(body io.Reader) (_ *os.File, _ artifact.Digest, err error) {
@@ -102,7 +107,18 @@ func (a *Agent) spool(body io.Reader) (_ *os.File, _ artifact.Digest, err error)
 		return nil, "", fmt.Errorf("keep the folder: %w", err)
 	}
 	sum := sha256.New()
-	_, err = io.Copy(io.MultiWriter(file, sum), body)
+	copied := make(chan error, 1)
+	go func() { // ends with the body, at the latest when the request is answered
+		_, err := io.Copy(io.MultiWriter(file, sum), body)
+		copied <- err
+	}()
+	slow := time.NewTimer(spoolTimeout)
+	defer slow.Stop()
+	select {
+	case err = <-copied:
+	case <-slow.C:
+		return nil, "", errPreviewSlow
+	}
 	large := (*http.MaxBytesError)(nil)
 	switch {
 	case errors.As(err, &large):

@@ -13,12 +13,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/services/agent"
 )
 
 // person lets somebody do something with objects of kinds in the test's namespace, as a role says.
@@ -162,6 +164,23 @@ func TestAFolderIsComparedAsIfItWereTheHubs(t *testing.T) {
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
 	if files, err := filepath.Glob(filepath.Join(w.data, ".preview*")); err != nil || len(files) > 0 {
 		t.Errorf("left on the disk: %v, %v", files, err)
+	}
+}
+
+// A folder that comes no further gives its place to others.
+func TestAFolderThatStallsIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		body, sent := io.Pipe()
+		go func() { _, _ = sent.Write([]byte("a part")) }()
+		if err := agent.Spool(dir, body); err == nil || !strings.Contains(err.Error(), "did not come within 1m0s") {
+			t.Errorf("got %v", err)
+		}
+		_ = sent.Close() // as the stream of a request does that is answered
+	})
+	if err := agent.Spool(dir, strings.NewReader("whole")); err != nil {
+		t.Error(err)
 	}
 }
 
