@@ -195,6 +195,8 @@ const (
 	comparePatience = 15 * time.Second
 	// previewTimeout bounds one question with a folder, which is rendered for it: an agent renders one of them at a time, for a minute at most.
 	previewTimeout = 2 * time.Minute
+	// previewPause is between two tries with a folder, which has up to artifact.PreviewBytes, at an agent that is busy.
+	previewPause = 4 * time.Second
 	// compareBytes bounds an answer: the contract allows half a MiB of changes.
 	compareBytes = 4 << 20
 )
@@ -205,13 +207,16 @@ func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 		return nil, errors.New("the hub did not say where its tunnels are")
 	}
 	url := fmt.Sprintf("%s/clusters/%s/fairlead/v1/services/%s/diff", h.Context.Endpoints.Tunnels[0], service.GetSpec().GetCluster(), service.GetMetadata().GetName())
-	pause := time.NewTicker(waitPause)
-	defer pause.Stop()
+	every := waitPause
+	if folder != nil {
+		every = previewPause
+	}
 	for deadline := a.Now().Add(comparePatience); ; {
 		detail, again, err := askAgent(ctx, h.HTTP, url, folder)
 		late := a.Now().After(deadline)
 		switch {
-		case err == nil && (detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
+		// A folder is the same whatever the hub hands out meanwhile, and is sent whole each time: its first comparison is the one.
+		case err == nil && (folder != nil || detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
 			return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: detail.GetDigest(), ObservedTime: detail.GetObservedTime()}, nil
 		case err != nil && (!again || late):
 			return nil, err
@@ -219,7 +224,7 @@ func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-pause.C:
+		case <-time.After(every): // from the answer on: one with a folder takes longer
 		}
 		now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: service.GetMetadata().GetName()})
 		if err != nil {

@@ -1,0 +1,65 @@
+package command
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fairlead.dev/cli/internal/contexts"
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+)
+
+type oneService struct {
+	consolev1connect.ServiceServiceClient
+	service *consolev1.Service
+}
+
+func (s oneService) GetService(context.Context, *consolev1.GetServiceRequest) (*consolev1.GetServiceResponse, error) {
+	return &consolev1.GetServiceResponse{Service: s.service}, nil
+}
+
+// answers are given one after the other; the sum of what was sent with the questions is counted.
+type answers struct {
+	codes  []int
+	bodies []string
+	sent   int64
+	asked  []time.Time
+}
+
+func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	n, err := io.Copy(io.Discard, r.Body)
+	if err != nil {
+		return nil, err
+	}
+	i := len(a.asked)
+	a.sent, a.asked = a.sent+n, append(a.asked, time.Now())
+	return &http.Response{StatusCode: a.codes[i], Body: io.NopCloser(strings.NewReader(a.bodies[i])), Request: r}, nil
+}
+
+// A folder may be large: its first comparison is taken, whatever the hub hands out meanwhile, and a busy agent is asked again after some seconds only.
+func TestAFolderIsSentNoMoreOftenThanNeeded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &consolev1.Service{
+			Metadata: &consolev1.Metadata{Name: "web"}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1"},
+			Status: &consolev1.ServiceStatus{Hub: &consolev1.HubTruth{Digest: "sha256:new"}},
+		}
+		agent := &answers{codes: []int{503, 200, 200}, bodies: []string{`{"message": "busy"}`, `{"digest": "sha256:old", "diff": {"created": 1}}`, `{"digest": "sha256:new", "diff": {}}`}}
+		h := &hub.Hub{HTTP: &http.Client{Transport: agent}, Services: oneService{service: service}, Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{"https://tunnel.example"}}}}
+		a := &app{IO: IO{Now: time.Now}}
+		const folder = "the folder"
+		got, err := a.compareNow(t.Context(), h, service, io.NewSectionReader(strings.NewReader(folder), 0, int64(len(folder))))
+		if err != nil || got.GetDiff().GetCreated() != 1 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if len(agent.asked) != 2 || agent.sent != 2*int64(len(folder)) || agent.asked[1].Sub(agent.asked[0]) < 2*time.Second {
+			t.Errorf("asked at %v, with %d bytes in all", agent.asked, agent.sent)
+		}
+	})
+}
