@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -187,23 +188,10 @@ test: {cluster: edge, source: sample, path: canary}
 // installHub returns how long it took from `helm install` until all was ready.
 func (w *world) installHub(t *testing.T, values string) time.Duration {
 	t.Helper()
-	w.mustRun(t, nil, filepath.Join(w.bins.Dir, "fairlead"), "init", "--git", "--dir", w.secrets,
-		"--host", "fairlead-console.fairlead.svc", "--host", "fairlead-distributor.fairlead.svc",
-		"--host", "fairlead-gitcache.fairlead.svc", "--host", "*.fairlead-gitcache-pods.fairlead.svc",
-		"--host", "fairlead-tunnel.fairlead.svc", "--host", "*.fairlead-tunnel-pods.fairlead.svc", "--host", gitHost,
-		"--redis-url", "redis://:{password}@redis.data.svc:6379/0", "--database-url", "postgres://fairlead:{password}@postgres.data.svc:5432/fairlead?sslmode=disable")
-	file := func(name string) string { return filepath.Join(w.secrets, name) }
-	w.kubectl(t, "", "create", "namespace", "data")
-	w.kubectl(t, "", "create", "secret", "generic", "passwords", "--namespace=data", "--from-literal=redis="+w.read(t, "redis/password"), "--from-literal=postgres="+w.read(t, "postgres/password"))
+	w.makeSecrets(t)
 	w.kubectl(t, databases, "apply", "--namespace=data", "-f", "-")
-	// As docs/operate/install.md says.
 	w.restrict(t, "fairlead")
-	for name, from := range map[string]string{
-		"fairlead-tls": "tls", "fairlead-hub": "hub/hub.secret", "fairlead-master-key": "console/master.key",
-		"fairlead-redis": "redis/url", "fairlead-database": "postgres/url", "fairlead-metrics": "metrics/metrics.token",
-	} {
-		w.kubectl(t, "", "create", "secret", "generic", name, "--namespace=fairlead", "--from-file="+file(from))
-	}
+	w.giveSecrets(t)
 	began := time.Now()
 	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", "hub", values, patience); err != nil {
 		t.Fatal(err)
@@ -211,6 +199,29 @@ func (w *world) installHub(t *testing.T, values string) time.Duration {
 	took := time.Since(began)
 	t.Logf("hub installed and ready in %.1f s", took.Seconds())
 	return took
+}
+
+// makeSecrets makes what "fairlead init" makes, and the namespace of the databases with their passwords.
+func (w *world) makeSecrets(t *testing.T) {
+	t.Helper()
+	w.mustRun(t, nil, filepath.Join(w.bins.Dir, "fairlead"), "init", "--git", "--dir", w.secrets,
+		"--host", "fairlead-console.fairlead.svc", "--host", "fairlead-distributor.fairlead.svc",
+		"--host", "fairlead-gitcache.fairlead.svc", "--host", "*.fairlead-gitcache-pods.fairlead.svc",
+		"--host", "fairlead-tunnel.fairlead.svc", "--host", "*.fairlead-tunnel-pods.fairlead.svc", "--host", gitHost, "--host", "*.hub.svc",
+		"--redis-url", "redis://:{password}@redis.data.svc:6379/0", "--database-url", "postgres://fairlead:{password}@postgres.data.svc:5432/fairlead?sslmode=disable")
+	w.kubectl(t, "", "create", "namespace", "data")
+	w.kubectl(t, "", "create", "secret", "generic", "passwords", "--namespace=data", "--from-literal=redis="+w.read(t, "redis/password"), "--from-literal=postgres="+w.read(t, "postgres/password"))
+}
+
+// giveSecrets gives them to the hub's namespace, as docs/operate/install.md says.
+func (w *world) giveSecrets(t *testing.T) {
+	t.Helper()
+	for name, from := range map[string]string{
+		"fairlead-tls": "tls", "fairlead-hub": "hub/hub.secret", "fairlead-master-key": "console/master.key",
+		"fairlead-redis": "redis/url", "fairlead-database": "postgres/url", "fairlead-metrics": "metrics/metrics.token",
+	} {
+		w.kubectl(t, "", "create", "secret", "generic", name, "--namespace=fairlead", "--from-file="+filepath.Join(w.secrets, from))
+	}
 }
 
 // restrict makes a namespace whose pods have to meet the Pod Security Standard "restricted".
@@ -223,7 +234,7 @@ func (w *world) restrict(t *testing.T, namespace string) {
 	}
 }
 
-// logIn uses a link that a console wrote: each that starts before anybody has logged in writes one.
+// logIn uses the link that the consoles wrote: those that start at once write the same one.
 func (w *world) logIn(t *testing.T) {
 	t.Helper()
 	var links []string
@@ -232,8 +243,8 @@ func (w *world) logIn(t *testing.T) {
 			links = append(links, strings.TrimSpace(link))
 		}
 	}
-	if len(links) == 0 {
-		t.Fatal("no console wrote a link to log in with")
+	if slices.Sort(links); len(slices.Compact(links)) != 1 {
+		t.Fatalf("the consoles wrote these links to log in with, want one: %q", links)
 	}
 	w.fairlead(t, "", "login", links[0], "--ca-file", filepath.Join(w.secrets, "tls/ca.crt"))
 	w.fairlead(t, "", "check")
@@ -245,7 +256,7 @@ func (w *world) installAgent(t *testing.T) {
 	w.restrict(t, "fairlead-system")
 	values, err := json.Marshal(map[string]any{
 		"image": map[string]any{"repository": "fairlead/agent", "tag": "dev"},
-		"hub":   map[string]any{"url": hubURL, "ca": w.read(t, "tls/ca.crt")},
+		"hub":   map[string]any{"url": w.hubURL, "ca": w.read(t, "tls/ca.crt")},
 		"join":  map[string]any{"tokens": []string{strings.TrimSpace(w.fairlead(t, "", "cluster", "join-token", "edge"))}},
 		"rbac":  map[string]any{"bindAdmins": true},
 	})
@@ -281,6 +292,15 @@ func (w *world) serveGit(t *testing.T) {
 		}
 		return errors.Join(os.RemoveAll(w.clone), w.git(ctx, "clone", "--quiet", clone, w.clone))
 	})
+}
+
+// write changes a file of the repository, which the next push takes along.
+func (w *world) write(t *testing.T, name, content string) {
+	t.Helper()
+	file := filepath.Join(w.clone, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // push commits and pushes the workload with a text.
@@ -343,13 +363,13 @@ func (w *world) lookThroughTunnel(t *testing.T, text string) {
 		}
 		return err
 	})
-	if logs := w.fairlead(t, "", "logs", "edge", "-n", "web", "deployment/web"); !strings.Contains(logs, "line 1 "+text) {
+	if logs := w.fairlead(t, "", "logs", w.cluster, "-n", "web", "deployment/web"); !strings.Contains(logs, "line 1 "+text) {
 		t.Errorf("logs through the tunnel: %q", logs)
 	}
-	if said := w.fairlead(t, "one\ntwo\n", "exec", "edge", "-n", "web", "-i", "deployment/web", "--", "/testpod", "echo"); said != "one\ntwo\n" {
+	if said := w.fairlead(t, "one\ntwo\n", "exec", w.cluster, "-n", "web", "-i", "deployment/web", "--", "/testpod", "echo"); said != "one\ntwo\n" {
 		t.Errorf("exec through the tunnel echoes %q", said)
 	}
-	_, err := w.tryFairlead(t.Context(), "", "exec", "edge", "-n", "web", "deployment/web", "--", "/testpod", "exit", "7")
+	_, err := w.tryFairlead(t.Context(), "", "exec", w.cluster, "-n", "web", "deployment/web", "--", "/testpod", "exit", "7")
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("exec of what exits with 7: %v", err)
 	}
@@ -397,11 +417,14 @@ type world struct {
 	bins                           stack.Binaries
 	program                        string // nodelocal
 	dir, lab, secrets, clone, path string
+	cluster                        string // its name in the hub
+	hubURL                         string // as the agent of the chart is told
 	kubeconfig                     string
 	startTook                      time.Duration // until all nodes were ready, with their images
 }
 
-func start(t *testing.T, nodes int) *world {
+// start runs a lab whose nodes have the product's images, those of the databases, and further stand-ins.
+func start(t *testing.T, nodes int, more ...string) *world {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("real nodes need root: the charts are installed on none")
@@ -410,14 +433,14 @@ func start(t *testing.T, nodes int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{bins: bins, dir: t.TempDir(), program: findNodelocal(t)}
+	w := &world{bins: bins, dir: t.TempDir(), program: findNodelocal(t), cluster: "edge", hubURL: hubURL}
 	w.lab, w.secrets, w.clone, w.path = filepath.Join(w.dir, "lab"), filepath.Join(w.dir, "secrets"), filepath.Join(w.dir, "clone"), filepath.Join(w.dir, "path")
 	w.kubeconfig = filepath.Join(w.lab, "kubeconfig")
 	if err := errors.Join(os.Mkdir(w.path, 0o700), os.Symlink(bins.Kubelocal, filepath.Join(w.path, "kubectl"))); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"start", "--dir", w.lab, "--nodes", strconv.Itoa(nodes), "--kubelocal", bins.Kubelocal, "--image", filepath.Join(filepath.Dir(w.program), "testpod.tar")}
-	for _, image := range w.makeImages(t) {
+	for _, image := range w.makeImages(t, more) {
 		args = append(args, "--image", image)
 	}
 	lab := process.New(w.dir, "nodelocal", w.program, args...)
@@ -448,19 +471,24 @@ func start(t *testing.T, nodes int) *world {
 }
 
 // makeImages makes the product's images, and Redis and PostgreSQL of the distribution's packages.
-func (w *world) makeImages(t *testing.T) []string {
+func (w *world) makeImages(t *testing.T, more []string) []string {
 	t.Helper()
+	names := append([]string{"console", "gitcache", "distributor", "tunnel", "agent", "cli", "redis", "postgres"}, more...)
 	began := time.Now()
 	out := filepath.Join(w.dir, "images")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.mustRun(t, []string{"GOWORK=off"}, "go", "-C", filepath.Join(root, "tools/images"), "run", ".", "-root", root, "-out", out, "-stand-ins",
-		"-only", "console,gitcache,distributor,tunnel,agent,cli,redis,postgres")
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // programs are compiled
+	defer cancel()
+	if _, err := process.Run(ctx, []string{"GOWORK=off"}, "", "go", "-C", filepath.Join(root, "tools/images"), "run", ".", "-root", root, "-out", out, "-stand-ins",
+		"-only", strings.Join(names, ",")); err != nil {
+		t.Fatal(err)
+	}
 	found, err := filepath.Glob(filepath.Join(out, "*.tar"))
-	if err != nil || len(found) != 8 {
-		t.Fatalf("%d images, want 8: %v", len(found), err)
+	if err != nil || len(found) != len(names) {
+		t.Fatalf("%d images, want %d: %v", len(found), len(names), err)
 	}
 	t.Logf("made images in %.1f s", time.Since(began).Seconds())
 	return found
@@ -549,6 +577,10 @@ func (w *world) fairlead(t *testing.T, stdin string, args ...string) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func (w *world) tryKubectlAs(ctx context.Context, kubeconfig string, args ...string) (string, error) {
+	return process.Run(ctx, nil, "", w.bins.Kubelocal, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
 }
 
 func (w *world) tryKubectl(ctx context.Context, stdin string, args ...string) (string, error) {

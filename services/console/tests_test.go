@@ -205,7 +205,7 @@ func TestRunsOfTestsAreKeptListedAndTold(t *testing.T) {
 			t.Errorf("underway: %v, %v", run, err)
 		}
 		want := p.tell(t, "edge-1", "a", "d1", 9, failed, passed, failed, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED)
-		p.hand(t, "edge-1", want) // again
+		p.hand(t, "edge-1", want)                           // again
 		p.tell(t, "edge-1", "a", "d1", 9, underway, passed) // late
 		if run, err := get("a"); err != nil || !proto.Equal(run, want) {
 			t.Errorf("got %v, %v\nwant %v", run, err, want)

@@ -59,8 +59,8 @@ func sets() map[string]map[string]any {
 		},
 		"hub/any-user":   {"runAsUser": 0, "backup": map[string]any{"schedule": "0 3 * * *", "claim": "backups"}},
 		"agent/any-user": {"hub": hub, "runAsUser": 0},
-		"agent/minimal": {"hub": hub, "createNamespace": true},
-		"agent/inline":  {"hub": map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN CERTIFICATE-----\n<&>\n"}, "join": map[string]any{"tokens": []any{"one", "two"}}, "replicas": 2},
+		"agent/minimal":  {"hub": hub, "createNamespace": true},
+		"agent/inline":   {"hub": map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN CERTIFICATE-----\n<&>\n"}, "join": map[string]any{"tokens": []any{"one", "two"}}, "replicas": 2},
 		"agent/all-on": {
 			"createNamespace": true, "hub": map[string]any{"url": "https://hub.example.com", "caSecret": "ca"},
 			"image":                map[string]any{"repository": "registry.example.com:5000/agent", "digest": digest},
