@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -67,8 +68,11 @@ func scanRequest(row scanner) (r AccessRequest, err error) {
 
 // AccessRequest returns a request, or ErrNotFound.
 func (v View) AccessRequest(ctx context.Context, id string) (AccessRequest, error) {
-	return scanRequest(v.q.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE id = $1", id))
+	return scanRequest(v.q.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE id = $1", withoutNUL(id)))
 }
+
+// withoutNUL makes an id of a caller one that any database takes: PostgreSQL refuses a NUL in a text, and no id has either of the two.
+func withoutNUL(id string) string { return strings.ReplaceAll(id, "\x00", "?") }
 
 // AccessRequests returns up to limit requests before an id (empty: the newest ones), the newest first; open ones only, or all.
 func (v View) AccessRequests(ctx context.Context, all bool, before string, limit int) ([]AccessRequest, error) {

@@ -55,7 +55,7 @@ func scanRecording(row scanner) (r Recording, err error) {
 
 // Recording returns a recording, or ErrNotFound.
 func (v View) Recording(ctx context.Context, id string) (Recording, error) {
-	return scanRecording(v.q.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE id = $1", id))
+	return scanRecording(v.q.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE id = $1", withoutNUL(id)))
 }
 
 // Recordings returns up to limit recordings before an id (empty: the newest ones), the newest first. A cluster and a subject that are not empty choose.

@@ -46,9 +46,15 @@ func testAccessRequests(t *testing.T, open Open) {
 	if fmt.Sprint(got) != fmt.Sprint(one) {
 		t.Errorf("got %v, want %v", got, one)
 	}
-	err := s.Read(t.Context(), func(ctx context.Context, v store.View) error { _, err := v.AccessRequest(ctx, "4"); return err })
-	if !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("one that does not exist: %v", err)
+	for _, id := range []string{"4", "\x00"} {
+		err := s.Read(t.Context(), func(ctx context.Context, v store.View) error { _, err := v.AccessRequest(ctx, id); return err })
+		if !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%q, which does not exist: %v", id, err)
+		}
+		err = s.Read(t.Context(), func(ctx context.Context, v store.View) error { _, err := v.Recording(ctx, id); return err })
+		if !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("recording %q, which does not exist: %v", id, err)
+		}
 	}
 	list := func(all bool, before string, limit int) []store.AccessRequest {
 		t.Helper()
