@@ -60,6 +60,11 @@ func (h *hub) process(redis, dir string) (*hub, *subprocess.Process) {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(p.Kill)
+	h.t.Cleanup(func() {
+		if h.t.Failed() {
+			h.t.Logf("the tunnel at %s:\n%s", at, more.logs)
+		}
+	})
 	more.await("the tunnel is ready", more.ready)
 	return more, p
 }

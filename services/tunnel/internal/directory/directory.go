@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,7 +38,7 @@ const (
 	entryTTL = coordination.MaxTTL
 	// foundFor is how long an answer is believed when no change is told: messages get lost.
 	foundFor = 5 * time.Minute
-	// nothingFor is the same for the answer that there is no session.
+	// nothingFor is the same for the answer that there is no session, and for none.
 	nothingFor = time.Second
 	// shunFor is how long a replica that did not answer is asked last.
 	shunFor = 5 * time.Second
@@ -70,6 +71,7 @@ type Directory struct {
 	deps Deps
 	id   string
 	wake chan struct{} // there is something in waiting
+	look chan struct{} // somebody misses a replica
 
 	mu       sync.Mutex // guards what follows
 	draining bool
@@ -88,8 +90,10 @@ type known struct {
 
 // lookup is what was read about one cluster.
 type lookup struct {
-	once  sync.Mutex // held while coordination is asked
-	at    time.Time  // guarded by once, as the rest; zero: not asked
+	outdated atomic.Bool // something changed since coordination was asked
+
+	once  sync.Mutex // held while coordination is asked; guards what follows
+	until time.Time  // when it is asked again
 	holds []string   // replica ids
 }
 
@@ -97,7 +101,7 @@ type lookup struct {
 func New(deps Deps) *Directory {
 	id := uuid.NewString()
 	return &Directory{
-		deps: deps, id: id, wake: make(chan struct{}, 1), known: make(map[string]known),
+		deps: deps, id: id, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), known: make(map[string]known),
 		lookups: make(map[string]*lookup), own: map[string]string{id: mark}, waiting: map[string]string{id: mark},
 		shunned: make(map[string]time.Time), news: make(chan struct{}),
 	}
@@ -223,6 +227,18 @@ func (d *Directory) Forget(cluster string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.lookups, cluster)
+}
+
+// Look has coordination asked again, soon, which replicas there are and which of them have the cluster: a message that told of
+// a change may have been lost. News tells when the answer differs.
+func (d *Directory) Look(cluster string) {
+	d.mu.Lock()
+	d.outdateLocked(cluster)
+	d.mu.Unlock()
+	select {
+	case d.look <- struct{}{}:
+	default:
+	}
 }
 
 // remember takes a list of members in. One that is missing is not forgotten at once, unless it had begun to

@@ -213,37 +213,45 @@ func (s slow) Join(ctx context.Context, group string, m coordination.Member, ttl
 	return s.Coordinator.Join(ctx, group, m, ttl)
 }
 
+// mute is a store whose messages get lost.
+type mute struct{ coordination.Coordinator }
+
+func (mute) Publish(context.Context, string, []byte) error { return nil }
+
 // Who is told of a new replica looks at once, and then not for seconds: it must be there to be found.
 func TestNewReplicaIsKnownAsSoonAsItIsListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, err := coordination.Open("")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		var running sync.WaitGroup
-		defer running.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		start := func(c coordination.Coordinator, url string) *directory.Directory {
-			d := directory.New(directory.Deps{Coordinator: c, URL: func() string { return url }, Log: slog.New(slog.DiscardHandler)})
-			running.Go(func() {
-				if err := d.Run(ctx); err != nil {
-					t.Error(err)
-				}
-			})
-			return d
-		}
-		ask := start(c, "https://ask")
+		c := open(t, "")
+		ask := newReplica(t, c, "https://ask")
 		synctest.Wait()
 		began := time.Now()
-		start(slow{c}, "https://a")
+		newReplica(t, slow{c}, "https://a")
 		for news := ask.News(); len(ask.Others()) == 0; news = ask.News() {
 			<-news
 		}
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("known only after %v", took)
+		}
+	})
+}
+
+// A replica of which no message told is found by whoever misses it, at once.
+func TestLookFindsAReplicaThatNoMessageTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, "")
+		ask := newReplica(t, c, "https://ask")
+		synctest.Wait()
+		newReplica(t, mute{c}, "https://a").Add("edge-1", "s1")
+		synctest.Wait()
+		if got := ask.holders("edge-1"); len(got) != 0 {
+			t.Fatalf("the message arrived: edge-1 is at %v", got)
+		}
+		ask.Look("edge-1")
+		synctest.Wait()
+		if got := ask.holders("edge-1"); !slices.Equal(got, []string{"https://a"}) {
+			t.Errorf("edge-1 is at %v", got)
 		}
 	})
 }

@@ -51,19 +51,21 @@ func (d *Directory) find(ctx context.Context, cluster string) []string {
 	d.mu.Unlock()
 	l.once.Lock()
 	defer l.once.Unlock()
-	if valid := lifetime(l.holds); !l.at.IsZero() && time.Since(l.at) < valid {
+	if !l.outdated.Swap(false) && time.Now().Before(l.until) {
 		return l.holds
 	}
 	members, err := d.deps.Coordinator.Members(ctx, group(cluster))
-	if err != nil {
+	switch {
+	case err == nil:
+		l.holds = holdersOf(members)
+		l.until = time.Now().Add(lifetime(l.holds))
+	case ctx.Err() != nil:
+		l.outdated.Store(true)
+	default:
 		// What was known stays known. The next request need not wait for coordination, too.
-		if ctx.Err() == nil {
-			l.at = time.Now()
-			d.deps.Log.DebugContext(ctx, "look up sessions", "cluster", cluster, "err", err)
-		}
-		return l.holds
+		l.until = time.Now().Add(nothingFor)
+		d.deps.Log.DebugContext(ctx, "look up sessions", "cluster", cluster, "err", err)
 	}
-	l.at, l.holds = time.Now(), holdersOf(members)
 	return l.holds
 }
 
@@ -89,19 +91,14 @@ func (d *Directory) changed(clusters []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, cluster := range clusters {
-		if l := d.lookups[cluster]; l != nil {
-			// What was known stays in case coordination can't be asked.
-			d.lookups[cluster] = &lookup{holds: l.known()}
-		}
+		d.outdateLocked(cluster)
 	}
 	d.tellLocked()
 }
 
-// known is what was last read, if nobody is reading right now.
-func (l *lookup) known() []string {
-	if !l.once.TryLock() {
-		return nil
+// outdateLocked has a cluster's replicas read again. What was known stays in case coordination can't be asked.
+func (d *Directory) outdateLocked(cluster string) {
+	if l := d.lookups[cluster]; l != nil {
+		l.outdated.Store(true)
 	}
-	defer l.once.Unlock()
-	return l.holds
 }

@@ -51,6 +51,8 @@ func (d *Directory) learn(ctx context.Context, news <-chan []byte) {
 			return
 		case <-tick.C:
 			list = true
+		case <-d.look:
+			list = true
 		case m, ok := <-news:
 			if !ok {
 				news = nil // ctx ends, or coordination was closed

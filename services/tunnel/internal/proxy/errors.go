@@ -23,6 +23,7 @@ func (rt *route) unreachable() *kubehttp.Error {
 		return &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 1, Message: fmt.Sprintf(
 			"cluster %q: its sessions are busy or ending. Try again in a moment", rt.cluster)}
 	}
+	rt.Log.InfoContext(rt.out.Context(), "nobody takes the request", "cluster", rt.cluster, "sessions_tried", len(rt.tried), "other_replicas", len(rt.Peers.Others()), "err", rt.last)
 	message := fmt.Sprintf("cluster %q is not connected", rt.cluster)
 	const next = "Check that its agent runs and reaches the hub: its log says why not"
 	if since := rt.missing.Since; since.IsZero() {

@@ -52,6 +52,7 @@ type Peers interface {
 	Others() []directory.Replica
 	Shun(replica string)
 	Forget(cluster string)
+	Look(cluster string)
 	News() <-chan struct{}
 }
 

@@ -56,7 +56,11 @@ func (x *exchange) ask(out *http.Request) (*http.Response, *kubehttp.Error) {
 		if deadline == nil {
 			deadline = time.After(comeBack)
 		}
-		if !rt.mayComeBack() || !rt.wait(news, deadline) {
+		if !rt.mayComeBack() {
+			return nil, rt.unreachable()
+		}
+		x.Peers.Look(x.cluster)
+		if !rt.wait(news, deadline) {
 			return nil, rt.unreachable()
 		}
 	}
