@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"bufio"
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -36,10 +39,11 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HUB", s.Hub["console"])
 			env.Setenv("CA", s.CAFile)
 			env.Setenv("FAIRLEAD_CA_FILE", s.CAFile)
+			env.Setenv("GITHOST", strings.TrimSuffix(s.GitURL, "/sample.git"))
 			env.Setenv("KUBECONFIG_A", s.Clusters[0].Kubeconfig)
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": awaitText, "golden": golden},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": awaitText, "golden": golden, "file-arg": fileArg, "begins": begins},
 	})
 }
 
@@ -59,6 +63,53 @@ func awaitText(ts *testscript.TestScript, neg bool, args []string) {
 		if time.Now().After(deadline) {
 			ts.Fatalf("no %q in\n%s%v", args[0], out, err)
 		}
+	}
+}
+
+// fileArg runs a command with the first line of a file as its last argument: file-arg FILE COMMAND...
+func fileArg(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: file-arg FILE COMMAND...")
+	}
+	text, _, _ := strings.Cut(ts.ReadFile(args[0]), "\n")
+	if err := ts.Exec(args[1], append(args[2:], text)...); (err != nil) != neg {
+		ts.Fatalf("%s: %v", strings.Join(args[1:], " "), err)
+	}
+}
+
+// begins starts a command that goes on for ever, and ends it when it prints a text: begins TEXT COMMAND...
+func begins(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: begins TEXT COMMAND...")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	path, err := exec.LookPath(args[1])
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if found, e := exec.LookPath(filepath.Join(dir, args[1])); e == nil {
+			path, err = found, nil
+			break
+		}
+	}
+	ts.Check(err)
+	cmd := exec.CommandContext(ctx, path, args[2:]...)
+	cmd.Dir = ts.Getenv("WORK")
+	for _, name := range []string{"PATH", "HOME", "FAIRLEAD_CONFIG"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	lines, found := bufio.NewScanner(out), false
+	for !found && lines.Scan() {
+		found = strings.Contains(lines.Text(), args[0])
+	}
+	cancel()
+	_ = cmd.Wait() // it was killed
+	if !found {
+		ts.Fatalf("no %q, but %s", args[0], errs.String())
 	}
 }
 

@@ -74,7 +74,7 @@ func collectVerbs(cmd *cobra.Command, path, pattern string, verbs map[string]*re
 		}
 		path := strings.TrimSpace(path + " " + sub.Name())
 		pattern := pattern + " (" + strings.Join(append([]string{sub.Name()}, sub.Aliases...), "|") + ")"
-		verbs[path] = regexp.MustCompile("^(! )?((await|exec) .*)?fairlead" + pattern + "( |$)")
+		verbs[path] = regexp.MustCompile("^(! )?((await|exec|file-arg|begins) .*)?fairlead" + pattern + "( |$)")
 		collectVerbs(sub, path, pattern, verbs)
 	}
 }

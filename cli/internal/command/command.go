@@ -52,6 +52,8 @@ const callTimeout = 30 * time.Second
 type app struct {
 	IO
 	context, server string
+	// noHeaders leaves the heads of tables out.
+	noHeaders bool
 }
 
 func (a *app) root() *cobra.Command {
@@ -68,6 +70,11 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); len(args) > 0 && kindElsewhere(args[0]) != "" { // get pods -A
+			if _, unknown := findKind(args[0]); unknown != nil {
+				return unknown
+			}
+		}
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context to use; default: the current one")
@@ -75,8 +82,12 @@ func (a *app) root() *cobra.Command {
 	root.MarkFlagsMutuallyExclusive("context", "server")
 	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.pause(), a.apply(), a.export(), a.get(), a.delete(), a.undo(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(), a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(), a.login(), a.logout(), a.whoami(), a.contexts(), a.open(), a.version())
 	root.AddCommand(a.diff(), a.tree(), a.config(), a.canary(), a.debug(), a.replay())
+	root.AddCommand(a.describe(), a.edit(), a.create(), a.restart(), a.portForward(), a.wait())
 	root.AddCommand(a.levers()...)
+	answerOthers(root)
+	takeReferences(root)
 	a.complete(root)
+	groupHelp(root)
 	return root
 }
 

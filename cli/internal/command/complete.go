@@ -33,6 +33,7 @@ func (a *app) complete(cmd *cobra.Command) {
 
 // placeholders are the words behind the verb, up to the first flag or other way to write it.
 func placeholders(use string) []string {
+	use, _, _ = strings.Cut(use, " | ") // other ways to write it
 	words := strings.Fields(strings.NewReplacer("[", "", "]", "", "...", "").Replace(use))[1:]
 	if end := slices.IndexFunc(words, func(w string) bool { return w[0] == '-' || w == "|" }); end >= 0 {
 		words = words[:end]
@@ -61,7 +62,7 @@ func (a *app) completeFlags(cmd *cobra.Command) {
 func (a *app) values(ctx context.Context, flag, usage, begun string) []string {
 	switch flag {
 	case "output":
-		return slices.DeleteFunc([]string{formatTable, formatWide, formatJSON, formatYAML, formatName, formatJUnit}, func(format string) bool {
+		return slices.DeleteFunc([]string{formatTable, formatWide, formatJSON, formatYAML, formatName, formatJSONPath + "=", formatColumns + "=", formatJUnit}, func(format string) bool {
 			return !regexp.MustCompile(`\b` + format + `\b`).MatchString(usage)
 		})
 	case "context":
@@ -74,6 +75,13 @@ func (a *app) values(ctx context.Context, flag, usage, begun string) []string {
 func (a *app) candidates(cmd *cobra.Command, words, args []string, begun string) []string {
 	if len(words) == 0 {
 		return nil
+	}
+	if kind, name, ok := strings.Cut(begun, "/"); ok && (len(args) == 0 || strings.Contains(args[0], "/")) && takesReference(words) {
+		var found []string
+		for _, name := range a.names(cmd.Context(), kind, name) {
+			found = append(found, kind+"/"+name)
+		}
+		return found
 	}
 	word := words[min(len(args), len(words)-1)]
 	if len(args) >= len(words) && !strings.Contains(cmd.Use, "...") {

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -87,7 +86,7 @@ func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) e
 			}
 		}
 	case formatTable, formatWide:
-		err = configTable(a.Stdout, res, format == formatWide)
+		err = a.configTable(res, format == formatWide)
 	default:
 		return fmt.Errorf("configuration can be shown as table, wide, json, yaml or name, not as %s", format)
 	}
@@ -111,7 +110,7 @@ func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) e
 	return nil
 }
 
-func configTable(to io.Writer, res *consolev1.PreviewConfigResponse, wide bool) error {
+func (a *app) configTable(res *consolev1.PreviewConfigResponse, wide bool) error {
 	head := []string{"NAME", "TYPE", "VALUE", "FROM"}
 	if wide {
 		head = append(head, "OVER")
@@ -128,10 +127,9 @@ func configTable(to io.Writer, res *consolev1.PreviewConfigResponse, wide bool) 
 		t.Row(cells...)
 	}
 	if len(res.GetEntries()) == 0 {
-		_, err := fmt.Fprintln(to, "no configuration")
-		return err
+		return a.printf("no configuration\n")
 	}
-	return t.Write(to)
+	return a.writeTable(t)
 }
 
 func (v view) configSets(found []manifest.Message) *table.Table {

@@ -20,54 +20,170 @@ import (
 )
 
 func (a *app) delete() *cobra.Command {
-	var yes bool
-	var d deletion
+	d := deletion{app: a}
 	cmd := &cobra.Command{
-		Use:   "delete KIND NAME",
-		Short: "Delete a resource",
-		Long: `Delete a resource.
+		Use:         "delete KIND NAME... | delete KIND/NAME... | delete -f FILE|DIR|- | delete KIND -l LABELS",
+		Annotations: map[string]string{readsReferences: "yes"},
+		Short:       "Delete resources",
+		Long: `Delete resources.
 
 Deleting a service removes its objects from the cluster: it shows what goes, with CRDs and namespaces by name, for everything of them goes along,
 and asks first. --dry-run shows it and does nothing; --detach leaves the objects in the cluster, without the service's mark. Deleting
 a cluster ends its agent's access, which asks first if an agent has joined. What another resource still names, and a service that others wait for
-(dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without. "fairlead undo" undoes a deletion for an hour.`,
-		Example: "  fairlead delete service shop\n  fairlead delete service shop --dry-run\n  fairlead delete service shop --detach\n  fairlead delete cluster edge-1 --yes",
-		Args:    wants(2, 2),
+(dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without. "fairlead undo" undoes a deletion for an hour.
+
+With -f the resources go that the files describe, those first that name others; only kind and name count. With --selector those
+of a kind go that have these labels: which ones is shown, and asked. One that can't be deleted does not keep the others from it.`,
+		Example: `  fairlead delete service shop
+  fairlead delete service/shop source/shop --yes
+  fairlead delete service shop --dry-run
+  fairlead delete service shop --detach
+  fairlead delete -f shop.yaml --yes
+  fairlead delete services -l env=test
+  fairlead delete cluster edge-1 --yes`,
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
+	cmd.Args = d.check
+	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "go on without asking")
 	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "of a service: show what would go, and do nothing")
 	cmd.Flags().BoolVar(&d.detach, "detach", false, "of a service: leave its objects in the cluster")
+	cmd.Flags().StringArrayVarP(&d.files, "filename", "f", nil, "file, folder, or - for stdin, that names the resources; may be repeated")
+	cmd.Flags().StringVarP(&d.selector, "selector", "l", "", "those with these labels, such as env=test,tier!=db")
+	cmd.Flags().BoolVar(&d.ignoreMissing, "ignore-not-found", false, "what is not there is no error")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "detach")
+	cmd.MarkFlagsMutuallyExclusive("filename", "selector")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		refs, err := d.named(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			d.hub = h
+			return d.all(ctx, refs)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// check says how the command is used.
+func (d *deletion) check(cmd *cobra.Command, args []string) error {
+	slash := len(args) > 0 && strings.Contains(args[0], "/")
+	switch {
+	case len(d.files) > 0 && len(args) > 0:
+		return fmt.Errorf("-f names the resources: leave %q out", args[0])
+	case d.selector != "" && (len(args) != 1 || slash):
+		return errors.New("--selector goes with one kind and no name: fairlead delete services -l env=test")
+	case len(d.files) == 0 && d.selector == "" && len(args) < 2 && !slash:
+		return usage(cmd)
+	}
+	return nil
+}
+
+// named are the resources that arguments or files name; with a selector one without a name.
+func (d *deletion) named(ctx context.Context, args []string) ([]resource, error) {
+	var refs []resource
+	if len(d.files) > 0 {
+		objects, err := d.read(ctx, d.files, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range slices.Backward(objects) {
+			refs = append(refs, resource{string(o.Kind()), o.Name()})
+		}
+	} else {
+		var err error
+		if refs, err = references(args); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range refs {
+		k, err := findKind(r.kind)
+		if err != nil {
+			return nil, err
+		}
+		if (d.dryRun || d.detach) && k.kind != manifest.Service {
+			return nil, errors.New("--dry-run and --detach are for services: the objects of no other kind are in a cluster")
+		}
+	}
+	return refs, nil
+}
+
+// all deletes one resource after the other.
+func (d *deletion) all(ctx context.Context, refs []resource) error {
+	if d.selector != "" {
+		var err error
+		if refs, err = d.chosen(ctx, refs[0].kind); err != nil || len(refs) == 0 {
+			return err
+		}
+	}
+	runs := make([][]string, len(refs))
+	for i, r := range refs {
+		runs[i] = []string{strings.ToLower(r.kind), r.name}
+	}
+	return each(runs, func(args []string) error {
 		k, err := findKind(args[0])
 		if err != nil {
 			return err
 		}
-		if (d.dryRun || d.detach) && k.kind != manifest.Service {
-			return errors.New("--dry-run and --detach are for services: the objects of no other kind are in a cluster")
-		}
-		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			if k.kind == manifest.Cluster && !yes {
-				if goOn, err := a.partFrom(ctx, h, args[0], parting{}); err != nil || !goOn {
-					return err
-				}
-			}
-			if k.kind == manifest.Service {
-				d.app, d.hub, d.yes = a, h, yes
-				if goOn, err := d.prepare(ctx, args[0]); err != nil || !goOn {
-					return k.missing(args[0], err)
-				}
-			}
-			err := a.confirmed(ctx, yes, func(ctx context.Context, confirmation string) error {
-				return k.remove(ctx, h, args[0], confirmation)
-			})
-			if err != nil {
-				return k.missing(args[0], err)
-			}
-			return a.printf("%s/%s deleted\n", k.singular(), args[0])
-		})(cmd, args[1:])
+		return d.one(ctx, k, args[1])
+	}, func(args []string, err error) { d.notef("%s: %v\n", strings.Join(args, "/"), err) })
+}
+
+// chosen are the resources of a kind that the selector fits, if the person agrees.
+func (d *deletion) chosen(ctx context.Context, of string) ([]resource, error) {
+	k, err := findKind(of)
+	if err != nil {
+		return nil, err
 	}
-	return cmd
+	filter, err := selected(d.selector)
+	if err != nil {
+		return nil, err
+	}
+	found, err := k.those(ctx, d.hub, question{filter: filter})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		d.notef("no %s have these labels\n", k.plural())
+		return nil, nil
+	}
+	var refs []resource
+	for _, m := range found {
+		refs = append(refs, resource{k.singular(), m.GetMetadata().GetName()})
+		d.notef("%s/%s\n", k.singular(), m.GetMetadata().GetName())
+	}
+	if !d.yes && !d.dryRun && !d.agreed() {
+		return nil, errors.New("nothing was done: say --yes to go on")
+	}
+	return refs, nil
+}
+
+// one deletes a resource, after what the person has to know and agree to.
+func (d *deletion) one(ctx context.Context, k kind, name string) error {
+	if k.kind == manifest.Cluster && !d.yes {
+		if goOn, err := d.partFrom(ctx, d.hub, name, parting{}); err != nil || !goOn {
+			return d.unlessMissing(k, name, err)
+		}
+	}
+	if k.kind == manifest.Service {
+		if goOn, err := d.prepare(ctx, name); err != nil || !goOn {
+			return d.unlessMissing(k, name, err)
+		}
+	}
+	err := d.confirmed(ctx, d.yes, func(ctx context.Context, confirmation string) error {
+		return k.remove(ctx, d.hub, name, confirmation)
+	})
+	if err != nil {
+		return d.unlessMissing(k, name, err)
+	}
+	return d.printf("%s/%s deleted\n", k.singular(), name)
+}
+
+// unlessMissing says where to look for what is not there, or nothing where that is no error.
+func (d *deletion) unlessMissing(k kind, name string, err error) error {
+	if d.ignoreMissing && isMissing(err) {
+		return nil
+	}
+	return k.missing(name, err)
 }
 
 // parting is how a cluster is parted from.
@@ -109,11 +225,13 @@ func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) 
 	return true, nil
 }
 
-// deletion is that of a service.
+// deletion is what a person wants to delete, and how.
 type deletion struct {
 	*app
-	hub                 *hub.Hub
-	yes, dryRun, detach bool
+	hub                                *hub.Hub
+	yes, dryRun, detach, ignoreMissing bool
+	files                              []string
+	selector                           string
 }
 
 // prepare shows what goes with a service, and asks, or has the objects left behind. It says whether to go on.

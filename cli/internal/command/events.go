@@ -27,19 +27,24 @@ func (a *app) events() *cobra.Command {
 	var q eventQuery
 	var since time.Duration
 	cmd := &cobra.Command{
-		Use:   "events",
-		Short: "Show what happened",
+		Use:         "events [KIND NAME...]",
+		Annotations: map[string]string{readsReferences: "yes"},
+		Short:       "Show what happened",
 		Long: `Show what happened, the newest last: commits fetched, delivered and applied, services that fail and recover, drift
-repaired, roll backs, other configuration, guards that trip, clusters joined, lost and back. docs/events.md lists the types and the fields of the filter.`,
-		Example: "  fairlead events --filter 'service = shop' --since 1h\n  fairlead events --filter 'severity >= WARNING AND cluster = edge-1' --watch",
-		Args:    wants(0, 0),
+repaired, roll backs, other configuration, guards that trip, clusters joined, lost and back. docs/events.md lists the types and the fields of the filter.
+With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
+		Example: "  fairlead events service/shop --watch\n  fairlead events --filter 'service = shop' --since 1h\n  fairlead events --filter 'severity >= WARNING AND cluster = edge-1' --watch",
+		Args:    wants(0, unlimited),
 	}
 	cmd.Flags().StringVar(&q.filter, "filter", "", "only those that fit, such as 'type : service AND severity >= WARNING'")
 	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older than this, such as 1h")
 	cmd.Flags().IntVar(&q.limit, "limit", 100, "at most so many of the newest; 0: all")
 	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "go on with what happens, until interrupted")
 	cmd.Flags().StringVarP(&q.format, "output", "o", formatTable, "form of the output: table, or json with one event per line")
-	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		if err := q.about(args); err != nil {
+			return err
+		}
 		if q.format != formatTable && q.format != formatJSON {
 			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
 		}
@@ -53,6 +58,20 @@ repaired, roll backs, other configuration, guards that trip, clusters joined, lo
 		return a.showEvents(ctx, h, q)
 	})
 	return cmd
+}
+
+// about adds to a filter which resources it is about.
+func (q *eventQuery) about(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	refs, err := references(args)
+	if err != nil {
+		return err
+	}
+	filter, err := eventsAbout(refs)
+	q.filter = both(filter, q.filter)
+	return err
 }
 
 func (a *app) showEvents(ctx context.Context, h *hub.Hub, q eventQuery) error {

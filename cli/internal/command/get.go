@@ -17,20 +17,12 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-// The forms of output.
-const (
-	formatTable = "table"
-	formatWide  = "wide"
-	formatJSON  = "json"
-	formatYAML  = "yaml"
-	formatName  = "name"
-)
-
 func (a *app) get() *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:   "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
-		Short: "Show resources and how they are",
+		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
+		Annotations: map[string]string{readsReferences: "yes"},
+		Short:       "Show resources and how they are",
 		Long: `Show resources and how they are.
 
 Of a service, three truths stand side by side, each a commit with its age: GIT, the newest at the ref; HUB, what
@@ -47,8 +39,11 @@ Of sources, -o wide shows besides what the gitcaches know right now: which of th
 asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
 asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).
 
---filter and --sort are answered by the hub: docs/catalog.md has the fields and the language. --watch shows
-what is there, and then each resource that comes, changes or gets another status, until interrupted.
+--filter and --sort are answered by the hub: docs/catalog.md has the fields and the language; --selector chooses by labels as
+kubectl does. --watch shows what is there, and then each resource that comes, changes or gets another status, until interrupted.
+
+-o jsonpath='{...}' and -o custom-columns=HEAD:PATH,... print fields as they are called in -o json. Cells are cut and coloured on a
+terminal only, and without colours where NO_COLOR is set.
 
 Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.
 Objects are what services have in their clusters, as agents told it: with the cluster away, too.`,
@@ -57,33 +52,81 @@ Objects are what services have in their clusters, as agents told it: with the cl
   fairlead get service shop --notes
   fairlead get sources -o wide
   fairlead get services --filter 'labels.env = prod AND state >= degraded' --sort 'state_since desc'
+  fairlead get service/shop cluster/edge-1
+  fairlead get services,sources -l env=prod
+  fairlead get service shop -o jsonpath='{.status.git.revision.commit}'
+  fairlead get services -o custom-columns=NAME:.metadata.name,STATE:.status.state --no-headers
   fairlead get services --filter 'cluster = edge-1' --watch`,
 		Args: wants(1, unlimited),
 	}
-	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
+	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable, "form of the output: table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,...")
+	cmd.Flags().StringVarP(&g.selector, "selector", "l", "", "only those with these labels, such as env=prod,tier!=db")
+	cmd.Flags().BoolVar(&a.noHeaders, "no-headers", false, "print tables without their heads")
 	cmd.Flags().StringVar(&g.filter, "filter", "", "only those that fit, such as 'labels.env = prod AND NOT state = healthy'")
 	cmd.Flags().StringVar(&g.sort, "sort", "", "in this order, such as 'update_time desc, name'; default: by name")
 	cmd.Flags().BoolVar(&g.notes, "notes", false, "show the notes of a service's chart (NOTES.txt) instead, without secrets")
 	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on with what changes, until interrupted")
 	g.chosen.register(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		what, err := g.what(args[0], args[1:])
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return g.run(cmd, args) }
+	return cmd
+}
+
+// run shows the resources of one kind after the other.
+func (g *getting) run(cmd *cobra.Command, args []string) error {
+	refs, err := references(args)
+	if err == nil && g.selector != "" {
+		var filter string
+		filter, err = selected(g.selector)
+		g.filter = both(filter, g.filter)
+	}
+	if err != nil {
+		return err
+	}
+	kinds, names := byKind(refs)
+	if len(kinds) > 1 && (g.watch || g.notes || g.format == formatJSON || isTemplate(g.format)) {
+		return fmt.Errorf("--watch, --notes, -o json, jsonpath and custom-columns are of one kind: leave out all but %s", kinds[0])
+	}
+	var all []func(context.Context, *hub.Hub) error
+	for _, kind := range kinds {
+		what, err := g.what(kind, names[kind])
 		if err != nil {
 			return err
 		}
-		return a.hubCommand(what)(cmd, args[1:])
+		all = append(all, func(ctx context.Context, h *hub.Hub) error { return what(ctx, h, names[kind]) })
 	}
-	return cmd
+	return g.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		for i, show := range all {
+			if err := g.between(i); err != nil {
+				return err
+			}
+			if err := show(ctx, h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})(cmd, nil)
+}
+
+// between parts what is printed of one kind from the next one.
+func (g *getting) between(i int) error {
+	switch {
+	case i == 0 || g.format == formatName:
+		return nil
+	case g.format == formatYAML:
+		return g.printf("---\n")
+	}
+	return g.printf("\n")
 }
 
 // getting is what a person wants to get, and how.
 type getting struct {
 	*app
 	question
-	format string
-	watch  bool
-	notes  bool
-	chosen objectFlags // of objects only
+	selector string
+	format   string
+	watch    bool
+	notes    bool
+	chosen   objectFlags // of objects only
 }
 
 // showNotes writes the notes of a service's chart, as Helm does after an installation.
@@ -144,16 +187,29 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 	switch {
 	case err != nil:
 		return nil, err
-	case asked && len(names) > 0:
-		return nil, fmt.Errorf("--filter, --sort and --watch choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
+	case g.question != question{} && len(names) > 0:
+		return nil, fmt.Errorf("--filter, --selector and --sort choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
 	case g.watch && g.sort != "":
 		return nil, errors.New("--watch shows things as they happen: leave --sort out")
 	case g.watch:
-		return func(ctx context.Context, h *hub.Hub, _ []string) error {
-			return g.app.watch(ctx, h, k, g.filter, g.format)
+		return func(ctx context.Context, h *hub.Hub, names []string) error {
+			if err := there(ctx, h, k, names); err != nil {
+				return err
+			}
+			return g.app.watch(ctx, h, k, both(g.filter, namedFilter(names)), g.format)
 		}, nil
 	}
 	return func(ctx context.Context, h *hub.Hub, names []string) error { return g.once(ctx, h, k, names) }, nil
+}
+
+// there fails for a name that no resource has: a watch of it would show nothing for ever.
+func there(ctx context.Context, h *hub.Hub, k kind, names []string) error {
+	for _, name := range names {
+		if _, err := k.one(ctx, h, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // once shows resources as they are now.
@@ -180,9 +236,8 @@ func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) 
 }
 
 func checkFormat(format string, k kind) error {
-	known := []string{formatTable, formatWide, formatJSON, formatYAML, formatName}
-	if !slices.Contains(known, format) {
-		return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
+	if err := checkOneOf(format, []string{formatTable, formatWide, formatJSON, formatYAML, formatName, formatJSONPath, formatColumns}); err != nil {
+		return err
 	}
 	if k.kind == manifest.Secret && (format == formatJSON || format == formatYAML) {
 		return fmt.Errorf("secrets can't be shown as %s: their values are never read back, and applying the output would erase them", format)
@@ -208,7 +263,7 @@ func read(ctx context.Context, h *hub.Hub, k kind, q question, names []string) (
 
 // show prints resources; named says that they were asked for by name.
 func (a *app) show(k kind, found []manifest.Message, format string, named bool, v view) error {
-	if format == formatYAML || format == formatJSON {
+	if format == formatYAML || format == formatJSON || isTemplate(format) {
 		for _, m := range found {
 			if s, ok := m.(*consolev1.Service); ok {
 				ofFiles(s)
@@ -236,12 +291,15 @@ func (a *app) show(k kind, found []manifest.Message, format string, named bool, 
 		}
 		return a.printf("%s", text)
 	}
+	if isTemplate(format) {
+		return a.fillResources(format, found, named)
+	}
 	if len(found) == 0 {
 		a.notef("no %s yet: %s\n", k.plural(), firstStep(k))
 		return nil
 	}
 	t, notes := v.table(k, found)
-	if err := t.Write(a.Stdout); err != nil {
+	if err := a.writeTable(t); err != nil {
 		return err
 	}
 	text := v.notes(notes)
@@ -252,6 +310,20 @@ func (a *app) show(k kind, found []manifest.Message, format string, named bool, 
 		text += v.tested(found)
 	}
 	return a.printf("%s", text)
+}
+
+func (a *app) fillResources(format string, found []manifest.Message, named bool) error {
+	whole, err := jsonOf(found, named)
+	if err != nil {
+		return err
+	}
+	rows := make([][]byte, len(found))
+	for i, m := range found {
+		if rows[i], err = manifest.JSON(m); err != nil {
+			return err
+		}
+	}
+	return a.fill(format, whole, rows)
 }
 
 func jsonOf(found []manifest.Message, named bool) ([]byte, error) {

@@ -93,7 +93,7 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()), summed(d.GetTests()),
 		})
 	}
-	if err := t.Write(a.Stdout); err != nil {
+	if err := a.writeTable(t); err != nil {
 		return err
 	}
 	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})

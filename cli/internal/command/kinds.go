@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,7 +41,11 @@ func findKind(name string) (kind, error) {
 		}
 		known = append(known, k.plural())
 	}
-	return kind{}, fmt.Errorf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions"), ", "))
+	unknown := fmt.Sprintf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions"), ", "))
+	if advice := kindElsewhere(name); advice != "" {
+		unknown += "; " + advice
+	}
+	return kind{}, errors.New(unknown)
 }
 
 // messages makes a slice of the interface of a slice of resources.
@@ -281,10 +286,21 @@ func (k kind) one(ctx context.Context, h *hub.Hub, name string) (manifest.Messag
 
 // missing says where to look when there is no such resource.
 func (k kind) missing(name string, err error) error {
-	if connect.CodeOf(err) == connect.CodeNotFound && !strings.Contains(err.Error(), "may not view") { // which says more
-		return fmt.Errorf("no %s %q: see `fairlead get %s`", k.singular(), name, k.plural())
+	if isMissing(err) {
+		return fmt.Errorf("%w %s %q: see `fairlead get %s`", errMissing, k.singular(), name, k.plural())
 	}
 	return err
+}
+
+// errMissing begins what is said of a resource that is not there.
+var errMissing = errors.New("no")
+
+// isMissing tells that a resource is not there from all else.
+func isMissing(err error) bool {
+	if errors.Is(err, errMissing) {
+		return true
+	}
+	return connect.CodeOf(err) == connect.CodeNotFound && !strings.Contains(err.Error(), "may not view") // which says more
 }
 
 // question is what is asked of a list.

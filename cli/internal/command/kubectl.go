@@ -36,22 +36,6 @@ func (a *app) kubectl() *cobra.Command {
 	})
 }
 
-func (a *app) exec() *cobra.Command {
-	return a.through(&cobra.Command{
-		Use:     "exec CLUSTER [FLAGS OF KUBECTL] POD -- COMMAND...",
-		Short:   "Run a command in a pod of a cluster, as kubectl exec does",
-		Example: "  fairlead exec edge-1 -n shop -it web-0 -- sh",
-	}, "exec")
-}
-
-func (a *app) logs() *cobra.Command {
-	return a.through(&cobra.Command{
-		Use:     "logs CLUSTER [FLAGS OF KUBECTL] POD",
-		Short:   "Show what a pod of a cluster writes, as kubectl logs does",
-		Example: "  fairlead logs edge-1 -n shop deployment/web -f",
-	}, "logs")
-}
-
 // runKubectl becomes kubectl, so that terminals, signals and the exit code are its own. The kubeconfig stays: it
 // holds no token.
 func (a *app) runKubectl(ctx context.Context, h *hub.Hub, cluster string, args []string) error {

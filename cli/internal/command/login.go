@@ -227,5 +227,5 @@ func (a *app) listContexts(store *contexts.Store) error {
 		}
 		t.Row(mark, c.Name, c.URL, c.User, token)
 	}
-	return t.Write(a.Stdout)
+	return a.writeTable(t)
 }

@@ -89,7 +89,7 @@ func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*con
 		v.row(t, []string{s.GetMetadata().GetName(), destination(s), stateOf(s)})
 	}
 	if m.dryRun {
-		return t.Write(m.Stdout)
+		return m.writeTable(t)
 	}
 	if !m.yes {
 		m.notef("%s these services (%d):\n", verb, len(found))

@@ -72,9 +72,10 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 	if err != nil {
 		return err
 	}
+	if isTemplate(format) || format == formatJSON || format == formatYAML {
+		return a.showObjects(format, found)
+	}
 	switch format {
-	case formatJSON, formatYAML:
-		return a.showPlain(format, &consolev1.ListObjectsResponse{Objects: found})
 	case formatName:
 		for _, o := range found {
 			if err := a.printf("%s\n", objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(), o.GetObject().GetName())); err != nil {
@@ -84,7 +85,7 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 		return nil
 	case formatTable, formatWide:
 	default:
-		return fmt.Errorf("objects can be shown as table, wide, json, yaml or name, not as %s", format)
+		return fmt.Errorf("objects can be shown as table, wide, json, yaml, name, jsonpath or custom-columns, not as %s", format)
 	}
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(a.Stderr, "no objects")
@@ -105,11 +106,30 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 		}
 		t.Row(o.GetCluster(), o.GetService(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), report.GetHealth(), report.GetMessage())
 	}
-	return t.Write(a.Stdout)
+	return a.writeTable(t)
+}
+
+// showObjects prints objects for programs; with custom-columns each is a row.
+func (a *app) showObjects(format string, found []*consolev1.ClusterObject) error {
+	list := &consolev1.ListObjectsResponse{Objects: found}
+	if !isTemplate(format) {
+		return a.showPlain(format, list)
+	}
+	whole, err := manifest.Plain(list)
+	if err != nil {
+		return err
+	}
+	rows := make([][]byte, len(found))
+	for i, o := range found {
+		if rows[i], err = manifest.Plain(o); err != nil {
+			return err
+		}
+	}
+	return a.fill(format, whole, rows)
 }
 
 func (a *app) tree() *cobra.Command {
-	var live bool
+	var live, watch bool
 	cmd := &cobra.Command{
 		Use:   "tree service|globalservice NAME",
 		Short: "Show the objects of a service, in the order in which they are applied",
@@ -123,6 +143,7 @@ Of a global service it is the tree of each of its services.`,
 		Args:    wants(2, 2),
 	}
 	cmd.Flags().BoolVar(&live, "live", false, "show what controllers made of the objects, too: the cluster is asked through the tunnel")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "of a service: go on with what changes, until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, err := findKind(args[0])
 		switch {
@@ -134,39 +155,60 @@ Of a global service it is the tree of each of its services.`,
 			return usage(cmd)
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
+			show := func(ctx context.Context) (string, error) { return a.treeNow(ctx, h, args[0], live) }
+			if watch {
+				return a.again(ctx, formatTable, show)
+			}
+			text, err := show(ctx)
 			if err != nil {
 				return err
 			}
-			return a.treeOf(ctx, h, got.GetService(), live)
+			return a.printf("%s", text)
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
+// treeNow is a service with its objects, as it is now.
+func (a *app) treeNow(ctx context.Context, h *hub.Hub, name string, live bool) (string, error) {
+	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+	if err != nil {
+		return "", err
+	}
+	return a.treeTextOf(ctx, h, got.GetService(), live)
+}
+
 // treeOf prints a service with its objects.
 func (a *app) treeOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, live bool) error {
+	text, err := a.treeTextOf(ctx, h, s, live)
+	if err != nil {
+		return err
+	}
+	return a.printf("%s", text)
+}
+
+func (a *app) treeTextOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, live bool) (string, error) {
 	if s.GetSpec().GetCatalog() {
 		return a.treeOfCatalog(ctx, h, s)
 	}
 	found, err := findObjects(ctx, h, objectFlags{service: s.GetMetadata().GetName()}, "")
 	if err != nil {
-		return err
+		return "", err
 	}
 	var below children
 	if live {
 		if below, err = liveChildren(ctx, h, s.GetSpec().GetCluster(), found); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return a.printf("%s", treeText(s, found, below))
+	return treeText(s, found, below), nil
 }
 
-// treeOfCatalog prints a service with those that its folder declares.
-func (a *app) treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Service) error {
+// treeOfCatalog is a service with those that its folder declares.
+func (a *app) treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Service) (string, error) {
 	list, err := read(ctx, h, serviceKind(), question{filter: "labels.fairlead.dev/declared-by = " + s.GetMetadata().GetName()}, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "service %s to the catalog: %s\n", s.GetMetadata().GetName(), stateName(s.GetStatus().GetState()))
@@ -181,7 +223,7 @@ func (a *app) treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Servic
 	if len(list) == 0 {
 		b.WriteString("└── declares no services\n")
 	}
-	return a.printf("%s", b.String())
+	return b.String(), nil
 }
 
 // treeText is a service with its objects for people.

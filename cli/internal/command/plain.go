@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -15,11 +13,7 @@ import (
 
 // checkPlainFormat knows the forms of what is no resource.
 func checkPlainFormat(format string) error {
-	known := []string{formatTable, formatJSON, formatYAML}
-	if !slices.Contains(known, format) {
-		return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
-	}
-	return nil
+	return checkOneOf(format, []string{formatTable, formatJSON, formatYAML, formatJSONPath, formatColumns})
 }
 
 // showPlain prints the fields of messages that are no resources as JSON or YAML.
@@ -31,6 +25,9 @@ func (a *app) showPlain(format string, ms ...proto.Message) error {
 	text, err := write(ms...)
 	if err != nil {
 		return err
+	}
+	if isTemplate(format) {
+		return a.fill(format, text, [][]byte{text})
 	}
 	return a.printf("%s", text)
 }

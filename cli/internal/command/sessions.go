@@ -22,9 +22,10 @@ func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, forma
 	slices.SortFunc(list, func(a, b *tunnelv1.Session) int {
 		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), cmp.Compare(a.GetReplica(), b.GetReplica()), cmp.Compare(a.GetId(), b.GetId()))
 	})
-	switch format {
-	case formatJSON, formatYAML:
+	if isTemplate(format) || format == formatJSON || format == formatYAML {
 		return a.showPlain(format, &tunnelv1.ListSessionsResponse{Sessions: list})
+	}
+	switch format {
 	case formatName:
 		for _, s := range list {
 			if err := a.printf("session/%s\n", s.GetId()); err != nil {
@@ -34,7 +35,7 @@ func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, forma
 		return nil
 	case formatTable, formatWide:
 	default:
-		return fmt.Errorf("unknown form of output %q: known are table, wide, json, yaml, name", format)
+		return fmt.Errorf("unknown form of output %q: known are table, wide, json, yaml, name, jsonpath, custom-columns", format)
 	}
 	if len(list) == 0 {
 		a.notef("no sessions: `fairlead get clusters` says which agents are connected\n")
@@ -47,7 +48,7 @@ func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, forma
 		v.row(t, []string{s.GetCluster(), s.GetReplica(), v.ago(s.GetConnectTime()), fmt.Sprint(s.GetStreams()), rtt.String(), s.GetAgentVersion()},
 			s.GetCarrier(), s.GetId())
 	}
-	return t.Write(a.Stdout)
+	return a.writeTable(t)
 }
 
 // listSessions asks one tunnel after the other until one answers: it speaks for all of them.

@@ -61,13 +61,13 @@ func (a *app) showShards(ctx context.Context, h *hub.Hub, replica, format string
 	if format != formatTable {
 		return a.showPlain(format, replicas, &gitcachev1.ListShardsResponse{Shards: shards})
 	}
-	if err := a.replicaTable(replicas.GetReplicas()).Write(a.Stdout); err != nil {
+	if err := a.writeTable(a.replicaTable(replicas.GetReplicas())); err != nil {
 		return err
 	}
 	if err := a.printf("\n"); err != nil {
 		return err
 	}
-	return shardTable(shards).Write(a.Stdout)
+	return a.writeTable(shardTable(shards))
 }
 
 func (a *app) replicaTable(replicas []*gitcachev1.Replica) *table.Table {

@@ -110,7 +110,7 @@ func (a *app) showLog(commits []*artifactv1.Revision, format string) error {
 		}
 		t.Row(c.GetCommit()[:min(shortHex, len(c.GetCommit()))], age, c.GetAuthor(), c.GetSubject())
 	}
-	return t.Write(a.Stdout)
+	return a.writeTable(t)
 }
 
 func (a *app) sourcesTree() *cobra.Command {
@@ -166,7 +166,7 @@ func (a *app) showTree(tree *gitcachev1.ListTreeResponse, format string) error {
 		}
 		t.Row(kind, size, e.GetObjectId()[:min(shortHex, len(e.GetObjectId()))], name)
 	}
-	return t.Write(a.Stdout)
+	return a.writeTable(t)
 }
 
 func (a *app) sourcesCat() *cobra.Command {

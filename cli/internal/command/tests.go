@@ -237,7 +237,7 @@ func (a *app) showTests(ctx context.Context, h *hub.Hub, name, id, format string
 	if err := a.printf("\n"); err != nil {
 		return err
 	}
-	return t.Write(a.Stdout)
+	return a.writeTable(t)
 }
 
 // testRun is a run for people.

@@ -103,7 +103,7 @@ func (a *app) tokenList() *cobra.Command {
 			a.notef("no tokens yet: make one with `fairlead token create`\n")
 			return nil
 		}
-		return t.Write(a.Stdout)
+		return a.writeTable(t)
 	})
 	return cmd
 }

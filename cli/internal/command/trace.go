@@ -18,6 +18,8 @@ import (
 
 func (a *app) trace() *cobra.Command {
 	var format string
+	var o tracedObject
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "trace service|globalservice NAME",
 		Short: "Follow a service from its commit in Git to its objects in the cluster",
@@ -31,14 +33,28 @@ what to do next.
 
 It works with parts of the hub down, and says which did not answer. Only the console must be there.
 
-Of a global service it says where each of its services stands, and what to do next.`,
+Of a global service it says where each of its services stands, and what to do next.
+
+With a kind of Kubernetes it goes the other way: from an object in a cluster back to its service, the commit and its author. A Pod, ReplicaSet or Job
+is followed to what made it, through the tunnel. --cluster and --namespace say which object, where several have the name.`,
 		Example: `  fairlead trace service shop
+  fairlead trace deployment/web -n shop --cluster edge-1
+  fairlead trace service shop --watch
   fairlead trace service shop -o json
   fairlead trace globalservice logs`,
-		Args: wants(2, 2),
+		Args: wants(1, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes, until interrupted")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "of an object: the namespace that it is in")
+	cmd.Flags().StringVarP(&o.cluster, "cluster", "c", "", "of an object: the cluster that it is in")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if o.named(args) {
+			return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return a.traceObject(ctx, h, o, format) })(cmd, nil)
+		}
+		if len(args) < 2 {
+			return usage(cmd)
+		}
 		k, err := findKind(args[0])
 		if err != nil || k.kind != manifest.Service && k.kind != manifest.Global {
 			return fmt.Errorf("only services and global services can be traced, not %q: see `fairlead trace --help`", args[0])
@@ -53,6 +69,15 @@ Of a global service it says where each of its services stands, and what to do ne
 			return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return a.traceGlobal(ctx, h, args[0]) })(cmd, args[1:])
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			if watch {
+				return a.again(ctx, format, func(ctx context.Context) (string, error) {
+					t, err := a.follow(ctx, h, args[0])
+					if err != nil {
+						return "", err
+					}
+					return t.text(t.steps()), nil
+				})
+			}
 			t, err := a.follow(ctx, h, args[0])
 			if err != nil {
 				return err
@@ -166,6 +191,9 @@ func (a *app) showTrail(t *trail, format string) error {
 	text, err := write(tree)
 	if err != nil {
 		return err
+	}
+	if isTemplate(format) {
+		return a.fill(format, text, [][]byte{text})
 	}
 	return a.printf("%s", text)
 }

@@ -97,5 +97,5 @@ func (a *app) listDeleted(ctx context.Context, h *hub.Hub) error {
 		a.notef("no service was deleted within the last hour that is not there again\n")
 		return nil
 	}
-	return t.Write(a.Stdout)
+	return a.writeTable(t)
 }

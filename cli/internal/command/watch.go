@@ -1,11 +1,12 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -52,6 +53,51 @@ func (a *app) watch(ctx context.Context, h *hub.Hub, k kind, filter, format stri
 	return h.Explain(stream.Err())
 }
 
+const (
+	// againPause is between two looks at what is no resource, such as a trace.
+	againPause = 2 * time.Second
+	// clearScreen has a terminal show what follows in place of what is there.
+	clearScreen = "\x1b[H\x1b[2J"
+)
+
+// ages are those in a text, which change all the time.
+var ages = regexp.MustCompile(`\b[0-9.]+(ms|s|m|h|d)\b`)
+
+// again prints a text whenever it says something new, until the person has seen enough: on a terminal in its place, else one after the other.
+func (a *app) again(ctx context.Context, format string, text func(context.Context) (string, error)) error {
+	if format != formatTable {
+		return fmt.Errorf("--watch can't be shown as %s: leave out -o", format)
+	}
+	pause := time.NewTicker(againPause)
+	defer pause.Stop()
+	for last := ""; ; {
+		now, err := text(ctx)
+		if ctx.Err() != nil {
+			return nil // interrupted, as it is meant to end
+		}
+		if err != nil {
+			return err
+		}
+		screen := isTerminal(a.Stdout)
+		if plain := ages.ReplaceAllString(now, ""); screen || plain != last {
+			if screen {
+				now = clearScreen + now
+			} else if last != "" {
+				now = "\n" + now
+			}
+			if err := a.printf("%s", now); err != nil {
+				return err
+			}
+			last = plain
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pause.C:
+		}
+	}
+}
+
 // showChanged prints a line for each.
 func (a *app) showChanged(k kind, found []manifest.Message, deleted []*consolev1.Deleted, format string) error {
 	if len(found) > 0 {
@@ -61,12 +107,8 @@ func (a *app) showChanged(k kind, found []manifest.Message, deleted []*consolev1
 			}
 		} else {
 			t, _ := view{now: a.Now(), wide: format == formatWide}.table(k, found)
-			var b bytes.Buffer
-			if err := t.Write(&b); err != nil {
-				return err
-			}
-			_, rows, _ := bytes.Cut(b.Bytes(), []byte("\n")) // the head stands above
-			if err := a.printf("%s", rows); err != nil {
+			t.Headless = true // it stands above
+			if err := a.writeTable(t); err != nil {
 				return err
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -189,8 +188,9 @@ func (a *app) agreed() bool {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(answer))
 }
 
-func isTerminal(in io.Reader) bool {
-	f, ok := in.(*os.File)
+// isTerminal says whether a person reads or writes there.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

@@ -19,6 +19,30 @@ type Table struct {
 	rows [][]string
 	// MaxCell bounds a cell in characters; 0: no bound.
 	MaxCell int
+	// Headless leaves the head out.
+	Headless bool
+	// Colour returns the colour of a cell below a head; nil, or an empty colour: as the terminal writes.
+	Colour func(head, cell string) Colour
+}
+
+// Colour is a sequence of a terminal, such as Red.
+type Colour string
+
+// The colours of cells, and reset, which ends each.
+const (
+	Red    Colour = "\x1b[31m"
+	Green  Colour = "\x1b[32m"
+	Yellow Colour = "\x1b[33m"
+	Grey   Colour = "\x1b[90m"
+	reset         = "\x1b[0m"
+)
+
+// Paint puts a text between a colour and its end.
+func Paint(colour Colour, text string) string {
+	if colour == "" {
+		return text
+	}
+	return string(colour) + text + reset
 }
 
 // New returns a table with the given head.
@@ -28,16 +52,15 @@ func New(head ...string) *Table { return &Table{rows: [][]string{head}} }
 func (t *Table) Row(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
-		row[i] = t.cell(c)
+		if row[i] = Clean(c); row[i] == "" {
+			row[i] = "-"
+		}
 	}
 	t.rows = append(t.rows, row)
 }
 
-func (t *Table) cell(text string) string {
-	text = Clean(text)
-	if text == "" {
-		return "-"
-	}
+// cut shortens a cell to MaxCell.
+func (t *Table) cut(text string) string {
 	if t.MaxCell > 0 && utf8.RuneCountInString(text) > t.MaxCell {
 		return string([]rune(text)[:t.MaxCell-1]) + "…"
 	}
@@ -46,27 +69,57 @@ func (t *Table) cell(text string) string {
 
 // Write prints the table.
 func (t *Table) Write(w io.Writer) error {
-	var widths []int
-	for _, row := range t.rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
+	rows := t.rows
+	if t.Headless {
+		rows = rows[1:]
 	}
+	widths := t.widths(rows)
 	var b strings.Builder
-	for _, row := range t.rows {
+	for n, row := range rows {
 		for i, c := range row {
-			b.WriteString(c)
+			c = t.cut(c)
+			padding := ""
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)) + gap)
+				padding = strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)) + gap
 			}
+			if t.Colour != nil && (n > 0 || t.Headless) && i < len(t.rows[0]) {
+				c = Paint(t.Colour(t.rows[0][i], c), c)
+			}
+			b.WriteString(c + padding)
 		}
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// List prints each row as lines of a head and its cell.
+func (t *Table) List(w io.Writer) error {
+	width := 0
+	for _, head := range t.rows[0] {
+		width = max(width, utf8.RuneCountInString(head))
+	}
+	var b strings.Builder
+	for _, row := range t.rows[1:] {
+		for i, c := range row {
+			fmt.Fprintf(&b, "%-*s%s%s\n", width, t.rows[0][i], gap, c)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// widths are those of the columns of rows, in characters.
+func (t *Table) widths(rows [][]string) (widths []int) {
+	for _, row := range rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(t.cut(c)))
+		}
+	}
+	return widths
 }
 
 // Clean makes one line of a text and takes out what a terminal would not show as text.

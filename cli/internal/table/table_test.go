@@ -24,6 +24,40 @@ func TestColumnsAlign(t *testing.T) {
 	}
 }
 
+func TestATableWithoutAHeadIsAsWideAsItsRows(t *testing.T) {
+	t.Parallel()
+	tb := table.New("A-LONG-HEAD", "STATE")
+	tb.Row("a", "Healthy")
+	tb.Headless = true
+	var b strings.Builder
+	if err := tb.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "a  Healthy\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
+func TestColoursTakeNoPlace(t *testing.T) {
+	t.Parallel()
+	tb := table.New("STATE", "NAME")
+	tb.Row("Failed", "Failed")
+	tb.Row("Progressing", "b")
+	tb.Colour = func(head, cell string) table.Colour {
+		if head == "STATE" && cell == "Failed" {
+			return table.Red
+		}
+		return ""
+	}
+	var b strings.Builder
+	if err := tb.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "STATE        NAME\n\x1b[31mFailed\x1b[0m       Failed\nProgressing  b\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
 func TestAge(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)

@@ -1,0 +1,188 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/platform/flags"
+)
+
+// resource is one, or a list of all of a kind (no name), that a command line names.
+type resource struct{ kind, name string }
+
+// references reads KIND, KIND NAME..., KIND,KIND and KIND/NAME....
+func references(args []string) ([]resource, error) {
+	var refs []resource
+	slashes := slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "/") })
+	if slashes {
+		for _, arg := range args {
+			kind, name, ok := strings.Cut(arg, "/")
+			if !ok || kind == "" || name == "" {
+				return nil, fmt.Errorf("write either KIND NAME... or KIND/NAME...: %q is neither beside %q", arg, args[0])
+			}
+			refs = append(refs, resource{kind, name})
+		}
+		return refs, nil
+	}
+	for kind := range strings.SplitSeq(args[0], ",") {
+		if len(args) == 1 {
+			refs = append(refs, resource{kind: kind})
+		}
+		for _, name := range args[1:] {
+			refs = append(refs, resource{kind, name})
+		}
+	}
+	return refs, nil
+}
+
+// byKind puts references of one kind together, in the order in which they come.
+func byKind(refs []resource) (kinds []string, names map[string][]string) {
+	names = map[string][]string{}
+	for _, r := range refs {
+		if !slices.Contains(kinds, r.kind) {
+			kinds = append(kinds, r.kind)
+		}
+		if r.name != "" {
+			names[r.kind] = append(names[r.kind], r.name)
+		}
+	}
+	return kinds, names
+}
+
+// readsReferences marks commands that take resources of several kinds at once, and read them themselves.
+const readsReferences = "reads references"
+
+// kindAndName is the use line of commands that are about one resource, and can be repeated for others.
+var kindAndName = regexp.MustCompile(`^\S+ ([a-z|]+|KIND) NAME( --.*)?$`)
+
+// takeReferences lets all commands below cmd take KIND/NAME for KIND NAME, and several names where one is expected.
+func takeReferences(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		takeReferences(sub)
+	}
+	words := placeholders(cmd.Use)
+	if cmd.RunE == nil || cmd.Args == nil || cmd.Annotations[readsReferences] != "" || !takesReference(words) {
+		return
+	}
+	arity, run := cmd.Args, cmd.RunE
+	several := kindAndName.MatchString(cmd.Use)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := foreignKind(cmd, words, args); err != nil {
+			return err
+		}
+		runs, err := split(words, args, several)
+		if err != nil {
+			return err
+		}
+		return arity(cmd, runs[0])
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		runs, err := split(words, args, several)
+		if err != nil {
+			return err
+		}
+		return each(runs, func(args []string) error { return run(cmd, args) }, func(args []string, err error) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", strings.Join(args, "/"), err)
+		})
+	}
+}
+
+// foreignKind is the error of a kind that means something in another tool. trace takes those of Kubernetes.
+func foreignKind(cmd *cobra.Command, words, args []string) error {
+	if len(args) == 0 || len(words) < 2 || words[1] != "NAME" {
+		return nil
+	}
+	kind, _, _ := strings.Cut(args[0], "/")
+	if kindElsewhere(kind) == "" || cmd.Name() == "trace" && kubernetesKind(kind) != "" {
+		return nil
+	}
+	_, err := findKind(kind)
+	return err
+}
+
+// takesReference says whether a use line has a kind and a name, or the name of a kind alone.
+func takesReference(words []string) bool {
+	if len(words) == 0 {
+		return false
+	}
+	if len(words) > 1 && words[1] == "NAME" && words[0] != "NAME" {
+		return true
+	}
+	_, err := findKind(words[0])
+	return err == nil && words[0] == strings.ToUpper(words[0])
+}
+
+// split takes KIND/NAME apart, and makes one run of each name where several may stand.
+func split(words, args []string, several bool) ([][]string, error) {
+	if len(args) == 0 {
+		return [][]string{args}, nil
+	}
+	kind, name, ok := strings.Cut(args[0], "/")
+	if _, err := findKind(kind); !ok || err != nil {
+		return repeated(args, several), nil
+	}
+	if words[0] == strings.ToUpper(words[0]) && !strings.HasPrefix(words[0], "KIND") { // the name of a kind that goes without saying
+		if !strings.EqualFold(kind, words[0]) {
+			return nil, fmt.Errorf("%q: a %s is wanted here", args[0], strings.ToLower(words[0]))
+		}
+		return [][]string{append([]string{name}, args[1:]...)}, nil
+	}
+	if !several {
+		if len(args) > 1 && strings.HasPrefix(args[1], kind+"/") {
+			return nil, fmt.Errorf("one %s at a time: leave %q out", kind, args[1])
+		}
+		return [][]string{append([]string{kind, name}, args[1:]...)}, nil
+	}
+	runs := [][]string{{kind, name}}
+	for _, arg := range args[1:] {
+		kind, name, ok := strings.Cut(arg, "/")
+		if !ok {
+			return nil, fmt.Errorf("write either KIND NAME... or KIND/NAME...: %q is neither beside %q", arg, args[0])
+		}
+		runs = append(runs, []string{kind, name})
+	}
+	return runs, nil
+}
+
+func repeated(args []string, several bool) [][]string {
+	if !several || len(args) < 3 {
+		return [][]string{args}
+	}
+	var runs [][]string
+	for _, name := range args[1:] {
+		runs = append(runs, []string{args[0], name})
+	}
+	return runs
+}
+
+// each runs a command for each of several resources: one that fails does not keep the others from it. The exit code is that of the last failure.
+func each(runs [][]string, run func([]string) error, failed func([]string, error)) error {
+	if len(runs) == 1 {
+		return run(runs[0])
+	}
+	var last error
+	count := 0
+	for _, args := range runs {
+		err := run(args)
+		if err == nil {
+			continue
+		}
+		last = err
+		if _, silent := errors.AsType[flags.Exit](err); !silent {
+			failed(args, err)
+			count++
+		}
+	}
+	if count > 0 {
+		return fmt.Errorf("%d of %d failed, as said above", count, len(runs))
+	}
+	return last
+}
+
+// plainName is what a resource may be called.
+var plainName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)

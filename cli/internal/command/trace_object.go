@@ -1,0 +1,146 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// tracedObject is an object of a cluster that a person wants to follow back to Git.
+type tracedObject struct{ cluster, namespace, kind, name string }
+
+func (o tracedObject) String() string { return strings.ToLower(o.kind) + "/" + o.name }
+
+// named tells whether arguments name an object of a cluster, and takes it from them.
+func (o *tracedObject) named(args []string) bool {
+	o.kind, o.name = args[0], ""
+	if len(args) == 2 {
+		o.name = args[1]
+	} else if kind, name, ok := strings.Cut(args[0], "/"); ok {
+		o.kind, o.name = kind, name
+	}
+	if o.name == "" {
+		return false
+	}
+	if o.cluster != "" || o.namespace != "" {
+		return true
+	}
+	_, err := findKind(o.kind)
+	return err != nil && kubernetesKind(o.kind) != ""
+}
+
+// traceObject prints what an object is of, and where the commit of that stands.
+func (a *app) traceObject(ctx context.Context, h *hub.Hub, o tracedObject, format string) error {
+	if err := checkPlainFormat(format); err != nil {
+		return err
+	}
+	found, err := a.ownerOf(ctx, h, o)
+	if err != nil {
+		return err
+	}
+	t, err := a.follow(ctx, h, found.GetService())
+	if err != nil || format != formatTable {
+		if err != nil {
+			return err
+		}
+		return a.showTrail(t, format)
+	}
+	obj := found.GetObject()
+	revision := t.service.GetStatus().GetGit().GetRevision()
+	err = a.printf("%s in cluster %s is of service %s, folder %q of source %s, commit %s by %s\n\n", objectTitle(obj.GetKind(), obj.GetNamespace(), obj.GetName()),
+		found.GetCluster(), found.GetService(), t.service.GetSpec().GetPath(), t.service.GetSpec().GetSource(), short(runningCommit(t.service.GetStatus())), revision.GetAuthor())
+	if err != nil {
+		return err
+	}
+	return a.showTrail(t, format)
+}
+
+// ownerOf is the object of a service that an object is, or was made by.
+func (a *app) ownerOf(ctx context.Context, h *hub.Hub, o tracedObject) (*consolev1.ClusterObject, error) {
+	const most = 5 // owners of owners: a Pod of a Job of a CronJob has two
+	for range most {
+		found, err := o.inventory(ctx, h)
+		if err != nil || found != nil {
+			return found, err
+		}
+		owner, err := o.owner(ctx, workload{a, h})
+		if err != nil {
+			return nil, err
+		}
+		o = owner
+	}
+	return nil, fmt.Errorf("%s is not an object of a service", o)
+}
+
+// inventory is the object as agents reported it; nil: they did not.
+func (o tracedObject) inventory(ctx context.Context, h *hub.Hub) (*consolev1.ClusterObject, error) {
+	listed, err := findObjects(ctx, h, objectFlags{cluster: o.cluster, namespace: o.namespace}, o.name)
+	if err != nil {
+		return nil, err
+	}
+	var fit []*consolev1.ClusterObject
+	var places []string
+	for _, one := range listed {
+		kind := one.GetObject().GetKind()
+		if strings.EqualFold(kind, o.kind) || strings.EqualFold(kind+"s", o.kind) || kind == kubernetesKind(o.kind) {
+			fit = append(fit, one)
+			places = append(places, fmt.Sprintf("-n %s --cluster %s", one.GetObject().GetNamespace(), one.GetCluster()))
+		}
+	}
+	switch len(fit) {
+	case 0:
+		return nil, nil
+	case 1:
+		return fit[0], nil
+	}
+	return nil, fmt.Errorf("%s is in several places: name one of %s", o, strings.Join(places, ", "))
+}
+
+// owner asks the cluster what made an object.
+func (o tracedObject) owner(ctx context.Context, w workload) (tracedObject, error) {
+	paths := map[string]string{"Pod": "api/v1/namespaces/%s/pods/%s", "ReplicaSet": "apis/apps/v1/namespaces/%s/replicasets/%s", "Job": "apis/batch/v1/namespaces/%s/jobs/%s"}
+	path, ok := paths[kubernetesKind(o.kind)]
+	if !ok {
+		return o, fmt.Errorf("no service has %s%s: `fairlead get objects` lists those of services, and what nobody made through Fairlead is not among them", o, o.where())
+	}
+	if o.cluster == "" {
+		return o, fmt.Errorf("no service has %s%s itself: name its cluster by --cluster, so that its owner can be found there", o, o.where())
+	}
+	if o.namespace == "" {
+		o.namespace = "default"
+	}
+	var got struct {
+		Metadata struct {
+			OwnerReferences []struct {
+				Kind, Name string
+				Controller bool
+			}
+		}
+	}
+	if err := w.ask(ctx, http.MethodGet, o.cluster, fmt.Sprintf(path, url.PathEscape(o.namespace), url.PathEscape(o.name)), nil, &got); err != nil {
+		return o, err
+	}
+	for _, owner := range got.Metadata.OwnerReferences {
+		if owner.Controller {
+			return tracedObject{o.cluster, o.namespace, owner.Kind, owner.Name}, nil
+		}
+	}
+	return o, errors.New(o.String() + o.where() + " has no owner, and no service has it: it was not made through Fairlead")
+}
+
+func (o tracedObject) where() string {
+	var text string
+	if o.namespace != "" {
+		text += " in namespace " + o.namespace
+	}
+	if o.cluster != "" {
+		text += " in cluster " + o.cluster
+	}
+	return text
+}
