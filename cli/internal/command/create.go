@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -36,7 +37,7 @@ changes it. -o yaml prints what would be written, for a file in Git, and writes 
 		Example: `  fairlead create -f shop.yaml
   fairlead create source shop --url https://git.example.com/shop.git
   fairlead create cluster edge-1
-  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web
+  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace
   fairlead create service web --source shop --cluster edge-1 -o yaml > web.yaml`,
 		Args: wants(0, 0),
 	}
@@ -120,9 +121,13 @@ func (c *creation) cluster() *cobra.Command {
 
 func (c *creation) service() *cobra.Command {
 	spec := &consolev1.ServiceSpec{}
+	var createNamespace bool
 	cmd := c.of("service NAME --source SOURCE --cluster CLUSTER", "Make a service: a folder of a source that a cluster runs",
-		"  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web",
+		"  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace",
 		func(head *consolev1.Metadata) (manifest.Message, error) {
+			if createNamespace {
+				spec.Sync = &deliveryv1.SyncSpec{CreateNamespace: &deliveryv1.CreateNamespace{}}
+			}
 			return &consolev1.Service{Metadata: head, Spec: spec}, nil
 		})
 	cmd.Flags().StringVar(&spec.Source, "source", "", "`name` of the source")
@@ -131,6 +136,7 @@ func (c *creation) service() *cobra.Command {
 	cmd.Flags().StringVar(&spec.Path, "path", "", "`folder` in the repository; default: all of it")
 	cmd.Flags().StringVarP(&spec.Namespace, "namespace", "n", "", "namespace of objects that name none; default: default")
 	cmd.Flags().StringVar(&spec.Project, "project", "", "`name` of the project that bounds it")
+	cmd.Flags().BoolVar(&createNamespace, "create-namespace", false, "have the agent make the namespace where it is not there")
 	_, _ = cmd.MarkFlagRequired("source"), cmd.MarkFlagRequired("cluster") // there are such flags
 	return cmd
 }

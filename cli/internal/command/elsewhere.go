@@ -133,7 +133,7 @@ func verbsElsewhere() map[string]string {
 		"create helmrelease":      "a Kustomization or HelmRelease of Flux is a service: `fairlead create service NAME --source SOURCE --path FOLDER --cluster CLUSTER`",
 		"create app":              "an Application of Argo CD is a service: `fairlead create service NAME --source SOURCE --path FOLDER --cluster CLUSTER`",
 		"create deployment":       "what runs comes from Git: `fairlead create service SERVICE --source SOURCE --path FOLDER --cluster CLUSTER`",
-		"create namespace":        "a Namespace is a file in Git beside what is in it; `fairlead kubectl CLUSTER -- create namespace NAME` makes one alone",
+		"create namespace":        "`fairlead create service SERVICE --namespace NAME --create-namespace` makes the namespace with its service; `fairlead kubectl CLUSTER -- create namespace NAME` makes one alone",
 	}
 }
 

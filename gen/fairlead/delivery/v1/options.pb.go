@@ -659,8 +659,10 @@ type SyncSpec struct {
 	// The windows and freezes that closed the service when the sync of request_time was asked for, by kind, name and a sum of what they are. Those
 	// that close it later are not overridden, nor is a window that has opened again. Set by RequestSync only.
 	RequestOverrides []string `protobuf:"bytes,23,rep,name=request_overrides,json=requestOverrides,proto3" json:"request_overrides,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The agent makes the service's namespace before all else where it is not there. Unset: the namespace has to be there, or to be among the objects.
+	CreateNamespace *CreateNamespace `protobuf:"bytes,30,opt,name=create_namespace,json=createNamespace,proto3" json:"create_namespace,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SyncSpec) Reset() {
@@ -805,6 +807,69 @@ func (x *SyncSpec) GetRequestOverrides() []string {
 	return nil
 }
 
+func (x *SyncSpec) GetCreateNamespace() *CreateNamespace {
+	if x != nil {
+		return x.CreateNamespace
+	}
+	return nil
+}
+
+// CreateNamespace says how the agent makes the namespace of a service, unless that is among the service's objects.
+type CreateNamespace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Labels that the namespace gets.
+	Labels map[string]string `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The namespace is an object of the service: its labels are kept as they are here, no other service may have it, and it goes when the service goes, unless
+	// there is something in it that the service did not bring. false: the namespace is made once where it is not there, belongs to nobody then, and stays.
+	Own           bool `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateNamespace) Reset() {
+	*x = CreateNamespace{}
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateNamespace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateNamespace) ProtoMessage() {}
+
+func (x *CreateNamespace) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateNamespace.ProtoReflect.Descriptor instead.
+func (*CreateNamespace) Descriptor() ([]byte, []int) {
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CreateNamespace) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *CreateNamespace) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
 // IgnoreRule leaves fields of objects to others: they are not applied once the object exists, and not repaired.
 type IgnoreRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -821,7 +886,7 @@ type IgnoreRule struct {
 
 func (x *IgnoreRule) Reset() {
 	*x = IgnoreRule{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +898,7 @@ func (x *IgnoreRule) String() string {
 func (*IgnoreRule) ProtoMessage() {}
 
 func (x *IgnoreRule) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[4]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +911,7 @@ func (x *IgnoreRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IgnoreRule.ProtoReflect.Descriptor instead.
 func (*IgnoreRule) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *IgnoreRule) GetGroup() string {
@@ -900,7 +965,7 @@ type HealthRule struct {
 
 func (x *HealthRule) Reset() {
 	*x = HealthRule{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +977,7 @@ func (x *HealthRule) String() string {
 func (*HealthRule) ProtoMessage() {}
 
 func (x *HealthRule) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[5]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +990,7 @@ func (x *HealthRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRule.ProtoReflect.Descriptor instead.
 func (*HealthRule) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HealthRule) GetGroup() string {
@@ -976,7 +1041,7 @@ type FieldTest struct {
 
 func (x *FieldTest) Reset() {
 	*x = FieldTest{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1053,7 @@ func (x *FieldTest) String() string {
 func (*FieldTest) ProtoMessage() {}
 
 func (x *FieldTest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[6]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1066,7 @@ func (x *FieldTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldTest.ProtoReflect.Descriptor instead.
 func (*FieldTest) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FieldTest) GetPath() string {
@@ -1035,7 +1100,7 @@ type PruneSpec struct {
 
 func (x *PruneSpec) Reset() {
 	*x = PruneSpec{}
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[7]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1112,7 @@ func (x *PruneSpec) String() string {
 func (*PruneSpec) ProtoMessage() {}
 
 func (x *PruneSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[7]
+	mi := &file_fairlead_delivery_v1_options_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1125,7 @@ func (x *PruneSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneSpec.ProtoReflect.Descriptor instead.
 func (*PruneSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_delivery_v1_options_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PruneSpec) GetDisabled() bool {
@@ -1116,8 +1181,7 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\x0fvalues_from.key\x12Imust be a key of a ConfigMap or Secret: letters, digits, '-', '_' and '.'\x1a7this.size() <= 253 && this.matches('^[-._a-zA-Z0-9]*$')R\x03key\x12)\n" +
 	"\vtarget_path\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\n" +
 	"targetPath\x12\x1a\n" +
-	"\boptional\x18\x05 \x01(\bR\boptional\"\xd3\n" +
-	"\n" +
+	"\boptional\x18\x05 \x01(\bR\boptional\"\xa5\v\n" +
 	"\bSyncSpec\x12<\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.fairlead.delivery.v1.SyncModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\x06reason\x12\xaa\x01\n" +
@@ -1141,7 +1205,14 @@ const file_fairlead_delivery_v1_options_proto_rawDesc = "" +
 	"\x10request_override\x18\x15 \x01(\bR\x0frequestOverride\x122\n" +
 	"\frequest_only\x18\x16 \x03(\tB\x0f\xbaH\f\x92\x01\t\x10@\"\x05r\x03\x18\x80\x05R\vrequestOnly\x12=\n" +
 	"\x11request_overrides\x18\x17 \x03(\tB\x10\xbaH\r\x92\x01\n" +
-	"\x10\x80\x01\"\x05r\x03\x18\x80\x01R\x10requestOverrides\"\x9f\x02\n" +
+	"\x10\x80\x01\"\x05r\x03\x18\x80\x01R\x10requestOverrides\x12P\n" +
+	"\x10create_namespace\x18\x1e \x01(\v2%.fairlead.delivery.v1.CreateNamespaceR\x0fcreateNamespace\"\xc2\x01\n" +
+	"\x0fCreateNamespace\x12b\n" +
+	"\x06labels\x18\x01 \x03(\v21.fairlead.delivery.v1.CreateNamespace.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\ar\x05\x10\x01\x18\xbd\x02*\x04r\x02\x18?R\x06labels\x12\x10\n" +
+	"\x03own\x18\x02 \x01(\bR\x03own\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9f\x02\n" +
 	"\n" +
 	"IgnoreRule\x12\x1e\n" +
 	"\x05group\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05group\x12\x1b\n" +
@@ -1213,7 +1284,7 @@ func file_fairlead_delivery_v1_options_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_delivery_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fairlead_delivery_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fairlead_delivery_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_fairlead_delivery_v1_options_proto_goTypes = []any{
 	(Renderer)(0),                 // 0: fairlead.delivery.v1.Renderer
 	(CrdPolicy)(0),                // 1: fairlead.delivery.v1.CrdPolicy
@@ -1225,12 +1296,14 @@ var file_fairlead_delivery_v1_options_proto_goTypes = []any{
 	(*HelmSpec)(nil),              // 7: fairlead.delivery.v1.HelmSpec
 	(*ValuesReference)(nil),       // 8: fairlead.delivery.v1.ValuesReference
 	(*SyncSpec)(nil),              // 9: fairlead.delivery.v1.SyncSpec
-	(*IgnoreRule)(nil),            // 10: fairlead.delivery.v1.IgnoreRule
-	(*HealthRule)(nil),            // 11: fairlead.delivery.v1.HealthRule
-	(*FieldTest)(nil),             // 12: fairlead.delivery.v1.FieldTest
-	(*PruneSpec)(nil),             // 13: fairlead.delivery.v1.PruneSpec
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*SyncWindow)(nil),            // 15: fairlead.delivery.v1.SyncWindow
+	(*CreateNamespace)(nil),       // 10: fairlead.delivery.v1.CreateNamespace
+	(*IgnoreRule)(nil),            // 11: fairlead.delivery.v1.IgnoreRule
+	(*HealthRule)(nil),            // 12: fairlead.delivery.v1.HealthRule
+	(*FieldTest)(nil),             // 13: fairlead.delivery.v1.FieldTest
+	(*PruneSpec)(nil),             // 14: fairlead.delivery.v1.PruneSpec
+	nil,                           // 15: fairlead.delivery.v1.CreateNamespace.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*SyncWindow)(nil),            // 17: fairlead.delivery.v1.SyncWindow
 }
 var file_fairlead_delivery_v1_options_proto_depIdxs = []int32{
 	0,  // 0: fairlead.delivery.v1.RenderSpec.renderer:type_name -> fairlead.delivery.v1.Renderer
@@ -1238,21 +1311,23 @@ var file_fairlead_delivery_v1_options_proto_depIdxs = []int32{
 	1,  // 2: fairlead.delivery.v1.HelmSpec.crds:type_name -> fairlead.delivery.v1.CrdPolicy
 	8,  // 3: fairlead.delivery.v1.HelmSpec.values_from:type_name -> fairlead.delivery.v1.ValuesReference
 	3,  // 4: fairlead.delivery.v1.SyncSpec.mode:type_name -> fairlead.delivery.v1.SyncMode
-	10, // 5: fairlead.delivery.v1.SyncSpec.ignore:type_name -> fairlead.delivery.v1.IgnoreRule
-	11, // 6: fairlead.delivery.v1.SyncSpec.health:type_name -> fairlead.delivery.v1.HealthRule
-	13, // 7: fairlead.delivery.v1.SyncSpec.prune:type_name -> fairlead.delivery.v1.PruneSpec
+	11, // 5: fairlead.delivery.v1.SyncSpec.ignore:type_name -> fairlead.delivery.v1.IgnoreRule
+	12, // 6: fairlead.delivery.v1.SyncSpec.health:type_name -> fairlead.delivery.v1.HealthRule
+	14, // 7: fairlead.delivery.v1.SyncSpec.prune:type_name -> fairlead.delivery.v1.PruneSpec
 	4,  // 8: fairlead.delivery.v1.SyncSpec.adoption:type_name -> fairlead.delivery.v1.Adoption
 	5,  // 9: fairlead.delivery.v1.SyncSpec.on_delete:type_name -> fairlead.delivery.v1.DeletePolicy
-	14, // 10: fairlead.delivery.v1.SyncSpec.request_time:type_name -> google.protobuf.Timestamp
+	16, // 10: fairlead.delivery.v1.SyncSpec.request_time:type_name -> google.protobuf.Timestamp
 	2,  // 11: fairlead.delivery.v1.SyncSpec.post_hooks:type_name -> fairlead.delivery.v1.PostHooks
-	15, // 12: fairlead.delivery.v1.SyncSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	12, // 13: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
-	12, // 14: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	17, // 12: fairlead.delivery.v1.SyncSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	10, // 13: fairlead.delivery.v1.SyncSpec.create_namespace:type_name -> fairlead.delivery.v1.CreateNamespace
+	15, // 14: fairlead.delivery.v1.CreateNamespace.labels:type_name -> fairlead.delivery.v1.CreateNamespace.LabelsEntry
+	13, // 15: fairlead.delivery.v1.HealthRule.healthy:type_name -> fairlead.delivery.v1.FieldTest
+	13, // 16: fairlead.delivery.v1.HealthRule.failed:type_name -> fairlead.delivery.v1.FieldTest
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_options_proto_init() }
@@ -1261,14 +1336,14 @@ func file_fairlead_delivery_v1_options_proto_init() {
 		return
 	}
 	file_fairlead_delivery_v1_windows_proto_init()
-	file_fairlead_delivery_v1_options_proto_msgTypes[7].OneofWrappers = []any{}
+	file_fairlead_delivery_v1_options_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_delivery_v1_options_proto_rawDesc), len(file_fairlead_delivery_v1_options_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -75,7 +76,7 @@ type Service struct {
 func (s Service) RevisionDigest() string { return cmp.Or(s.ContentDigest, s.Digest) }
 
 // Content names all that the service's objects are made from; equal for services that are rendered alike. How they
-// are synced is not in it.
+// are synced is not in it, but for the namespace that comes with them.
 func (s Service) Content() string {
 	render, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Render)
 	if err != nil {
@@ -92,6 +93,12 @@ func (s Service) Content() string {
 		parts = append(parts, "rules", r.GetProject())
 		for _, list := range [][]string{r.GetNamespaces(), r.GetKinds(), r.GetDeniedKinds()} {
 			parts = append(append(parts, "list"), list...)
+		}
+	}
+	if n := s.Sync.GetCreateNamespace(); n != nil {
+		parts = append(parts, "namespace", strconv.FormatBool(n.GetOwn()))
+		for _, key := range slices.Sorted(maps.Keys(n.GetLabels())) {
+			parts = append(parts, key, n.GetLabels()[key])
 		}
 	}
 	if tests := s.Tests.GetPath(); tests != "" { // a sync leaves that folder out

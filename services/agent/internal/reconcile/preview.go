@@ -150,6 +150,11 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 	case building.Len() == 0:
 		return nil, &nothingError{in.Folder.Renderer}
 	}
+	if wanted := p.service.Sync.GetCreateNamespace(); wanted != nil {
+		if err := building.AddNamespace(ctx, wanted); err != nil {
+			return nil, err
+		}
+	}
 	for _, ref := range looked.found {
 		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(p.service.Path, in.Folder.Root())}); err != nil {
 			return nil, err

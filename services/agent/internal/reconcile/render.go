@@ -106,6 +106,11 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 	if building.Len() == 0 {
 		return nil, &nothingError{out.folder.Renderer}
 	}
+	if wanted := service.Sync.GetCreateNamespace(); wanted != nil {
+		if err := building.AddNamespace(ctx, wanted); err != nil {
+			return nil, err
+		}
+	}
 	// A chart that leaves out what it found would have it removed, and made again by the next render.
 	for _, ref := range out.lookups.found {
 		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(service.Path, out.folder.Root())}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,10 +124,16 @@ func (b *Builder) write(data []byte) error {
 
 // Add takes an object, which must not be used after. A *manifest.Error is a mistake in it.
 func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+	return b.add(ctx, obj, at, func(wishes object.Wishes) object.Wishes { return wishes })
+}
+
+// add takes an object whose annotations' wishes are changed by wish.
+func (b *Builder) add(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position, wish func(object.Wishes) object.Wishes) error {
 	wishes, err := object.WishesOf(obj.GetAnnotations())
 	if err != nil {
 		return &manifest.Error{Position: at, Line: at.Line, Problem: err.Error()}
 	}
+	wishes = wish(wishes)
 	isHook := wishes.Hook
 	if b.Tests {
 		wishes.Hook &= object.Test
@@ -189,6 +196,31 @@ func (b *Builder) definition(wishes object.Wishes) object.Wishes {
 		return object.Wishes{Flags: object.LeftOut}
 	}
 	return wishes
+}
+
+// namespaceAt is where the namespace of sync.createNamespace is written, for what is told of it.
+const namespaceAt = "spec.sync.createNamespace"
+
+// AddNamespace adds the namespace of the set's service, unless the set has it anyway.
+func (b *Builder) AddNamespace(ctx context.Context, wanted *deliveryv1.CreateNamespace) error {
+	if slices.ContainsFunc(b.items, func(item Item) bool {
+		return item.Group == "" && item.Kind == "Namespace" && item.Name == b.Namespace && item.Hook == 0
+	}) {
+		return nil
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{}}
+	obj.SetAPIVersion("v1")
+	obj.SetKind("Namespace")
+	obj.SetName(b.Namespace)
+	if len(wanted.GetLabels()) > 0 {
+		obj.SetLabels(maps.Clone(wanted.GetLabels()))
+	}
+	return b.add(ctx, obj, manifest.Position{File: namespaceAt}, func(wishes object.Wishes) object.Wishes {
+		if !wanted.GetOwn() {
+			wishes.Flags |= object.MakeOnce
+		}
+		return wishes
+	})
 }
 
 // Hold adds an object of the service that stays in the cluster as it is, unless the set has it anyway. Its content is not sent.

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/delivery/v1/options.proto.
  */
 export const file_fairlead_delivery_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("CiJmYWlybGVhZC9kZWxpdmVyeS92MS9vcHRpb25zLnByb3RvEhRmYWlybGVhZC5kZWxpdmVyeS52MSJ6CgpSZW5kZXJTcGVjEjAKCHJlbmRlcmVyGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyZXISDAoEcGF0aBgCIAEoCRIsCgRoZWxtGAMgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuSGVsbVNwZWMi/QEKCEhlbG1TcGVjEhQKDHJlbGVhc2VfbmFtZRgBIAEoCRIUCgx2YWx1ZXNfZmlsZXMYAiADKAkSDgoGdmFsdWVzGAMgASgJEhQKDGt1YmVfdmVyc2lvbhgEIAEoCRIUCgxhcGlfdmVyc2lvbnMYBSADKAkSHgoWc2tpcF9zY2hlbWFfdmFsaWRhdGlvbhgGIAEoCBItCgRjcmRzGAcgASgOMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuQ3JkUG9saWN5EjoKC3ZhbHVlc19mcm9tGAggAygLMiUuZmFpcmxlYWQuZGVsaXZlcnkudjEuVmFsdWVzUmVmZXJlbmNlImEKD1ZhbHVlc1JlZmVyZW5jZRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDa2V5GAMgASgJEhMKC3RhcmdldF9wYXRoGAQgASgJEhAKCG9wdGlvbmFsGAUgASgIIuAECghTeW5jU3BlYxIsCgRtb2RlGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGcmVhc29uGAIgASgJEgsKA3BpbhgDIAEoCRISCgpkZXBlbmRzX29uGAQgAygJEjAKBmlnbm9yZRgFIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLklnbm9yZVJ1bGUSMAoGaGVhbHRoGAYgAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuSGVhbHRoUnVsZRIuCgVwcnVuZRgHIAEoCzIfLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlBydW5lU3BlYxIwCghhZG9wdGlvbhgIIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkFkb3B0aW9uEhMKC2ltcGVyc29uYXRlGAkgASgJEjUKCW9uX2RlbGV0ZRgKIAEoDjIiLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkRlbGV0ZVBvbGljeRIwCgxyZXF1ZXN0X3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKCnBvc3RfaG9va3MYDCABKA4yHy5mYWlybGVhZC5kZWxpdmVyeS52MS5Qb3N0SG9va3MSMQoHd2luZG93cxgUIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNXaW5kb3cSGAoQcmVxdWVzdF9vdmVycmlkZRgVIAEoCBIUCgxyZXF1ZXN0X29ubHkYFiADKAkSGQoRcmVxdWVzdF9vdmVycmlkZXMYFyADKAkiXAoKSWdub3JlUnVsZRINCgVncm91cBgBIAEoCRIMCgRraW5kGAIgASgJEhEKCW5hbWVzcGFjZRgDIAEoCRIMCgRuYW1lGAQgASgJEhAKCHBvaW50ZXJzGAUgAygJIp0BCgpIZWFsdGhSdWxlEg0KBWdyb3VwGAEgASgJEgwKBGtpbmQYAiABKAkSMAoHaGVhbHRoeRgDIAMoCzIfLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkZpZWxkVGVzdBIvCgZmYWlsZWQYBCADKAsyHy5mYWlybGVhZC5kZWxpdmVyeS52MS5GaWVsZFRlc3QSDwoHbWVzc2FnZRgFIAEoCSIpCglGaWVsZFRlc3QSDAoEcGF0aBgBIAEoCRIOCgZ2YWx1ZXMYAiADKAkiWgoJUHJ1bmVTcGVjEhAKCGRpc2FibGVkGAEgASgIEhgKC21heF9wZXJjZW50GAIgASgFSACIAQESEQoJY29uZmlybWVkGAMgASgJQg4KDF9tYXhfcGVyY2VudCp4CghSZW5kZXJlchIYChRSRU5ERVJFUl9VTlNQRUNJRklFRBAAEhAKDFJFTkRFUkVSX1JBVxABEhYKElJFTkRFUkVSX0tVU1RPTUlaRRACEhEKDVJFTkRFUkVSX0hFTE0QAxIVChFSRU5ERVJFUl9URU1QTEFURRAEKmkKCUNyZFBvbGljeRIaChZDUkRfUE9MSUNZX1VOU1BFQ0lGSUVEEAASFAoQQ1JEX1BPTElDWV9BUFBMWRABEhUKEUNSRF9QT0xJQ1lfQ1JFQVRFEAISEwoPQ1JEX1BPTElDWV9TS0lQEAMqVAoJUG9zdEhvb2tzEhoKFlBPU1RfSE9PS1NfVU5TUEVDSUZJRUQQABITCg9QT1NUX0hPT0tTX1NFTlQQARIWChJQT1NUX0hPT0tTX0hFQUxUSFkQAiqRAQoIU3luY01vZGUSGQoVU1lOQ19NT0RFX1VOU1BFQ0lGSUVEEAASEgoOU1lOQ19NT0RFX0FVVE8QARIVChFTWU5DX01PREVfRFJZX1JVThACEhIKDlNZTkNfTU9ERV9IT0xEEAMSFQoRU1lOQ19NT0RFX1NVU1BFTkQQBBIUChBTWU5DX01PREVfTUFOVUFMEAUqTQoIQWRvcHRpb24SGAoUQURPUFRJT05fVU5TUEVDSUZJRUQQABITCg9BRE9QVElPTl9BTFdBWVMQARISCg5BRE9QVElPTl9ORVZFUhACKmEKDERlbGV0ZVBvbGljeRIdChlERUxFVEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASGAoUREVMRVRFX1BPTElDWV9SRU1PVkUQARIYChRERUxFVEVfUE9MSUNZX09SUEhBThACYgZwcm90bzM", [file_fairlead_delivery_v1_windows, file_google_protobuf_timestamp]);
+  fileDesc("CiJmYWlybGVhZC9kZWxpdmVyeS92MS9vcHRpb25zLnByb3RvEhRmYWlybGVhZC5kZWxpdmVyeS52MSJ6CgpSZW5kZXJTcGVjEjAKCHJlbmRlcmVyGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyZXISDAoEcGF0aBgCIAEoCRIsCgRoZWxtGAMgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuSGVsbVNwZWMi/QEKCEhlbG1TcGVjEhQKDHJlbGVhc2VfbmFtZRgBIAEoCRIUCgx2YWx1ZXNfZmlsZXMYAiADKAkSDgoGdmFsdWVzGAMgASgJEhQKDGt1YmVfdmVyc2lvbhgEIAEoCRIUCgxhcGlfdmVyc2lvbnMYBSADKAkSHgoWc2tpcF9zY2hlbWFfdmFsaWRhdGlvbhgGIAEoCBItCgRjcmRzGAcgASgOMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuQ3JkUG9saWN5EjoKC3ZhbHVlc19mcm9tGAggAygLMiUuZmFpcmxlYWQuZGVsaXZlcnkudjEuVmFsdWVzUmVmZXJlbmNlImEKD1ZhbHVlc1JlZmVyZW5jZRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDa2V5GAMgASgJEhMKC3RhcmdldF9wYXRoGAQgASgJEhAKCG9wdGlvbmFsGAUgASgIIqEFCghTeW5jU3BlYxIsCgRtb2RlGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGcmVhc29uGAIgASgJEgsKA3BpbhgDIAEoCRISCgpkZXBlbmRzX29uGAQgAygJEjAKBmlnbm9yZRgFIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLklnbm9yZVJ1bGUSMAoGaGVhbHRoGAYgAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuSGVhbHRoUnVsZRIuCgVwcnVuZRgHIAEoCzIfLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlBydW5lU3BlYxIwCghhZG9wdGlvbhgIIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkFkb3B0aW9uEhMKC2ltcGVyc29uYXRlGAkgASgJEjUKCW9uX2RlbGV0ZRgKIAEoDjIiLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkRlbGV0ZVBvbGljeRIwCgxyZXF1ZXN0X3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjMKCnBvc3RfaG9va3MYDCABKA4yHy5mYWlybGVhZC5kZWxpdmVyeS52MS5Qb3N0SG9va3MSMQoHd2luZG93cxgUIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNXaW5kb3cSGAoQcmVxdWVzdF9vdmVycmlkZRgVIAEoCBIUCgxyZXF1ZXN0X29ubHkYFiADKAkSGQoRcmVxdWVzdF9vdmVycmlkZXMYFyADKAkSPwoQY3JlYXRlX25hbWVzcGFjZRgeIAEoCzIlLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkNyZWF0ZU5hbWVzcGFjZSKQAQoPQ3JlYXRlTmFtZXNwYWNlEkEKBmxhYmVscxgBIAMoCzIxLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkNyZWF0ZU5hbWVzcGFjZS5MYWJlbHNFbnRyeRILCgNvd24YAiABKAgaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJcCgpJZ25vcmVSdWxlEg0KBWdyb3VwGAEgASgJEgwKBGtpbmQYAiABKAkSEQoJbmFtZXNwYWNlGAMgASgJEgwKBG5hbWUYBCABKAkSEAoIcG9pbnRlcnMYBSADKAkinQEKCkhlYWx0aFJ1bGUSDQoFZ3JvdXAYASABKAkSDAoEa2luZBgCIAEoCRIwCgdoZWFsdGh5GAMgAygLMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuRmllbGRUZXN0Ei8KBmZhaWxlZBgEIAMoCzIfLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkZpZWxkVGVzdBIPCgdtZXNzYWdlGAUgASgJIikKCUZpZWxkVGVzdBIMCgRwYXRoGAEgASgJEg4KBnZhbHVlcxgCIAMoCSJaCglQcnVuZVNwZWMSEAoIZGlzYWJsZWQYASABKAgSGAoLbWF4X3BlcmNlbnQYAiABKAVIAIgBARIRCgljb25maXJtZWQYAyABKAlCDgoMX21heF9wZXJjZW50KngKCFJlbmRlcmVyEhgKFFJFTkRFUkVSX1VOU1BFQ0lGSUVEEAASEAoMUkVOREVSRVJfUkFXEAESFgoSUkVOREVSRVJfS1VTVE9NSVpFEAISEQoNUkVOREVSRVJfSEVMTRADEhUKEVJFTkRFUkVSX1RFTVBMQVRFEAQqaQoJQ3JkUG9saWN5EhoKFkNSRF9QT0xJQ1lfVU5TUEVDSUZJRUQQABIUChBDUkRfUE9MSUNZX0FQUExZEAESFQoRQ1JEX1BPTElDWV9DUkVBVEUQAhITCg9DUkRfUE9MSUNZX1NLSVAQAypUCglQb3N0SG9va3MSGgoWUE9TVF9IT09LU19VTlNQRUNJRklFRBAAEhMKD1BPU1RfSE9PS1NfU0VOVBABEhYKElBPU1RfSE9PS1NfSEVBTFRIWRACKpEBCghTeW5jTW9kZRIZChVTWU5DX01PREVfVU5TUEVDSUZJRUQQABISCg5TWU5DX01PREVfQVVUTxABEhUKEVNZTkNfTU9ERV9EUllfUlVOEAISEgoOU1lOQ19NT0RFX0hPTEQQAxIVChFTWU5DX01PREVfU1VTUEVORBAEEhQKEFNZTkNfTU9ERV9NQU5VQUwQBSpNCghBZG9wdGlvbhIYChRBRE9QVElPTl9VTlNQRUNJRklFRBAAEhMKD0FET1BUSU9OX0FMV0FZUxABEhIKDkFET1BUSU9OX05FVkVSEAIqYQoMRGVsZXRlUG9saWN5Eh0KGURFTEVURV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIYChRERUxFVEVfUE9MSUNZX1JFTU9WRRABEhgKFERFTEVURV9QT0xJQ1lfT1JQSEFOEAJiBnByb3RvMw", [file_fairlead_delivery_v1_windows, file_google_protobuf_timestamp]);
 
 /**
  * RenderSpec says how a service's folder becomes objects.
@@ -283,6 +283,13 @@ export type SyncSpec = Message<"fairlead.delivery.v1.SyncSpec"> & {
    * @generated from field: repeated string request_overrides = 23;
    */
   requestOverrides: string[];
+
+  /**
+   * The agent makes the service's namespace before all else where it is not there. Unset: the namespace has to be there, or to be among the objects.
+   *
+   * @generated from field: fairlead.delivery.v1.CreateNamespace create_namespace = 30;
+   */
+  createNamespace?: CreateNamespace | undefined;
 };
 
 /**
@@ -291,6 +298,35 @@ export type SyncSpec = Message<"fairlead.delivery.v1.SyncSpec"> & {
  */
 export const SyncSpecSchema: GenMessage<SyncSpec> = /*@__PURE__*/
   messageDesc(file_fairlead_delivery_v1_options, 3);
+
+/**
+ * CreateNamespace says how the agent makes the namespace of a service, unless that is among the service's objects.
+ *
+ * @generated from message fairlead.delivery.v1.CreateNamespace
+ */
+export type CreateNamespace = Message<"fairlead.delivery.v1.CreateNamespace"> & {
+  /**
+   * Labels that the namespace gets.
+   *
+   * @generated from field: map<string, string> labels = 1;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * The namespace is an object of the service: its labels are kept as they are here, no other service may have it, and it goes when the service goes, unless
+   * there is something in it that the service did not bring. false: the namespace is made once where it is not there, belongs to nobody then, and stays.
+   *
+   * @generated from field: bool own = 2;
+   */
+  own: boolean;
+};
+
+/**
+ * Describes the message fairlead.delivery.v1.CreateNamespace.
+ * Use `create(CreateNamespaceSchema)` to create a new message.
+ */
+export const CreateNamespaceSchema: GenMessage<CreateNamespace> = /*@__PURE__*/
+  messageDesc(file_fairlead_delivery_v1_options, 4);
 
 /**
  * IgnoreRule leaves fields of objects to others: they are not applied once the object exists, and not repaired.
@@ -333,7 +369,7 @@ export type IgnoreRule = Message<"fairlead.delivery.v1.IgnoreRule"> & {
  * Use `create(IgnoreRuleSchema)` to create a new message.
  */
 export const IgnoreRuleSchema: GenMessage<IgnoreRule> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 4);
+  messageDesc(file_fairlead_delivery_v1_options, 5);
 
 /**
  * HealthRule reads the health of a kind from its fields. An object is failed if all tests of `failed` hold and there
@@ -375,7 +411,7 @@ export type HealthRule = Message<"fairlead.delivery.v1.HealthRule"> & {
  * Use `create(HealthRuleSchema)` to create a new message.
  */
 export const HealthRuleSchema: GenMessage<HealthRule> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 5);
+  messageDesc(file_fairlead_delivery_v1_options, 6);
 
 /**
  * FieldTest compares a field.
@@ -403,7 +439,7 @@ export type FieldTest = Message<"fairlead.delivery.v1.FieldTest"> & {
  * Use `create(FieldTestSchema)` to create a new message.
  */
 export const FieldTestSchema: GenMessage<FieldTest> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 6);
+  messageDesc(file_fairlead_delivery_v1_options, 7);
 
 /**
  * PruneSpec bounds what is removed because it left the folder.
@@ -440,7 +476,7 @@ export type PruneSpec = Message<"fairlead.delivery.v1.PruneSpec"> & {
  * Use `create(PruneSpecSchema)` to create a new message.
  */
 export const PruneSpecSchema: GenMessage<PruneSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_delivery_v1_options, 7);
+  messageDesc(file_fairlead_delivery_v1_options, 8);
 
 /**
  * Renderer is a way to read a folder.
