@@ -23,7 +23,6 @@ type creation struct {
 	labels []string
 	format string
 	dryRun bool
-	yes    bool
 }
 
 func (a *app) create() *cobra.Command {

@@ -103,7 +103,7 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 	if len(words) == 0 {
 		return "", nil, errors.New("no editor: set EDITOR")
 	}
-	editor := exec.CommandContext(ctx, words[0], append(words[1:], file.Name())...) //nolint:gosec // the person's own editor
+	editor := exec.CommandContext(ctx, words[0], append(words[1:], file.Name())...)
 	editor.Stdin, editor.Stdout, editor.Stderr = e.Stdin, e.Stdout, e.Stderr
 	if err := editor.Run(); err != nil {
 		return "", nil, fmt.Errorf("editor %s: %w: set EDITOR to another one; the text is in %s", words[0], err, file.Name())

@@ -36,8 +36,14 @@ func TestStatesHaveColours(t *testing.T) {
 		head, cell string
 		want       table.Colour
 	}{
-		{"STATE", "Healthy", table.Green}, {"STATE", "Healthy, held", table.Green}, {"HEALTH", "Degraded 1/3 (5m)", table.Red}, {"SYNC", "in sync", table.Green},
-		{"SYNC", "3 behind", ""}, {"STATE", "Pending", table.Yellow}, {"NAME", "failed", ""}, {"STATE", "-", ""},
+		{"STATE", "Healthy", table.Green},
+		{"STATE", "Healthy, held", table.Green},
+		{"HEALTH", "Degraded 1/3 (5m)", table.Red},
+		{"SYNC", "in sync", table.Green},
+		{"SYNC", "3 behind", ""},
+		{"STATE", "Pending", table.Yellow},
+		{"NAME", "failed", ""},
+		{"STATE", "-", ""},
 	} {
 		if got := cellColour(test.head, test.cell); got != test.want {
 			t.Errorf("%s %q is %q, want %q", test.head, test.cell, got, test.want)

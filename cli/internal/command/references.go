@@ -123,7 +123,8 @@ func split(words, args []string, several bool) ([][]string, error) {
 		return [][]string{args}, nil
 	}
 	kind, name, ok := strings.Cut(args[0], "/")
-	if _, err := findKind(kind); !ok || err != nil {
+	_, unknown := findKind(kind)
+	if named := ok && unknown == nil; !named {
 		return repeated(args, several), nil
 	}
 	if words[0] == strings.ToUpper(words[0]) && !strings.HasPrefix(words[0], "KIND") { // the name of a kind that goes without saying
