@@ -15,6 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"fairlead.dev/platform/typo"
 )
 
 // Reader reads files that together may hold no more than one: aliases make much of little.
@@ -223,7 +225,7 @@ func (d *decoder) checkHead(root *yaml.Node, kind Kind) bool {
 
 // hint helps with what people mix up.
 func hint(kind string, version *yaml.Node) string {
-	if near := nearest(kind, kindNames()); near != "" {
+	if near := typo.Nearest(kind, kindNames()); near != "" {
 		return fmt.Sprintf("; did you mean %s?", near)
 	}
 	return notOurs(version)
@@ -334,7 +336,7 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 		}
 		fd := md.Fields().ByJSONName(key.Value)
 		if fd == nil {
-			d.report(key.Line, "%s: unknown field%s", join(at.yaml, key.Value), suggestFrom(key.Value, d.settable(md, at)))
+			d.report(key.Line, "%s: unknown field%s", join(at.yaml, key.Value), typo.Suggest(key.Value, d.settable(md, at)))
 			return
 		}
 		if outputOnly(fd) || isNull(value) {
@@ -460,7 +462,7 @@ func scalarValue(n *yaml.Node, fd protoreflect.FieldDescriptor) (value any, wron
 	case protoreflect.EnumKind:
 		name := long(fd.Enum(), n.Value)
 		if name == "" {
-			return nil, fmt.Sprintf("%q is not one of the values%s", n.Value, suggestFrom(n.Value, enumNames(fd.Enum())))
+			return nil, fmt.Sprintf("%q is not one of the values%s", n.Value, typo.Suggest(n.Value, enumNames(fd.Enum())))
 		}
 		return name, ""
 	case protoreflect.MessageKind:

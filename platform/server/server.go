@@ -377,6 +377,7 @@ func (s *Server) options(deps Deps, o *observer) []connect.HandlerOption {
 		connect.WithReadMaxBytes(s.readMaxBytes),
 		connect.WithSendMaxBytes(sendMaxBytes),
 		connect.WithCompressMinBytes(compressMinBytes),
+		jsonCodecs(),
 		connect.WithInterceptors(s.spans(deps.Policy), o, identity.Interceptor(deps.Verifier, deps.Policy), validate.NewInterceptor()),
 	}
 }

@@ -307,4 +307,6 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 	}
 	_, err = admin.objects.ListObjects(t.Context(), &consolev1.ListObjectsRequest{PageToken: "x"})
 	wantCode(t, err, connect.CodeInvalidArgument, "page_token")
+	_, err = admin.objects.ListObjects(t.Context(), &consolev1.ListObjectsRequest{Health: "degradet"})
+	wantCode(t, err, connect.CodeInvalidArgument, `health: no object is "degradet"; did you mean "Degraded"?`)
 }

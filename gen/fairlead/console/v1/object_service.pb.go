@@ -30,7 +30,8 @@ type ListObjectsRequest struct {
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only those of this service, cluster, kind, namespace, name or health; empty: all.
+	// Only those of this service, cluster, kind, namespace, name or health (Healthy, Progressing, Degraded, Missing, Failed or Unknown; another one is
+	// InvalidArgument); empty: all.
 	Service       string `protobuf:"bytes,3,opt,name=service,proto3" json:"service,omitempty"`
 	Cluster       string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Kind          string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`

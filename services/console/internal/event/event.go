@@ -86,7 +86,29 @@ const (
 // Levels are the severities as filters have them.
 func levels() filter.Type { return filter.Levels("INFO", "WARNING", "ERROR") }
 
-// Fields are those that events can be asked for.
+// Types are those of events that are recorded, as docs/events.md lists them.
+func Types() []string {
+	return []string{
+		SourceFetched, SourceRefused, SourceFailing, SourceRecovered,
+		ServiceDelivered, ServiceApplied, ServiceHealthy, ServiceDegraded, ServiceFailed, ServiceHeld, ServiceDriftRepaired, ServicePruned, ServiceDeleted,
+		ServiceRolledBack, ServiceTestsPassed, ServiceTestsFailed,
+		ConfigChanged, ConfigFailing, ConfigRecovered,
+		GuardTripped, GuardConfirmed, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,
+		ClusterJoined, ClusterLost, ClusterBack, ClusterLeft, TokenReused,
+		AccessRequest, AccessLent, AccessRefused, AccessTaken, AccessOver,
+		CatalogRestored, RemovalsHeld, RemovalsConfirmed,
+		SinkFailing, SinkRecovered, SinkDropped,
+	}
+}
+
+// Asked are the fields of a filter that a person writes now: a type that does not exist is a mistake there.
+func Asked() filter.Fields {
+	out := Fields()
+	out["type"] = filter.OneOf(Types()...)
+	return out
+}
+
+// Fields are those that events can be asked for. Any text may be a type: a kept filter may be of another version.
 func Fields() filter.Fields {
 	out := filter.Fields{"time": filter.Time, "severity": levels(), "count": filter.Number}
 	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor", "sink", "globalservice"} {

@@ -59,7 +59,7 @@ type Page struct {
 }
 
 func parse(question string) (*filter.Expr, error) {
-	expr, err := filter.Parse(question, Fields())
+	expr, err := filter.Parse(question, Asked())
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}

@@ -17,12 +17,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/typo"
 )
 
 // Type is what a field holds.
 type Type struct {
 	kind   kind
 	levels []string
+	known  []string
 }
 
 type kind int
@@ -45,6 +48,9 @@ var (
 
 // Levels is the type of words that have an order.
 func Levels(words ...string) Type { return Type{kind: level, levels: words} }
+
+// OneOf is the type of texts that are all known: a comparison with another one is a mistake.
+func OneOf(known ...string) Type { return Type{kind: text, known: known} }
 
 // Fields are those of a kind of row.
 type Fields map[string]Type
@@ -379,6 +385,9 @@ func (p *parser) compare(name string, t Type, op string, v token, top bool) (nod
 		field := name + "." + v.text
 		return func(row Row, _ time.Time) bool { _, ok := row.Field(field); return ok }, nil
 	case text:
+		if err := p.checkKnown(name, t.known, op, v.text); err != nil {
+			return nil, err
+		}
 		if top && op == "=" {
 			p.expr.needs[name] = v.text
 		}
@@ -407,6 +416,21 @@ func (p *parser) compare(name string, t Type, op string, v token, top bool) (nod
 		p.expr.newest = &since{field: name, at: at}
 	}
 	return p.ordered(name, op, func(now time.Time) int64 { return at(now).UnixMicro() }, func(v Value) int64 { return v.Number })
+}
+
+// checkKnown refuses a text that no row can have, if all texts of the field are known.
+func (p *parser) checkKnown(name string, known []string, op, want string) error {
+	fits := func(is string) bool { return is == want }
+	switch {
+	case known == nil || op != "=" && op != "!=" && op != ":":
+		return nil
+	case op == ":":
+		fits = func(is string) bool { return strings.Contains(is, strings.ToLower(want)) }
+	}
+	if slices.ContainsFunc(known, fits) {
+		return nil
+	}
+	return p.fail("there is no %s %q%s", name, want, typo.Suggest(want, known))
 }
 
 func (p *parser) texts(name, op, want string) (node, error) {

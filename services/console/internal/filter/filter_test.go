@@ -12,7 +12,7 @@ import (
 )
 
 var fields = filter.Fields{
-	"name": filter.Text, "labels": filter.Labels, "size": filter.Number, "time": filter.Time, "severity": filter.Levels("INFO", "WARNING", "ERROR"),
+	"name": filter.Text, "labels": filter.Labels, "kind": filter.OneOf("service.up", "cluster.gone"), "size": filter.Number, "time": filter.Time, "severity": filter.Levels("INFO", "WARNING", "ERROR"),
 }
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -26,7 +26,7 @@ func (r row) Field(name string) (filter.Value, bool) {
 
 func example() row {
 	return row{
-		"name": {Text: "shop-web"}, "size": {Number: 7}, "severity": {Text: "WARNING"}, "labels.env": {Text: "prod"},
+		"name": {Text: "shop-web"}, "kind": {Text: "service.up"}, "size": {Number: 7}, "severity": {Text: "WARNING"}, "labels.env": {Text: "prod"},
 		"labels.fairlead.dev/set": {Text: "a"}, "time": {Number: now.Add(-30 * time.Minute).UnixMicro()},
 	}
 }
@@ -36,6 +36,9 @@ func TestFilterFitsWhatItSays(t *testing.T) {
 	for question, want := range map[string]bool{
 		"":                                      true,
 		"name = shop-web":                       true,
+		"kind = service.up":                     true,
+		"kind : SERVICE.":                       true,
+		"kind != cluster.gone AND kind > c":     true,
 		"name=shop-web AND size>=7":             true,
 		`name = "shop web"`:                     false,
 		"name:SHOP":                             true,
@@ -72,12 +75,15 @@ func TestFilterFitsWhatItSays(t *testing.T) {
 func TestFilterSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for question, want := range map[string]string{
-		"nme = x":                     `character 1: there is no field "nme": there are labels.<key>, name, severity, size, time`,
+		"nme = x":                     `character 1: there is no field "nme": there are kind, labels.<key>, name, severity, size, time`,
 		"name":                        "after \"name\" there must be one of = != < <= > >= :",
 		"name =":                      "after = there must be a value",
 		"name = a b = c":              "put AND or OR before it",
 		"name = a AND size = 1 OR a":  "put parentheses around",
 		"size = x":                    "size is a number",
+		"kind = gold":                 `there is no kind "gold"; known are: service.up, cluster.gone`,
+		"NOT kind != service.upp":     `there is no kind "service.upp"; did you mean "service.up"?`,
+		"kind : servce":               `there is no kind "servce"; known are: service.up, cluster.gone`,
 		"severity = bad":              "one of INFO, WARNING, ERROR",
 		"time > yesterday":            "an age such as 90s",
 		"(name = a":                   "a ) is missing",

@@ -17,6 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/typo"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -161,6 +162,9 @@ func (s *objects) ListObjects(ctx context.Context, req *consolev1.ListObjectsReq
 	if err != nil {
 		return nil, err
 	}
+	if h := req.GetHealth(); h != "" && !slices.ContainsFunc(healths(), func(known string) bool { return strings.EqualFold(known, h) }) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("health: no object is %q%s", h, typo.Suggest(h, healths())))
+	}
 	p := &objectPage{req: req, size: int(req.GetPageSize())}
 	if p.size == 0 {
 		p.size = defaultObjects
@@ -200,6 +204,11 @@ func (s *objects) ListObjects(ctx context.Context, req *consolev1.ListObjectsReq
 	}
 	p.next = at
 	return p.response(), nil
+}
+
+// healths are how objects are: as agents report them, and Unknown while the cluster is not connected.
+func healths() []string {
+	return []string{"Healthy", "Progressing", "Degraded", "Missing", "Failed", "Unknown"}
 }
 
 // place is where a list goes on: in the first service after this name, at this object of it.

@@ -1,20 +1,25 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"reflect"
 	"regexp"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/typo"
+	"fairlead.dev/platform/wildcard"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -121,6 +126,12 @@ func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error
 		if !typePattern.MatchString(p) {
 			return refuse("spec.types[%d]: %q is no type of an event, in which * stands for any text: docs/events.md lists them", i, p)
 		}
+		if !slices.ContainsFunc(event.Types(), func(known string) bool { return wildcard.Match(p, known) }) {
+			return refuse("spec.types[%d]: no event has a type like %q%s", i, p, cmp.Or(typo.Suggest(p, event.Types()), ": docs/events.md lists them"))
+		}
+	}
+	if _, err := filter.Parse(spec.Filter, event.Asked()); err != nil {
+		return refuse("spec.filter: %s", err)
 	}
 	for _, f := range []struct {
 		field    string

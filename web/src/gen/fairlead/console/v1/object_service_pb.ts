@@ -37,7 +37,8 @@ export type ListObjectsRequest = Message<"fairlead.console.v1.ListObjectsRequest
   pageToken: string;
 
   /**
-   * Only those of this service, cluster, kind, namespace, name or health; empty: all.
+   * Only those of this service, cluster, kind, namespace, name or health (Healthy, Progressing, Degraded, Missing, Failed or Unknown; another one is
+   * InvalidArgument); empty: all.
    *
    * @generated from field: string service = 3;
    */

@@ -1,39 +1,27 @@
-package manifest
+// Package typo finds the known name that a person probably meant by an unknown one.
+package typo
 
 import (
 	"fmt"
 	"strings"
-
-	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-func fieldNames(md protoreflect.MessageDescriptor) []string {
-	var names []string
-	for i := range md.Fields().Len() {
-		if fd := md.Fields().Get(i); !outputOnly(fd) {
-			names = append(names, fd.JSONName())
-		}
-	}
-	return names
-}
+// mostListed is how many names an error lists: more are no help in a sentence.
+const mostListed = 40
 
-func enumNames(ed protoreflect.EnumDescriptor) []string {
-	var names []string
-	for i := 1; i < ed.Values().Len(); i++ { // the first says that nothing was said
-		names = append(names, short(ed, string(ed.Values().Get(i).Name())))
-	}
-	return names
-}
-
-func suggestFrom(got string, known []string) string {
-	if near := nearest(got, known); near != "" {
+// Suggest ends an error about a name that is none of the known ones: with the name that was probably meant, else with all of them, unless they are many.
+func Suggest(got string, known []string) string {
+	if near := Nearest(got, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	if len(known) > mostListed {
+		return ""
 	}
 	return "; known are: " + strings.Join(known, ", ")
 }
 
-// nearest returns the known name that a person most likely meant; "" if none is near.
-func nearest(got string, known []string) string {
+// Nearest returns the known name that was probably meant; empty: none is near.
+func Nearest(got string, known []string) string {
 	const compared = 64 // Longer names than any of ours are no typos.
 	if len(got) > compared {
 		return ""
