@@ -81,6 +81,8 @@ type console struct {
 	recordings []*consolev1.Recording
 	pieces     []*consolev1.AppendRecordingRequest
 	full       bool
+	noRoom     bool          // for another recording
+	maxBytes   int64         // of a recording; 0: as many as there are
 	away       bool          // no events are taken in
 	changed    chan struct{} // closed and made anew with each change
 }

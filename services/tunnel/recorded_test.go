@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,14 +27,24 @@ func (c *console) BeginRecording(_ context.Context, req *consolev1.BeginRecordin
 	if c.away {
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
 	}
+	if c.noRoom {
+		return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("no room for another recording"))
+	}
 	c.recordings = append(c.recordings, req.GetRecording())
-	return &consolev1.BeginRecordingResponse{}, nil
+	return &consolev1.BeginRecordingResponse{MaxBytes: c.maxBytes}, nil
 }
 
 func (c *console) AppendRecording(_ context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full && len(req.GetData()) > 0 {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the recording is full"))
+	}
+	bytes := int64(len(req.GetData()))
+	for _, p := range c.pieces {
+		bytes += int64(len(p.GetData()))
+	}
+	if c.maxBytes > 0 && bytes > c.maxBytes {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the recording is full"))
 	}
 	c.pieces = append(c.pieces, req)
@@ -206,14 +217,65 @@ func TestShellsAreRecordedWhileTheyRun(t *testing.T) {
 						t.Errorf("line %d: %s", i, line)
 					}
 				}
+				h.await("the begin of the session in the trail", func() bool { return len(h.audited("tunnel.request.begin")) == 1 })
+				request := h.audited("tunnel.request.begin")[0].GetRequest()
 				h.mu.Lock()
 				defer h.mu.Unlock()
+				if request == "" || len(h.recordings) != 1 || h.recordings[0].GetRequest() != request {
+					t.Errorf("recordings %v, and request %q in the trail", h.recordings, request)
+				}
 				if len(h.recordings) != 1 || h.recordings[0].GetPod() != "web-0" || h.recordings[0].GetNamespace() != "x" || h.recordings[0].GetContainer() != "web" || h.recordings[0].GetSubject() != "user:alice" || h.recordings[0].GetVerb() != "exec" {
 					t.Errorf("recordings %v", h.recordings)
 				}
 			})
 		}
 	}
+}
+
+// A session that has to be recorded ends where its recording is full, and its person saw nothing that is not in the recording.
+func TestNothingIsShownThatHasNoRoomInTheRecording(t *testing.T) {
+	t.Parallel()
+	const protocol, lines = "v5.channel.k8s.io", 400
+	var greeting []byte
+	for i := range lines {
+		greeting = append(greeting, socketFrame(false, 1, fmt.Sprintf("line %03d of the screen %s\n", i, strings.Repeat("x", 1<<10)))...)
+	}
+	h := newHub(t, "edge-1")
+	h.mu.Lock()
+	h.maxBytes = 100_000
+	h.mu.Unlock()
+	h.connect("edge-1", shell("websocket", protocol, greeting, &atomic.Int32{}))
+	h.setProject(consolev1.RecordingMode_RECORDING_MODE_REQUIRED)
+	h.await("the project is known", func() bool {
+		resp, _ := h.do(h.request("GET", "/clusters/edge-1/api/v1/nodes/n/proxy/runningpods/", nil))
+		return resp.StatusCode == http.StatusForbidden
+	})
+	conn, resp := h.exec("websocket", protocol)
+	defer conn.Close()
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(resp.Status)
+	}
+	shown, err := io.ReadAll(conn) // it breaks off
+	if len(shown) == 0 || len(shown) == len(greeting) {
+		t.Fatalf("%d of %d bytes were shown, %v", len(shown), len(greeting), err)
+	}
+	h.await("the end of the recording", func() bool { _, ended := h.cast(); return ended })
+	text, _ := h.cast()
+	for i := range lines {
+		line := fmt.Sprintf("line %03d of the screen", i)
+		if bytes.Contains(shown, []byte(line)) && !strings.Contains(text, line) {
+			t.Fatalf("%q was shown, and is not in the recording of %d bytes", line, len(text))
+		}
+	}
+	h.mu.Lock()
+	incomplete := h.pieces[len(h.pieces)-1].GetIncomplete()
+	h.mu.Unlock()
+	if incomplete != "" || int64(len(text)) > h.maxBytes || int64(len(text)) < h.maxBytes/2 {
+		t.Errorf("%d bytes of at most %d, incomplete: %q", len(text), h.maxBytes, incomplete)
+	}
+	h.await("the reason in the trail", func() bool {
+		return slices.ContainsFunc(h.audited("tunnel.request.end"), func(e *consolev1.AuditEvent) bool { return strings.Contains(e.GetReason(), "recording is full") })
+	})
 }
 
 // A shell that has to be recorded and can't be is refused before the cluster is asked, or ends; others go on.
@@ -226,16 +288,19 @@ func TestAShellThatCanNotBeRecorded(t *testing.T) {
 		protocol string
 		away     bool
 		full     bool
+		noRoom   bool
 		status   int
 		ends     bool
 		asked    int32
 	}{
-		"required, the console is away":   {required, "v5.channel.k8s.io", true, false, http.StatusServiceUnavailable, false, 0},
-		"optional, the console is away":   {optional, "v5.channel.k8s.io", true, false, http.StatusSwitchingProtocols, false, 1},
-		"required, a protocol of another": {required, "base64.channel.k8s.io", false, false, http.StatusForbidden, false, 0},
-		"optional, a protocol of another": {optional, "base64.channel.k8s.io", false, false, http.StatusSwitchingProtocols, false, 1},
-		"required, the recording is full": {required, "v5.channel.k8s.io", false, true, http.StatusSwitchingProtocols, true, 1},
-		"optional, the recording is full": {optional, "v5.channel.k8s.io", false, true, http.StatusSwitchingProtocols, false, 1},
+		"required, the console is away":   {required, "v5.channel.k8s.io", true, false, false, http.StatusServiceUnavailable, false, 0},
+		"optional, the console is away":   {optional, "v5.channel.k8s.io", true, false, false, http.StatusSwitchingProtocols, false, 1},
+		"required, a protocol of another": {required, "base64.channel.k8s.io", false, false, false, http.StatusForbidden, false, 0},
+		"optional, a protocol of another": {optional, "base64.channel.k8s.io", false, false, false, http.StatusSwitchingProtocols, false, 1},
+		"required, the recording is full": {required, "v5.channel.k8s.io", false, true, false, http.StatusSwitchingProtocols, true, 1},
+		"required, no room for another":   {required, "v5.channel.k8s.io", false, false, true, http.StatusForbidden, false, 0},
+		"optional, no room for another":   {optional, "v5.channel.k8s.io", false, false, true, http.StatusSwitchingProtocols, false, 1},
+		"optional, the recording is full": {optional, "v5.channel.k8s.io", false, true, false, http.StatusSwitchingProtocols, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -258,7 +323,7 @@ func TestAShellThatCanNotBeRecorded(t *testing.T) {
 			}
 			h.setAway(tc.away)
 			h.mu.Lock()
-			h.full = tc.full
+			h.full, h.noRoom = tc.full, tc.noRoom
 			h.mu.Unlock()
 			conn, resp := h.exec("websocket", tc.protocol)
 			defer conn.Close()

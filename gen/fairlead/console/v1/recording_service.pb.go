@@ -88,7 +88,7 @@ type Recording struct {
 	Verb string `protobuf:"bytes,6,opt,name=verb,proto3" json:"verb,omitempty"`
 	// Whose session it is: user:ada.
 	Subject string `protobuf:"bytes,7,opt,name=subject,proto3" json:"subject,omitempty"`
-	// The same as in the events of the audit trail of this session.
+	// The request of this session in the audit trail: in its events tunnel.request.begin and tunnel.request.end.
 	Request   string                 `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"`
 	BeginTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=begin_time,json=beginTime,proto3" json:"begin_time,omitempty"`
 	// Output only. Unset: it goes on, or its tunnel was killed.
@@ -269,7 +269,9 @@ func (x *BeginRecordingRequest) GetRecording() *Recording {
 }
 
 type BeginRecordingResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes of asciicast that the recording may have. The tunnel counts them, so that nothing is shown that has no room in the recording.
+	MaxBytes      int64 `protobuf:"varint,1,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -302,6 +304,13 @@ func (x *BeginRecordingResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BeginRecordingResponse.ProtoReflect.Descriptor instead.
 func (*BeginRecordingResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_recording_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *BeginRecordingResponse) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
 }
 
 type AppendRecordingRequest struct {
@@ -684,8 +693,9 @@ const file_fairlead_console_v1_recording_service_proto_rawDesc = "" +
 	"incomplete\x18\r \x01(\tR\n" +
 	"incomplete\"]\n" +
 	"\x15BeginRecordingRequest\x12D\n" +
-	"\trecording\x18\x01 \x01(\v2\x1e.fairlead.console.v1.RecordingB\x06\xbaH\x03\xc8\x01\x01R\trecording\"\x18\n" +
-	"\x16BeginRecordingResponse\"\xb7\x01\n" +
+	"\trecording\x18\x01 \x01(\v2\x1e.fairlead.console.v1.RecordingB\x06\xbaH\x03\xc8\x01\x01R\trecording\"5\n" +
+	"\x16BeginRecordingResponse\x12\x1b\n" +
+	"\tmax_bytes\x18\x01 \x01(\x03R\bmaxBytes\"\xb7\x01\n" +
 	"\x16AppendRecordingRequest\x12\x19\n" +
 	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x10\x18@R\x02id\x12'\n" +
 	"\bsequence\x18\x02 \x01(\x03B\v\xbaH\b\"\x06\x18\xc0\x84=(\x01R\bsequence\x12\x1d\n" +

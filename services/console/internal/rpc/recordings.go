@@ -4,6 +4,7 @@ import (
 	"context"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -20,7 +21,7 @@ func (s *recordings) BeginRecording(ctx context.Context, req *consolev1.BeginRec
 	if err := s.Recordings.Begin(ctx, r); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.BeginRecordingResponse{}, nil
+	return &consolev1.BeginRecordingResponse{MaxBytes: recording.MaxBytes}, nil
 }
 
 func (s *recordings) AppendRecording(ctx context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {

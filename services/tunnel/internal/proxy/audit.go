@@ -40,7 +40,8 @@ func (rec *record) admitted() {
 	if rec.whole {
 		return
 	}
-	rec.event.Request = audit.NewID()
+	rec.requestID = audit.NewID()
+	rec.event.Request = rec.requestID
 	begin := rec.event
 	begin.Action, begin.Time = "tunnel.request.begin", rec.began
 	rec.Audit.Record(begin)

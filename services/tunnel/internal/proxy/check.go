@@ -115,15 +115,25 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 
 // borrow gives the caller the groups that are lent at a cluster, as far as there is room beside their own: one that has none gives less, never more.
 func (x *exchange) borrow(cluster *consolev1.Cluster) {
-	rules := platform.Rules{Grants: x.Catalog.Grants()}
-	lent := rules.LentGroups(x.user, cluster)
-	if lent = lent[:min(len(lent), identity.MaxGroups-len(x.user.Groups))]; len(lent) == 0 {
-		return
+	lentNow := func() []string {
+		rules := platform.Rules{Grants: x.Catalog.Grants()}
+		groups := rules.LentGroups(x.user, cluster)
+		return groups[:min(len(groups), identity.MaxGroups-len(x.user.Groups))]
 	}
-	x.standing.mu.Lock()
-	x.lent = lent
-	x.standing.mu.Unlock()
-	x.caller.Groups = slices.Concat(x.user.Groups, lent)
+	lent := lentNow()
+	for x.lasting != nil {
+		x.standing.mu.Lock()
+		x.lent = lent
+		x.standing.mu.Unlock()
+		again := lentNow()
+		if slices.Equal(lent, again) {
+			break
+		}
+		lent = again // grants changed before Judge could know of these groups
+	}
+	if len(lent) > 0 {
+		x.caller.Groups = slices.Concat(x.user.Groups, lent)
+	}
 }
 
 func (x *exchange) checkPath(r *http.Request) *kubehttp.Error {

@@ -82,6 +82,7 @@ type Handler struct {
 	drain    drain
 	shares   shares
 	standing standing
+	unsent   atomic.Int64 // bytes of all recordings that the console has not taken yet
 	began    time.Time
 }
 
@@ -93,23 +94,25 @@ func New(deps Deps) *Handler {
 // exchange is one request on its way.
 type exchange struct {
 	*Handler
-	cluster  string
-	path     string // escaped, below the cluster
-	plain    string // without escapes
-	info     kubehttp.Info
-	trace    string                // W3C's parent; may be empty
-	caller   identity.Identity     // with the groups that are lent
-	user     identity.Identity     // as the token says it
-	lent     []string              // groups that are lent; guarded by standing.mu
-	lasting  *lasting              // nil: it ends soon by itself, or the replica that was asked by the user judges it
-	as       *muxhttp.Impersonated // whom the caller asks to pass off as; nil: nobody
-	relayed  bool                  // it comes from another replica, and goes to no third one
-	sent     counter
-	received int64
-	code     int // 0: none, or the response broke off
-	class    kubehttp.Class
-	reason   string          // of a refusal
-	gone     <-chan struct{} // closed when the session that answers is going away; nil: another replica's
+	cluster string
+	path    string // escaped, below the cluster
+	plain   string // without escapes
+	info    kubehttp.Info
+	trace   string // W3C's parent; may be empty
+	// requestID is the request's in the audit trail; empty: one event of the trail has all of it.
+	requestID string
+	caller    identity.Identity     // with the groups that are lent
+	user      identity.Identity     // as the token says it
+	lent      []string              // groups that are lent; guarded by standing.mu
+	lasting   *lasting              // nil: it ends soon by itself, or the replica that was asked by the user judges it
+	as        *muxhttp.Impersonated // whom the caller asks to pass off as; nil: nobody
+	relayed   bool                  // it comes from another replica, and goes to no third one
+	sent      counter
+	received  int64
+	code      int // 0: none, or the response broke off
+	class     kubehttp.Class
+	reason    string          // of a refusal
+	gone      <-chan struct{} // closed when the session that answers is going away; nil: another replica's
 }
 
 // ServeHTTP implements http.Handler.

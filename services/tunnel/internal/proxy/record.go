@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,13 @@ type Recordings interface {
 const (
 	// sendEvery is how old what was shown may be before it is sent: that much is lost with the tunnel.
 	sendEvery = 500 * time.Millisecond
-	// sendBytes is how much is sent at once, and maxUnsent what waits for the console at most.
-	sendBytes, maxUnsent = 512 << 10, 2 << 20
+	// sendBytes is how much is sent at once.
+	sendBytes = 512 << 10
+	// maxUnsent bounds what a session shows before the console has it, and maxUnsentAll what all sessions of a tunnel do together. A session may always
+	// have ownUnsent: a busy one holds up no prompt of another.
+	maxUnsent, maxUnsentAll, ownUnsent = 2 << 20, 64 << 20, 32 << 10
+	// stallAfter is how long a piece may be under way before a session that has to be recorded shows nothing more.
+	stallAfter = time.Second
 	// sendTimeout bounds one try, and sendPatience all tries for one piece.
 	sendTimeout, sendPatience = 5 * time.Second, 20 * time.Second
 	sendPause                 = 250 * time.Millisecond
@@ -107,39 +113,52 @@ func (x *exchange) record(r *http.Request) (*cast, *kubehttp.Error) {
 	if required := mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED; required && !offerRecordable(r.Header) {
 		return nil, x.unrecordable() // before the command begins
 	}
-	c := &cast{
-		exchange: x, id: audit.NewID(), began: time.Now(), required: mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-	}
-	c.room = sync.NewCond(&c.mu)
+	c := newCast(x, mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED)
 	query := r.URL.Query()
 	ctx, cancel := context.WithTimeout(r.Context(), sendTimeout)
 	defer cancel()
-	_, err := x.Recordings.BeginRecording(ctx, &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
+	begun, err := x.Recordings.BeginRecording(ctx, &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
 		Id: c.id, Cluster: x.cluster, Namespace: x.info.Namespace, Pod: x.info.Name, Container: query.Get("container"), Verb: x.info.Subresource,
-		Subject: x.user.Subject(), BeginTime: timestamppb.New(c.began),
+		Subject: x.user.Subject(), Request: x.requestID, BeginTime: timestamppb.New(c.began),
 	}})
 	if err != nil {
 		if c.required {
-			return nil, &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 5, Message: fmt.Sprintf(
-				"cluster %q: a project has shells here recorded, and the console does not take the recording: %v. Try again in a moment", x.cluster, err)}
+			return nil, x.untaken(err)
 		}
 		x.Log.WarnContext(r.Context(), "session is not recorded", "cluster", x.cluster, "err", err)
 		return nil, nil
 	}
 	title := fmt.Sprintf("%s %s/%s at %s by %s", x.info.Subresource, x.info.Namespace, x.info.Name, x.cluster, x.user.Name)
-	c.unsent = headOf(c.began, title, strings.Join(query["command"], " "))
+	c.maxBytes = begun.GetMaxBytes()
+	c.append(headOf(c.began, title, strings.Join(query["command"], " ")))
 	go c.send(context.WithoutCancel(r.Context()))
 	return c, nil
 }
 
-// cast is a recording on its way to the console. What passes is read as it goes: it waits for the console only where the session has to be recorded and
-// maxUnsent has not been taken yet.
+// untaken refuses a session that has to be recorded because the console does not take its recording.
+func (x *exchange) untaken(err error) *kubehttp.Error {
+	why := err.Error()
+	if connectErr, ok := errors.AsType[*connect.Error](err); ok {
+		why = connectErr.Message()
+	}
+	refused := &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 5, Message: fmt.Sprintf(
+		"cluster %q: a project has shells here recorded, and the console does not take the recording: %s", x.cluster, why)}
+	if connect.CodeOf(err) == connect.CodeResourceExhausted { // not over in a moment: clients need not try again
+		refused.Code, refused.RetryAfterSeconds = http.StatusForbidden, 0
+		return refused
+	}
+	refused.Message += ". Try again in a moment"
+	return refused
+}
+
+// cast is a recording on its way to the console. What passes is read as it goes. A session that has to be recorded waits for the console while there is no
+// room for what it shows, or a piece has been under way for stallAfter; nothing of it is shown that has no room in the recording.
 type cast struct {
 	*exchange
 	id       string
 	began    time.Time
 	required bool
+	maxBytes int64  // of the recording; 0: an older console, which counts alone
 	down, up frames // each used by one direction
 	size     []byte // of the message that may say how large the screen is; used by the direction up
 	rest     []byte // of a character; used by the direction down
@@ -149,10 +168,23 @@ type cast struct {
 
 	mu         sync.Mutex // guards what follows
 	room       *sync.Cond // there is some, or no need for it
-	unsent     []byte     // whole lines
+	pending    []byte     // whole lines that wait to be sent
+	sending    int        // bytes of the piece that is under way
+	stalled    bool       // it has been under way for long
+	bytes      int64      // of all lines
+	full       error      // no more lines fit
 	incomplete string
 	failed     error
 	ended      bool
+}
+
+func newCast(x *exchange, required bool) *cast {
+	c := &cast{
+		exchange: x, id: audit.NewID(), began: time.Now(), required: required,
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+	}
+	c.room = sync.NewCond(&c.mu)
+	return c
 }
 
 // offerRecordable has a request offer only what can be recorded, and tells whether that is anything: the command begins with the answer.
@@ -247,7 +279,11 @@ func (c *cast) shown(p []byte) error {
 			lines = append(lines, castLine(time.Since(c.began), "o", string(text))...)
 		}
 	})
-	return c.add(lines)
+	err := c.add(lines)
+	if err != nil {
+		c.endSession(err)
+	}
+	return err
 }
 
 // sent takes in what the client sends, for the size of the screen.
@@ -271,27 +307,51 @@ func (c *cast) sent(p []byte) {
 	})
 }
 
-// add puts lines on their way. A session that has to be recorded waits for room.
+// add puts lines on their way. A session that has to be recorded waits for room, and the error ends it.
 func (c *cast) add(lines []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.required && c.failed == nil && !c.ended && len(c.unsent) > maxUnsent {
+	for c.required && c.failed == nil && c.full == nil && !c.ended && !c.hasRoom() {
 		c.room.Wait()
 	}
+	if failed := cmp.Or(c.failed, c.full); failed != nil && c.required {
+		return failed // nothing more is shown
+	}
 	switch {
-	case c.failed != nil && c.required:
-		return c.failed // nothing more is shown
-	case c.failed != nil || c.ended || len(lines) == 0:
+	case c.failed != nil || c.full != nil || c.ended || len(lines) == 0:
 		return nil
-	case len(c.unsent) > maxUnsent:
+	case c.maxBytes > 0 && c.bytes+int64(len(lines)) > c.maxBytes:
+		c.full = unrecordedError{fmt.Errorf("the recording is full: it may have %d KiB", c.maxBytes>>10)}
+		if c.required {
+			return c.full // all that was shown is in it
+		}
+		c.incomplete = fmt.Sprintf("it is full: it may have %d KiB", c.maxBytes>>10)
+		return nil
+	case !c.hasRoom():
 		c.incomplete = "more was shown at once than the console took"
 		return nil
 	}
-	c.unsent = append(c.unsent, lines...)
-	if len(c.unsent) >= sendBytes {
+	c.append(lines)
+	if len(c.pending) >= sendBytes {
 		c.poke()
 	}
 	return nil
+}
+
+// append is called with the lock held, or before there are others.
+func (c *cast) append(lines []byte) {
+	c.pending = append(c.pending, lines...)
+	c.bytes += int64(len(lines))
+	c.unsent.Add(int64(len(lines)))
+}
+
+// hasRoom is called with the lock held. A session that has to wait has something that is or will be under way: it looks again when that was taken.
+func (c *cast) hasRoom() bool {
+	if c.required && c.stalled {
+		return false
+	}
+	own := len(c.pending) + c.sending
+	return own <= ownUnsent || own <= maxUnsent && c.unsent.Load() <= maxUnsentAll
 }
 
 func (c *cast) poke() {
@@ -333,6 +393,7 @@ func (c *cast) send(ctx context.Context) {
 				<-c.stop
 				return
 			}
+			c.taken()
 			sequence++
 			if last {
 				return
@@ -345,20 +406,39 @@ func (c *cast) send(ctx context.Context) {
 func (c *cast) take(over bool) (piece []byte, incomplete string, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := len(c.unsent)
+	n := len(c.pending)
 	if n > sendBytes {
-		n = bytes.LastIndexByte(c.unsent[:sendBytes], '\n') + 1
+		n = bytes.LastIndexByte(c.pending[:sendBytes], '\n') + 1
 	}
-	piece = bytes.Clone(c.unsent[:n])
-	c.unsent = append(c.unsent[:0], c.unsent[n:]...)
-	c.room.Broadcast()
-	last = over && len(c.unsent) == 0
+	piece, c.pending = c.pending[:n:n], c.pending[n:]
+	if len(c.pending) == 0 {
+		c.pending = nil // sessions that wait for their person hold no memory
+	}
+	c.sending = n
+	last = over && len(c.pending) == 0
 	c.ended = c.ended || last
 	return piece, c.incomplete, last
 }
 
+// taken says that the console has the piece that was under way.
+func (c *cast) taken() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unsent.Add(-int64(c.sending))
+	c.sending, c.stalled = 0, false
+	c.room.Broadcast()
+}
+
+// stall says that the console has not taken the piece that is under way for long.
+func (c *cast) stall() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stalled = c.sending > 0
+}
+
 // put gives a piece to the console, again while it does not answer.
 func (c *cast) put(ctx context.Context, piece *consolev1.AppendRecordingRequest) error {
+	defer time.AfterFunc(stallAfter, c.stall).Stop()
 	for deadline := time.Now().Add(sendPatience); ; {
 		try, cancel := context.WithTimeout(ctx, sendTimeout)
 		_, err := c.Recordings.AppendRecording(try, piece)
@@ -381,18 +461,22 @@ func (c *cast) fail(ctx context.Context, why error) {
 		why = errors.New(connectErr.Message())
 	}
 	c.mu.Lock()
-	c.failed, c.unsent = unrecordedError{why}, nil
+	c.failed = unrecordedError{why}
+	c.unsent.Add(-int64(len(c.pending) + c.sending))
+	c.pending, c.sending = nil, 0
 	c.room.Broadcast()
 	c.mu.Unlock()
 	try, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	// It says so if it can; without it the recording has no end.
 	_, _ = c.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: 1_000_000, End: true, Incomplete: why.Error()})
-	if c.required && c.lasting != nil {
-		c.standing.mu.Lock()
-		defer c.standing.mu.Unlock()
-		if c.lasting.why == nil {
-			c.lasting.end(unrecordedError{why})
-		}
+	c.endSession(unrecordedError{why})
+}
+
+// endSession ends a session that has to be recorded and can't be any more, with a reason for the audit trail.
+func (c *cast) endSession(why error) {
+	if !c.required || c.lasting == nil {
+		return
 	}
+	c.standing.end(c.lasting, why)
 }

@@ -83,27 +83,49 @@ func (h *Handler) Judge() (again time.Time) {
 		return time.Time{}
 	}
 	rules := platform.Rules{Grants: h.Catalog.Grants(), Roles: h.Catalog.Roles()}
-	h.standing.mu.Lock()
-	defer h.standing.mu.Unlock()
-	for l := range h.standing.running {
-		if l.why != nil {
-			continue
-		}
-		cluster, ok := h.Catalog.Cluster(l.x.cluster)
+	for _, r := range h.standing.snapshot() { // without the lock: requests begin and end meanwhile, and later ones are judged by these rules or newer ones
+		cluster, ok := h.Catalog.Cluster(r.x.cluster)
 		if !ok {
 			continue // its sessions are cut
 		}
 		// The groups that are lent are judged by themselves: what ran by them at the cluster ends with them.
-		has := rules.LentGroups(l.x.user, cluster)
-		why := access.Check(l.x.user, l.x.class, cluster, rules.Grants, rules.Roles...)
-		if why == "" && slices.ContainsFunc(l.x.lent, func(g string) bool { return !slices.Contains(has, g) }) {
-			why = fmt.Sprintf("cluster %q: the access that was lent ended", l.x.cluster)
+		has := rules.LentGroups(r.x.user, cluster)
+		why := access.Check(r.x.user, r.x.class, cluster, rules.Grants, rules.Roles...)
+		if why == "" && slices.ContainsFunc(r.lent, func(g string) bool { return !slices.Contains(has, g) }) {
+			why = fmt.Sprintf("cluster %q: the access that was lent ended", r.x.cluster)
 		}
 		if why != "" {
-			l.end(errors.New(why))
+			h.standing.end(r.lasting, errors.New(why))
 		}
 	}
 	return rules.NextEnd()
+}
+
+// judged is a request that lasts, and the groups that were lent to its caller.
+type judged struct {
+	*lasting
+	lent []string
+}
+
+// snapshot are the requests that last and may go on.
+func (s *standing) snapshot() (out []judged) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.running {
+		if l.why == nil {
+			out = append(out, judged{l, l.x.lent})
+		}
+	}
+	return out
+}
+
+// end ends a request, unless it is over or has been told so.
+func (s *standing) end(l *lasting, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, runs := s.running[l]; runs && l.why == nil {
+		l.end(why)
+	}
 }
 
 // end is called with the lock held.

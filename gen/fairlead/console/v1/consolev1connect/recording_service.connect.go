@@ -49,10 +49,11 @@ const (
 
 // RecordingServiceClient is a client for the fairlead.console.v1.RecordingService service.
 type RecordingServiceClient interface {
-	// BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id.
+	// BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id. ResourceExhausted when there is no
+	// room for another recording, or none for one of this person.
 	BeginRecording(context.Context, *v1.BeginRecordingRequest) (*v1.BeginRecordingResponse, error)
 	// AppendRecording adds a piece, durably. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
-	// FailedPrecondition when the recording is full.
+	// FailedPrecondition when the recording is full; ResourceExhausted when there is no room for recordings until the console has removed older ones.
 	AppendRecording(context.Context, *v1.AppendRecordingRequest) (*v1.AppendRecordingResponse, error)
 	// ListRecordings returns a page of recordings, the newest first. Called by users, who see those that a role lets them view.
 	ListRecordings(context.Context, *v1.ListRecordingsRequest) (*v1.ListRecordingsResponse, error)
@@ -148,10 +149,11 @@ func (c *recordingServiceClient) ReadRecording(ctx context.Context, req *v1.Read
 
 // RecordingServiceHandler is an implementation of the fairlead.console.v1.RecordingService service.
 type RecordingServiceHandler interface {
-	// BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id.
+	// BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id. ResourceExhausted when there is no
+	// room for another recording, or none for one of this person.
 	BeginRecording(context.Context, *v1.BeginRecordingRequest) (*v1.BeginRecordingResponse, error)
 	// AppendRecording adds a piece, durably. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
-	// FailedPrecondition when the recording is full.
+	// FailedPrecondition when the recording is full; ResourceExhausted when there is no room for recordings until the console has removed older ones.
 	AppendRecording(context.Context, *v1.AppendRecordingRequest) (*v1.AppendRecordingResponse, error)
 	// ListRecordings returns a page of recordings, the newest first. Called by users, who see those that a role lets them view.
 	ListRecordings(context.Context, *v1.ListRecordingsRequest) (*v1.ListRecordingsResponse, error)

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/recording_service.proto.
  */
 export const file_fairlead_console_v1_recording_service: GenFile = /*@__PURE__*/
-  fileDesc("CitmYWlybGVhZC9jb25zb2xlL3YxL3JlY29yZGluZ19zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIr0CCglSZWNvcmRpbmcSCgoCaWQYASABKAkSDwoHY2x1c3RlchgCIAEoCRIRCgluYW1lc3BhY2UYAyABKAkSCwoDcG9kGAQgASgJEhEKCWNvbnRhaW5lchgFIAEoCRIMCgR2ZXJiGAYgASgJEg8KB3N1YmplY3QYByABKAkSDwoHcmVxdWVzdBgIIAEoCRIuCgpiZWdpbl90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWJ5dGVzGAwgASgDEhIKCmluY29tcGxldGUYDSABKAkiSgoVQmVnaW5SZWNvcmRpbmdSZXF1ZXN0EjEKCXJlY29yZGluZxgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkaW5nIhgKFkJlZ2luUmVjb3JkaW5nUmVzcG9uc2UiZQoWQXBwZW5kUmVjb3JkaW5nUmVxdWVzdBIKCgJpZBgBIAEoCRIQCghzZXF1ZW5jZRgCIAEoAxIMCgRkYXRhGAMgASgMEgsKA2VuZBgEIAEoCBISCgppbmNvbXBsZXRlGAUgASgJIhkKF0FwcGVuZFJlY29yZGluZ1Jlc3BvbnNlImAKFUxpc3RSZWNvcmRpbmdzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIPCgdjbHVzdGVyGAMgASgJEg8KB3N1YmplY3QYBCABKAkiZQoWTGlzdFJlY29yZGluZ3NSZXNwb25zZRIyCgpyZWNvcmRpbmdzGAEgAygLMh4uZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRpbmcSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjEKFFJlYWRSZWNvcmRpbmdSZXF1ZXN0EgoKAmlkGAEgASgJEg0KBWFmdGVyGAIgASgDImYKFVJlYWRSZWNvcmRpbmdSZXNwb25zZRIxCglyZWNvcmRpbmcYASABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZGluZxIMCgRkYXRhGAIgASgMEgwKBG5leHQYAyABKAMqaQoNUmVjb3JkaW5nTW9kZRIeChpSRUNPUkRJTkdfTU9ERV9VTlNQRUNJRklFRBAAEhsKF1JFQ09SRElOR19NT0RFX1JFUVVJUkVEEAESGwoXUkVDT1JESU5HX01PREVfT1BUSU9OQUwQAjLNAwoQUmVjb3JkaW5nU2VydmljZRJuCg5CZWdpblJlY29yZGluZxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQmVnaW5SZWNvcmRpbmdSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5CZWdpblJlY29yZGluZ1Jlc3BvbnNlIgOQAgIScQoPQXBwZW5kUmVjb3JkaW5nEisuZmFpcmxlYWQuY29uc29sZS52MS5BcHBlbmRSZWNvcmRpbmdSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5BcHBlbmRSZWNvcmRpbmdSZXNwb25zZSIDkAICEm4KDkxpc3RSZWNvcmRpbmdzEiouZmFpcmxlYWQuY29uc29sZS52MS5MaXN0UmVjb3JkaW5nc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RSZWNvcmRpbmdzUmVzcG9uc2UiA5ACARJmCg1SZWFkUmVjb3JkaW5nEikuZmFpcmxlYWQuY29uc29sZS52MS5SZWFkUmVjb3JkaW5nUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVhZFJlY29yZGluZ1Jlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("CitmYWlybGVhZC9jb25zb2xlL3YxL3JlY29yZGluZ19zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIr0CCglSZWNvcmRpbmcSCgoCaWQYASABKAkSDwoHY2x1c3RlchgCIAEoCRIRCgluYW1lc3BhY2UYAyABKAkSCwoDcG9kGAQgASgJEhEKCWNvbnRhaW5lchgFIAEoCRIMCgR2ZXJiGAYgASgJEg8KB3N1YmplY3QYByABKAkSDwoHcmVxdWVzdBgIIAEoCRIuCgpiZWdpbl90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLdXBkYXRlX3RpbWUYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWJ5dGVzGAwgASgDEhIKCmluY29tcGxldGUYDSABKAkiSgoVQmVnaW5SZWNvcmRpbmdSZXF1ZXN0EjEKCXJlY29yZGluZxgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkaW5nIisKFkJlZ2luUmVjb3JkaW5nUmVzcG9uc2USEQoJbWF4X2J5dGVzGAEgASgDImUKFkFwcGVuZFJlY29yZGluZ1JlcXVlc3QSCgoCaWQYASABKAkSEAoIc2VxdWVuY2UYAiABKAMSDAoEZGF0YRgDIAEoDBILCgNlbmQYBCABKAgSEgoKaW5jb21wbGV0ZRgFIAEoCSIZChdBcHBlbmRSZWNvcmRpbmdSZXNwb25zZSJgChVMaXN0UmVjb3JkaW5nc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDwoHY2x1c3RlchgDIAEoCRIPCgdzdWJqZWN0GAQgASgJImUKFkxpc3RSZWNvcmRpbmdzUmVzcG9uc2USMgoKcmVjb3JkaW5ncxgBIAMoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkaW5nEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIxChRSZWFkUmVjb3JkaW5nUmVxdWVzdBIKCgJpZBgBIAEoCRINCgVhZnRlchgCIAEoAyJmChVSZWFkUmVjb3JkaW5nUmVzcG9uc2USMQoJcmVjb3JkaW5nGAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRpbmcSDAoEZGF0YRgCIAEoDBIMCgRuZXh0GAMgASgDKmkKDVJlY29yZGluZ01vZGUSHgoaUkVDT1JESU5HX01PREVfVU5TUEVDSUZJRUQQABIbChdSRUNPUkRJTkdfTU9ERV9SRVFVSVJFRBABEhsKF1JFQ09SRElOR19NT0RFX09QVElPTkFMEAIyzQMKEFJlY29yZGluZ1NlcnZpY2USbgoOQmVnaW5SZWNvcmRpbmcSKi5mYWlybGVhZC5jb25zb2xlLnYxLkJlZ2luUmVjb3JkaW5nUmVxdWVzdBorLmZhaXJsZWFkLmNvbnNvbGUudjEuQmVnaW5SZWNvcmRpbmdSZXNwb25zZSIDkAICEnEKD0FwcGVuZFJlY29yZGluZxIrLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwZW5kUmVjb3JkaW5nUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwZW5kUmVjb3JkaW5nUmVzcG9uc2UiA5ACAhJuCg5MaXN0UmVjb3JkaW5ncxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFJlY29yZGluZ3NSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0UmVjb3JkaW5nc1Jlc3BvbnNlIgOQAgESZgoNUmVhZFJlY29yZGluZxIpLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVhZFJlY29yZGluZ1JlcXVlc3QaKi5mYWlybGVhZC5jb25zb2xlLnYxLlJlYWRSZWNvcmRpbmdSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * Recording is what somebody saw of a shell.
@@ -60,7 +60,7 @@ export type Recording = Message<"fairlead.console.v1.Recording"> & {
   subject: string;
 
   /**
-   * The same as in the events of the audit trail of this session.
+   * The request of this session in the audit trail: in its events tunnel.request.begin and tunnel.request.end.
    *
    * @generated from field: string request = 8;
    */
@@ -128,6 +128,12 @@ export const BeginRecordingRequestSchema: GenMessage<BeginRecordingRequest> = /*
  * @generated from message fairlead.console.v1.BeginRecordingResponse
  */
 export type BeginRecordingResponse = Message<"fairlead.console.v1.BeginRecordingResponse"> & {
+  /**
+   * Bytes of asciicast that the recording may have. The tunnel counts them, so that nothing is shown that has no room in the recording.
+   *
+   * @generated from field: int64 max_bytes = 1;
+   */
+  maxBytes: bigint;
 };
 
 /**
@@ -354,7 +360,8 @@ export const RecordingModeSchema: GenEnum<RecordingMode> = /*@__PURE__*/
  */
 export const RecordingService: GenService<{
   /**
-   * BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id.
+   * BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id. ResourceExhausted when there is no
+   * room for another recording, or none for one of this person.
    *
    * @generated from rpc fairlead.console.v1.RecordingService.BeginRecording
    */
@@ -365,7 +372,7 @@ export const RecordingService: GenService<{
   },
   /**
    * AppendRecording adds a piece, durably. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
-   * FailedPrecondition when the recording is full.
+   * FailedPrecondition when the recording is full; ResourceExhausted when there is no room for recordings until the console has removed older ones.
    *
    * @generated from rpc fairlead.console.v1.RecordingService.AppendRecording
    */
