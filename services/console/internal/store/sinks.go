@@ -81,7 +81,9 @@ func (t *Tx) BeginSending(ctx context.Context, sink string) error {
 		return err
 	}
 	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.dialect.now+")"+ //nolint:gosec // constants only
-		" ON CONFLICT (sink_uid) DO UPDATE SET next_time = excluded.next_time, rejections = 0", sink, end)
+		" ON CONFLICT (sink_uid) DO UPDATE SET rejections = 0,"+
+		// Another time than that of a claim that runs, also within the clock's step: it is how PutSending knows of the change.
+		" next_time = CASE WHEN sinks.next_time <= excluded.next_time THEN sinks.next_time - 1 ELSE excluded.next_time END", sink, end)
 	if err != nil {
 		return fmt.Errorf("write sink: %w", err)
 	}

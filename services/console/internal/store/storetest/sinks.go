@@ -89,6 +89,14 @@ func testSinks(t *testing.T, open Open) {
 	if got := keep(mine, time.Hour); !got || !all()[one.UID].Due || all()[one.UID].Earlier != "before" {
 		t.Error("a sink that was changed meanwhile is not tried at once, or its filters are lost")
 	}
+	for range 50 { // also in the same moment
+		begin()
+		mine, ok = claim("b", time.Hour)
+		begin()
+		if !ok || !keep(mine, time.Hour) || !all()[one.UID].Due {
+			t.Fatal("a change in the moment of the claim is lost")
+		}
+	}
 	if _, ok = claim("b", 0); !ok {
 		t.Fatal("not claimed")
 	}
