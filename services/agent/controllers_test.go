@@ -5,10 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -231,6 +233,30 @@ func TestAutoscalerThatTakesOverIsNoDrift(t *testing.T) {
 				t.Errorf("%d repairs were made, want that of the ConfigMap", report.GetRepairs())
 			}
 		})
+	}
+}
+
+// The same when it has scaled before the agent could give up the number: the patch that gives it up is of a version that is gone.
+func TestAutoscalerThatIsFasterIsNoDrift(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	scale := sync.OnceFunc(func() { kubectl(w, "", "scale", "deployment/web", "--replicas=5") })
+	w.api.set(func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, w.namespace+"/deployments/web") && r.Header.Get("Content-Type") == "application/json-patch+json" {
+			scale()
+		}
+		return 0
+	})
+	w.start()
+	name := w.service("hello")
+	const scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
+		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 5, maxReplicas: 9}\n"
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": webDeployment + scaler, "a.yaml": configMap("a", "1")})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
+	kubectl(w, "", "patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetRepaired().GetName() == "a" })
+	if got := w.field("apps/v1", "Deployment", "web", "spec", "replicas"); report.GetRepairs() != 1 || got != "5" {
+		t.Errorf("%d repairs were made, want that of the ConfigMap; there are %s replicas", report.GetRepairs(), got)
 	}
 }
 

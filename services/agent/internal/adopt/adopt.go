@@ -98,38 +98,42 @@ func Migration(meta metav1.Object) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// Release is the JSON patch that gives up a field of the agent's, which stays in the object as it is and belongs to nobody then; nil if the
-// agent does not have it. It holds for this version of the object only.
-func Release(meta metav1.Object, field ...string) ([]byte, error) {
+// Release is the JSON patch that gives up a field of the agent's, which stays in the object as it is and belongs to nobody then, and the managed
+// fields after it; no patch if the agent does not have the field. It holds for this version of the object only.
+func Release(meta metav1.Object, field ...string) (patch []byte, after []metav1.ManagedFieldsEntry, err error) {
 	parts := make([]any, len(field))
 	for i, name := range field {
 		parts[i] = name
 	}
 	path, err := fieldpath.MakePath(parts...)
 	if err != nil {
-		return nil, fmt.Errorf("name the field %v: %w", field, err)
+		return nil, nil, fmt.Errorf("name the field %v: %w", field, err)
 	}
-	for i, entry := range meta.GetManagedFields() {
+	entries := meta.GetManagedFields()
+	for i, entry := range entries {
 		if entry.Manager != object.FieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
 		}
 		var fields fieldpath.Set
 		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
-			return nil, fmt.Errorf("read the fields of %s: %w", entry.Manager, err)
+			return nil, nil, fmt.Errorf("read the fields of %s: %w", entry.Manager, err)
 		}
 		if !fields.Has(path) {
-			return nil, nil
+			return nil, entries, nil
 		}
 		raw, err := fields.Difference(fieldpath.NewSet(path)).ToJSON()
 		if err != nil {
-			return nil, fmt.Errorf("write managed fields: %w", err)
+			return nil, nil, fmt.Errorf("write managed fields: %w", err)
 		}
-		return json.Marshal([]operation{
+		patch, err = json.Marshal([]operation{
 			{Op: "test", Path: "/metadata/resourceVersion", Value: meta.GetResourceVersion()},
 			{Op: "replace", Path: fmt.Sprintf("/metadata/managedFields/%d/fieldsV1", i), Value: json.RawMessage(raw)},
 		})
+		after = slices.Clone(entries)
+		after[i].FieldsV1 = metav1.NewFieldsV1(string(raw))
+		return patch, after, err
 	}
-	return nil, nil
+	return nil, entries, nil
 }
 
 // operation of a JSON patch.

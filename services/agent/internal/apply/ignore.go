@@ -110,13 +110,17 @@ func ownsScale(meta metav1.Object) bool {
 	return len(object.TreesOf(meta.GetManagedFields(), ours).Field("spec").Field("replicas")) > 0
 }
 
-// releaseScale gives up the number of replicas that was just sent, so that it is no drift when the autoscaler takes it over. The answer
-// is brought up to that. Where it does not work the drift is put right, which gives the field up, too.
+// releaseScale gives up the number of replicas that was just sent, so that it is no drift when the autoscaler takes it over, or has
+// already. The answer is brought up to that. Where it does not work the drift is put right, which gives the field up, too.
 func (a *Applier) releaseScale(ctx context.Context, item set.Item, answer *unstructured.Unstructured) {
-	const attempts = 3 // controllers write the status of an object that was just made
+	const attempts = 10 // controllers write the status of an object that was just made
 	var meta metav1.Object = answer
+	_, given, err := adopt.Release(answer, "spec", "replicas")
+	if err != nil {
+		return
+	}
 	for attempt := 0; ownsScale(meta); attempt++ {
-		patch, err := adopt.Release(meta, "spec", "replicas")
+		patch, _, err := adopt.Release(meta, "spec", "replicas")
 		if err != nil || patch == nil || attempt == attempts {
 			return
 		}
@@ -124,13 +128,15 @@ func (a *Applier) releaseScale(ctx context.Context, item set.Item, answer *unstr
 			return
 		}
 		latest, err := a.api.Metadata(ctx, item.Ref)
-		if err != nil || latest.UID != answer.GetUID() || latest.Generation != answer.GetGeneration() {
+		if err != nil || latest.UID != answer.GetUID() {
 			return // the watch tells
 		}
 		meta = latest
 	}
-	answer.SetManagedFields(meta.GetManagedFields())
-	answer.SetResourceVersion(meta.GetResourceVersion())
+	answer.SetManagedFields(given)
+	if meta.GetGeneration() == answer.GetGeneration() { // else the watch tells what else has changed
+		answer.SetResourceVersion(meta.GetResourceVersion())
+	}
 }
 
 // way leads to a field.
