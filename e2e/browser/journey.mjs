@@ -17,7 +17,7 @@ try {
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   page.on("pageerror", (e) => wrong.push(`script: ${e.message}`));
-  page.on("console", (m) => m.type() === "error" && !/status of 40[014]/.test(m.text()) && wrong.push(`console: ${m.text()}`));
+  page.on("console", (m) => m.type() === "error" && !/status of 40[0134]|response code \(403\)/.test(m.text()) && wrong.push(`console: ${m.text()}`));
 
   // An address from a chat, before the login.
   const hub = new URL(link).origin;
@@ -95,6 +95,27 @@ try {
   await page.goto(`${hub}/cluster/local-a/join`);
   await page.getByRole("link", { name: "Open local-a" }).waitFor();
 
+  // What a cluster answers is for scripts of the pages, at the same address, and acts as no page.
+  const said = await page.evaluate(async () => {
+    const answer = await fetch("/clusters/local-a/api/v1/namespaces/default");
+    const { metadata } = await answer.json();
+    const fails = (element, at) =>
+      new Promise((done) => {
+        element.onload = () => done(false);
+        element.onerror = () => done(true);
+        element.src = at;
+        document.body.append(element);
+      });
+    return {
+      name: metadata.name,
+      policy: answer.headers.get("Content-Security-Policy"),
+      sniff: answer.headers.get("X-Content-Type-Options"),
+      script: await fails(document.createElement("script"), "/clusters/local-a/version"),
+      worker: await navigator.serviceWorker.register("/clusters/local-a/version").then(() => "registered", (e) => e.name),
+    };
+  });
+  if (said.name !== "default" || !said.policy?.startsWith("sandbox;") || said.sniff !== "nosniff" || !said.script || said.worker === "registered")
+    wrong.push(`a cluster's answer: ${JSON.stringify(said)}`);
   await page.goto(`${hub}/clusters/local-a/api/v1/namespaces`);
   await page.waitForURL(`${hub}/cluster/local-a`);
   await page.getByText("fairlead kubeconfig local-a").waitFor();

@@ -27,6 +27,11 @@ func defaultStack(t *testing.T, e *engine) {
 			t.Errorf("through the tunnel: %q, want %q", seen, greeting)
 		}
 	})
+	t.Run("has one address for browsers", func(t *testing.T) {
+		if at := s.fairlead(t, "open", "cluster", "local", "--print"); !strings.Contains(at, "https://localhost:7406/cluster/local") {
+			t.Errorf("open leads to %q", at)
+		}
+	})
 	t.Run("has no rights that it does not need", func(t *testing.T) { checkRights(t, s) })
 	t.Run("is observed", func(t *testing.T) { isObserved(t, s) })
 	t.Run("may be brought up again", func(t *testing.T) {

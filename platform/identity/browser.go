@@ -42,7 +42,9 @@ func NoCookie() *http.Cookie {
 //   - with a method other than GET and HEAD it has CSRFHeader, or Connect's or gRPC-web's own header. A form can
 //     send none of them, and a script of another origin only after a preflight, which the hub answers for
 //     allowed origins only. So no value is needed that only the session's pages know;
-//   - an upgrade needs an Origin: browsers open WebSockets anywhere, without a preflight, but they always say from where.
+//   - an upgrade needs an Origin: browsers open WebSockets anywhere, without a preflight, but they always say from where;
+//   - Sec-Fetch-Dest, where the browser sends it, says that a script asked. So nothing that is answered by a cookie runs as a page, a
+//     script, a frame or a service worker.
 type Browser struct {
 	// Secure says that browsers reach the listener over TLS. Otherwise no cookie counts.
 	Secure bool
@@ -99,6 +101,8 @@ func (b Browser) refused(r *http.Request, sessions int) string {
 		return "the session's cookie came twice: log in again"
 	case !b.fromHub(r):
 		return "the session's cookie does not count: the request comes from a page of another site, or it is not known from which. If the page is yours, give its origin to --allowed-origins"
+	case !forScript(r.Header["Sec-Fetch-Dest"]):
+		return "the session's cookie does not count: the hub answers scripts of its pages, and the browser asks for something to show or to run"
 	case upgrade && len(origins) == 0:
 		return "the session's cookie does not count: an upgrade needs an Origin"
 	case !reads && !isMarked(r.Header):
@@ -120,6 +124,11 @@ func (b Browser) fromHub(r *http.Request) bool {
 		return sites[0] == "same-origin"
 	}
 	return len(origins) == 1 && origins[0] == "https://"+r.Host
+}
+
+// forScript tells whether a script gets the answer. Firefox calls the destination of a WebSocket empty, Chromium websocket.
+func forScript(destinations []string) bool {
+	return len(destinations) == 0 || len(destinations) == 1 && (destinations[0] == "empty" || destinations[0] == "websocket")
 }
 
 // isMarked finds the headers that other sites can't send unasked.

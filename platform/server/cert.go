@@ -30,6 +30,15 @@ type fileStamp struct {
 	size     int64
 }
 
+// TLS is what a listener of this house has: HTTP/2 and HTTP/1.1 over TLS 1.2 or later, with a certificate that is taken in anew when its files change.
+func TLS(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
+	cert, err := loadCertificate(certFile, keyFile, log)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"h2", "http/1.1"}}, nil
+}
+
 func loadCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now}
 	stamp, err := c.stampFiles()

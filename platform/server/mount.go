@@ -19,6 +19,7 @@ type Mount struct {
 	raw     bool
 	lingers bool
 	traced  bool
+	page    func(path string) string
 
 	service string
 	build   func(opts ...connect.HandlerOption) (string, http.Handler)
@@ -61,6 +62,24 @@ func (m Mount) Lingering() Mount {
 func (m Mount) Traced() Mount {
 	m.traced = true
 	return m
+}
+
+// Paged returns the mount with a page for people: a browser that navigates to an address of the mount is led to the path that page makes of the
+// escaped path, before anybody is verified. Use it where a mount answers programs and scripts only.
+func (m Mount) Paged(page func(path string) string) Mount {
+	m.page = page
+	return m
+}
+
+// leading leads browsers that navigate to the page, and passes all other requests on.
+func leading(page func(path string) string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
+			http.Redirect(w, r, page(r.URL.EscapedPath()), http.StatusSeeOther)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Procedure is one method of a mounted Connect service.

@@ -222,11 +222,9 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 	s.http.MaxHeaderBytes = cmp.Or(cfg.MaxHeaderBytes, defaultMaxHeaderBytes)
 	s.http.Handler, s.trusted = trusted.handler(s.http.Handler), trusted
 	if s.tls {
-		cert, err := loadCertificate(cfg.CertFile, cfg.KeyFile, deps.Log)
-		if err != nil {
+		if s.tlsConfig, err = TLS(cfg.CertFile, cfg.KeyFile, deps.Log); err != nil {
 			return nil, err
 		}
-		s.tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"h2", "http/1.1"}}
 		if deps.Secret != nil {
 			resume(s.tlsConfig, deps.Secret, time.Now)
 		}
@@ -413,6 +411,9 @@ func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	}
 	if !mount.raw {
 		handler = http.MaxBytesHandler(handler, int64(s.readMaxBytes))
+	}
+	if mount.page != nil {
+		handler = leading(mount.page, handler)
 	}
 	handler = newPlain(o, s.spans(nil), mount.pattern, mount.traced, handler)
 	if mount.raw {

@@ -78,6 +78,7 @@ type Config struct {
 	// Advertise* are the URLs at which the hub is reached from outside of it. Console: empty is the
 	// URL of the listener.
 	AdvertiseConsole      string
+	AdvertisePages        string // Where a front leads /clusters/ to the tunnels; empty: AdvertiseConsole.
 	AdvertiseGitcaches    []string
 	AdvertiseDistributors []string
 	AdvertiseTunnels      []string
@@ -113,6 +114,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, all of which are accepted; default: hub.secret in --data-dir, made at the first start")
 	c.Unsigned.RegisterFlags(fs)
 	fs.StringVar(&c.AdvertiseConsole, "advertise-console", "", "`URL` at which agents and people reach the console; default: that of the listener")
+	fs.StringVar(&c.AdvertisePages, "advertise-pages", "", "`URL` at which people open the pages, where a front leads /clusters/ to the tunnels; default: that of --advertise-console")
 	fs.Func("advertise-gitcaches", "comma-separated `URLs` of the gitcaches", flags.List(&c.AdvertiseGitcaches))
 	fs.Func("advertise-distributors", "comma-separated `URLs` of the distributors", flags.List(&c.AdvertiseDistributors))
 	fs.Func("advertise-tunnels", "comma-separated `URLs` of the tunnels", flags.List(&c.AdvertiseTunnels))
@@ -169,8 +171,10 @@ func (c *Config) Validate() error {
 	}
 	urls := append([]string{}, c.AdvertiseGitcaches...)
 	urls = append(append(urls, c.AdvertiseDistributors...), c.AdvertiseTunnels...)
-	if c.AdvertiseConsole != "" {
-		urls = append(urls, c.AdvertiseConsole)
+	for _, url := range []string{c.AdvertiseConsole, c.AdvertisePages} {
+		if url != "" {
+			urls = append(urls, url)
+		}
 	}
 	if err := c.OIDC.Validate(); err != nil {
 		return err
@@ -206,6 +210,7 @@ type Service struct {
 	catalog    *catalog.Catalog
 	server     *server.Server
 	advertise  string
+	pages      string // URL; empty: that of the console
 	log        *slog.Logger
 	stderr     io.Writer
 	recorder   *trail.Recorder
@@ -222,7 +227,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{advertise: cfg.AdvertiseConsole, log: deps.Log, stderr: deps.Stderr}
+	s := &Service{advertise: cfg.AdvertiseConsole, pages: cfg.AdvertisePages, log: deps.Log, stderr: deps.Stderr}
 	if s.store, err = cfg.openStore(store.Options{AuditBytes: cfg.AuditMaxBytes, AuditTrimmed: audit.Trimmed, Log: deps.Log}); err != nil {
 		return nil, err
 	}
@@ -291,7 +296,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Audit:      events,
 		Accesses:   accesses,
 		Endpoints: rpc.Endpoints{
-			Console: s.URL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
+			Console: s.URL, Pages: s.pagesURL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
 		},
 		Cookies: cfg.Server.Secure(),
 		Log:     deps.Log,
@@ -341,6 +346,9 @@ func (s *Service) URL() string {
 	}
 	return s.server.URL()
 }
+
+// pagesURL is where people open the pages.
+func (s *Service) pagesURL() string { return cmp.Or(s.pages, s.URL()) }
 
 func (s *Service) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
@@ -450,6 +458,6 @@ func (s *Service) firstLink(ctx context.Context) error {
 	if err != nil || code == "" {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stderr, "Log in once, within %.0f minutes: %s\n", good.Minutes(), rpc.LoginLink(s.URL(), code))
+	_, err = fmt.Fprintf(s.stderr, "Log in once, within %.0f minutes: %s\n", good.Minutes(), rpc.LoginLink(s.pagesURL(), code))
 	return err
 }

@@ -68,6 +68,34 @@ func TestBrowserReachesClustersByItsCookie(t *testing.T) {
 	}
 }
 
+// A person who opens the address of something in a cluster means the page of that cluster, logged in or not. Nothing else of a browser is led there.
+func TestAddressOfAClusterLeadsToItsPage(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "edge-1")
+	var reached atomic.Int64
+	h.connect("edge-1", page(t, &reached))
+	for _, cookie := range []string{"", "Cookie: " + identity.SessionCookie + "=" + h.user() + "\r\n"} {
+		for _, tt := range []struct {
+			path, fetch, location string
+			code                  int
+		}{
+			{"/clusters/edge-1/api/v1/secrets", "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Site: none\r\n", "/cluster/edge-1", http.StatusSeeOther},
+			{"/clusters//evil.example/api", "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Site: cross-site\r\n", "/clusters", http.StatusSeeOther},
+			{"/clusters/edge-1/api", "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe\r\nSec-Fetch-Site: same-origin\r\n", "", 0},
+			{"/clusters/edge-1/api", "Sec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script\r\nSec-Fetch-Site: same-origin\r\n", "", 0},
+			{"/clusters/edge-1/api", "Sec-Fetch-Mode: same-origin\r\nSec-Fetch-Dest: serviceworker\r\nService-Worker: script\r\nSec-Fetch-Site: same-origin\r\n", "", 0},
+		} {
+			resp := h.raw(t, "GET "+tt.path+" HTTP/1.1\r\nHost: "+strings.TrimPrefix(h.url, "https://")+"\r\n"+tt.fetch+cookie+"\r\n")
+			if tt.code == 0 && resp.StatusCode/100 != 4 || tt.code != 0 && (resp.StatusCode != tt.code || resp.Header.Get("Location") != tt.location) {
+				t.Errorf("%s %s: %d to %q", tt.path, tt.fetch, resp.StatusCode, resp.Header.Get("Location"))
+			}
+		}
+	}
+	if n := reached.Load(); n > 0 {
+		t.Errorf("the cluster was asked %d times", n)
+	}
+}
+
 // Each is what a page of somebody else can make the browser of a person who is logged in send.
 func TestPagesOfOthersReachNoCluster(t *testing.T) {
 	t.Parallel()

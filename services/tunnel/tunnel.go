@@ -93,7 +93,7 @@ func (s *Service) serve() error {
 			return rpc.NewHandler(deps, opts...)
 		}).Lingering(),
 		server.HTTP(rpc.WebSocketPattern, rpc.NewWebSocket(deps), identity.RoleAgent),
-		server.Raw(proxy.Prefix, s.proxy, identity.RoleUser),
+		server.Raw(proxy.Prefix, s.proxy, identity.RoleUser).Paged(proxy.Page),
 		server.Raw(proxy.RelayPrefix, s.proxy.Relayed(), identity.RoleTunnel),
 	}
 	for _, root := range kubehttp.APIRoots() {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,11 +48,17 @@ browser that may not read temporary files needs the address of --print. With --p
 			path = "/" + k.singular() + "/" + url.PathEscape(args[1])
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			address := h.Context.URL + path
+			options := loginOptions(ctx, h)
+			pages := cmp.Or(options.GetPagesUrl(), h.Context.URL) // of a hub that does not say: that of its console
+			address := pages + path
 			if only {
 				return a.printf("%s\n", address)
 			}
-			if err := a.openPage(ctx, address, loginLink(ctx, h, path)); err != nil {
+			link := ""
+			if options != nil && options.GetOidc() == nil {
+				link = loginLink(ctx, h, pages, path)
+			}
+			if err := a.openPage(ctx, address, link); err != nil {
 				return fmt.Errorf("%w: open %s yourself", err, address)
 			}
 			return nil
@@ -66,15 +73,22 @@ const openTimeout = 5 * time.Second
 // openLifetime is how long the link of an opened page is good: a browser starts in less.
 const openLifetime = time.Minute
 
-// loginLink is a login link of the caller that leads to a page, or empty if the hub gives none: administrators make them, and where there is an
-// identity provider the browser logs in by itself.
-func loginLink(ctx context.Context, h *hub.Hub, path string) string {
+// loginOptions is how people log in, or nil if the hub does not say.
+func loginOptions(ctx context.Context, h *hub.Hub) *consolev1.GetLoginOptionsResponse {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	options, err := h.Logins.GetLoginOptions(ctx, &consolev1.GetLoginOptionsRequest{})
-	if err != nil || options.GetOidc() != nil {
-		return ""
+	if err != nil {
+		return nil // the page says what is wrong
 	}
+	return options
+}
+
+// loginLink is a login link of the caller that leads to a page, or empty if the hub gives none: administrators make them. Where there is an
+// identity provider the browser logs in by itself.
+func loginLink(ctx context.Context, h *hub.Hub, pages, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	caller, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
 	user, isUser := strings.CutPrefix(caller.GetSubject(), "user:")
 	if err != nil || !isUser || !caller.GetAdministrator() {
@@ -85,7 +99,7 @@ func loginLink(ctx context.Context, h *hub.Hub, path string) string {
 		return "" // of a token that was handed on
 	}
 	_, code, _ := strings.Cut(made.GetLink(), linkPath)
-	return h.Context.URL + strings.TrimSuffix(linkPath, "#") + "?to=" + url.QueryEscape(path) + "#" + code
+	return pages + strings.TrimSuffix(linkPath, "#") + "?to=" + url.QueryEscape(path) + "#" + code
 }
 
 // openPage opens an address in the person's browser, or a login link if there is one.

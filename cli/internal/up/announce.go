@@ -18,6 +18,7 @@ type readiness struct {
 	Config  string    `json:"config"`  // Of the CLI: FAIRLEAD_CONFIG.
 	Context string    `json:"context"` // In it.
 	Hub     urls      `json:"hub"`
+	Pages   string    `json:"pages"`
 	CAFile  string    `json:"caFile"`
 	Key     string    `json:"hubSecretFile"`
 	Git     string    `json:"git"` // URL of the sample repository.
@@ -35,7 +36,7 @@ func (u *up) announce(clusters []cluster, previous string) error {
 		return nil
 	}
 	text, err := json.MarshalIndent(readiness{
-		DataDir: u.data.path, Config: u.options.Store.Path(), Context: contextName, Hub: u.hub.urls, CAFile: u.hub.files.CAFile, Key: u.hub.secretFile,
+		DataDir: u.data.path, Config: u.options.Store.Path(), Context: contextName, Hub: u.hub.urls, Pages: u.hub.urls.Front, CAFile: u.hub.files.CAFile, Key: u.hub.secretFile,
 		Git: u.git.URL(sampleName), Source: sampleName, Cluster: clusters, Seconds: time.Since(u.began).Seconds(),
 	}, "", "  ")
 	if err != nil {

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"fairlead.dev/cli/internal/front"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/replica"
@@ -48,6 +50,7 @@ type urls struct {
 	Gitcache    string `json:"gitcache"`
 	Distributor string `json:"distributor"`
 	Tunnel      string `json:"tunnel"`
+	Front       string `json:"-"` // No service: the address of the pages.
 }
 
 // hub is the four services in this process.
@@ -81,13 +84,13 @@ func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, e
 	at := func(port int) string { return "https://" + address(o.AdvertiseHost, port) }
 	p := d.state.Ports
 	h := &hub{
-		urls:       urls{Console: at(p.Console), Gitcache: at(p.Gitcache), Distributor: at(p.Distributor), Tunnel: at(p.Tunnel)},
+		urls:       urls{Console: at(p.Console), Gitcache: at(p.Gitcache), Distributor: at(p.Distributor), Tunnel: at(p.Tunnel), Front: at(p.Front)},
 		files:      files,
 		secretFile: d.join("hub-secret"),
 		close:      []func(context.Context) error{func(context.Context) error { return coordinator.Close() }},
 	}
 	b := &builder{o, d, logs, coordinator, h}
-	for _, build := range []func(context.Context) (part, error){b.console, b.gitcache, b.distributor, b.tunnel} {
+	for _, build := range []func(context.Context) (part, error){b.console, b.gitcache, b.distributor, b.tunnel, b.front} {
 		made, err := build(ctx)
 		if err == nil {
 			err = made.service.Listen()
@@ -109,7 +112,30 @@ func (o Options) certificate(d *dataDir) (localca.Files, error) {
 }
 
 func (b *builder) listener(port int) server.Config {
-	return server.Config{Listen: address(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile}
+	cfg := server.Config{Listen: address(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile}
+	// The front dials from this machine and says who called it. Where nobody else can call, there is nobody to tell apart.
+	if !net.ParseIP(b.options.ListenHost).IsLoopback() {
+		cfg.TrustedProxies = b.own()
+	}
+	return cfg
+}
+
+// own are the addresses from which this machine dials its own services.
+func (b *builder) own() []string {
+	own := []string{loopback, "::1"}
+	if ip := net.ParseIP(b.options.ListenHost); !ip.IsUnspecified() {
+		return append(own, b.options.ListenHost)
+	}
+	found, err := net.InterfaceAddrs()
+	if err != nil {
+		return own
+	}
+	for _, a := range found {
+		if network, ok := a.(*net.IPNet); ok {
+			own = append(own, network.IP.String())
+		}
+	}
+	return own
 }
 
 // observe gives a service its log and telemetry: each has a registry of its own, as in production.
@@ -139,7 +165,7 @@ func (b *builder) console(ctx context.Context) (part, error) {
 	u := b.hub.urls
 	s, err := console.New(console.Config{
 		Server: b.listener(b.data.state.Ports.Console), DataDir: b.data.join("console"), HubSecretFile: b.hub.secretFile,
-		AdvertiseConsole: u.Console, AdvertiseGitcaches: []string{u.Gitcache}, AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
+		AdvertiseConsole: u.Console, AdvertisePages: u.Front, AdvertiseGitcaches: []string{u.Gitcache}, AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
 		AllowAddresses: b.allowed(),
 	}, console.Deps{Log: log, Telemetry: tel})
 	return part{"console", u.Console, s}, err
@@ -181,6 +207,16 @@ func (b *builder) tunnel(ctx context.Context) (part, error) {
 	u := b.hub.urls.Tunnel
 	s, err := tunnel.New(tunnel.Config{Config: b.replica("tunnel", b.data.state.Ports.Tunnel, u)}, tunnel.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"tunnel", u, s}, err
+}
+
+// front has no state and no telemetry of its own: the services behind it count what it passes on.
+func (b *builder) front(context.Context) (part, error) {
+	u, files := b.hub.urls, b.hub.files
+	f, err := front.New(front.Config{ //nolint:contextcheck // streams end with its Run
+		Listen: address(b.options.ListenHost, b.data.state.Ports.Front), CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile,
+		Console: u.Console, Gitcache: u.Gitcache, Tunnel: u.Tunnel,
+	}, telemetry.NewLogger(b.logs, b.options.LogLevel, telemetry.FormatText, "front"))
+	return part{"front", u.Front, f}, err
 }
 
 // run serves until ctx ends or a service fails. The console ends last: the others tell it what they

@@ -18,6 +18,7 @@ type ports struct {
 	Gitcache    int `json:"gitcache"`
 	Distributor int `json:"distributor"`
 	Tunnel      int `json:"tunnel"`
+	Front       int `json:"front"`
 	Git         int `json:"git"`
 }
 
@@ -25,7 +26,7 @@ type ports struct {
 const gitOffset = 80
 
 func fixedPorts(base int) ports {
-	return ports{Console: base, Gitcache: base + 1, Distributor: base + 2, Tunnel: base + 3, Git: base + gitOffset}
+	return ports{Console: base, Gitcache: base + 1, Distributor: base + 2, Tunnel: base + 3, Front: base + 4, Git: base + gitOffset}
 }
 
 // choosePorts takes the fixed ports above base or, with base 0, those of the last run if they are
@@ -37,6 +38,14 @@ func choosePorts(ctx context.Context, base int, host string, last ports) (ports,
 	if base > 0 {
 		p := fixedPorts(base)
 		return p, p.check(ctx, host)
+	}
+	// A folder of a version without a front keeps the ports that agents and clones know.
+	if last != (ports{}) && last.Front == 0 {
+		other, err := freePorts(host)
+		if err != nil {
+			return ports{}, err
+		}
+		last.Front = other.Front
 	}
 	if last != (ports{}) && last.check(ctx, host) == nil {
 		return last, nil
@@ -51,7 +60,7 @@ func (p ports) check(ctx context.Context, host string) error {
 		name, host string
 		port       int
 	}{
-		{"console", host, p.Console}, {"gitcache", host, p.Gitcache}, {"distributor", host, p.Distributor}, {"tunnel", host, p.Tunnel}, {"Git server", loopback, p.Git},
+		{"console", host, p.Console}, {"gitcache", host, p.Gitcache}, {"distributor", host, p.Distributor}, {"tunnel", host, p.Tunnel}, {"front", host, p.Front}, {"Git server", loopback, p.Git},
 	} {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address(l.host, l.port))
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -77,7 +86,7 @@ func freePorts(host string) (p ports, err error) {
 		host  string
 		ports []*int
 	}{
-		{host, []*int{&p.Console, &p.Gitcache, &p.Distributor, &p.Tunnel}},
+		{host, []*int{&p.Console, &p.Gitcache, &p.Distributor, &p.Tunnel, &p.Front}},
 		{loopback, []*int{&p.Git}},
 	} {
 		addresses, err := freeport.On(wanted.host, len(wanted.ports))

@@ -134,7 +134,9 @@ func (*GetLoginOptionsRequest) Descriptor() ([]byte, []int) {
 type GetLoginOptionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unset: there is none.
-	Oidc          *OIDCOptions `protobuf:"bytes,1,opt,name=oidc,proto3" json:"oidc,omitempty"`
+	Oidc *OIDCOptions `protobuf:"bytes,1,opt,name=oidc,proto3" json:"oidc,omitempty"`
+	// Where people open the pages.
+	PagesUrl      string `protobuf:"bytes,2,opt,name=pages_url,json=pagesUrl,proto3" json:"pages_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +176,13 @@ func (x *GetLoginOptionsResponse) GetOidc() *OIDCOptions {
 		return x.Oidc
 	}
 	return nil
+}
+
+func (x *GetLoginOptionsResponse) GetPagesUrl() string {
+	if x != nil {
+		return x.PagesUrl
+	}
+	return ""
 }
 
 // OIDCOptions is what a client needs for the device flow (RFC 8628). Browsers go to /v1/login of the console.
@@ -639,9 +648,10 @@ const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"'fairlead/console/v1/login_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a*fairlead/console/v1/identity_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n" +
 	"\rLogoutRequest\"\x10\n" +
 	"\x0eLogoutResponse\"\x18\n" +
-	"\x16GetLoginOptionsRequest\"O\n" +
+	"\x16GetLoginOptionsRequest\"l\n" +
 	"\x17GetLoginOptionsResponse\x124\n" +
-	"\x04oidc\x18\x01 \x01(\v2 .fairlead.console.v1.OIDCOptionsR\x04oidc\"Z\n" +
+	"\x04oidc\x18\x01 \x01(\v2 .fairlead.console.v1.OIDCOptionsR\x04oidc\x12\x1b\n" +
+	"\tpages_url\x18\x02 \x01(\tR\bpagesUrl\"Z\n" +
 	"\vOIDCOptions\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x1b\n" +
 	"\tclient_id\x18\x02 \x01(\tR\bclientId\x12\x16\n" +

@@ -38,19 +38,19 @@ const (
 )
 
 // LoginLink is what a code is told as.
-func LoginLink(console, code string) string { return console + oncePath + "#" + code }
+func LoginLink(pages, code string) string { return pages + oncePath + "#" + code }
 
 type logins struct{ Deps }
 
 func (s *logins) GetLoginOptions(ctx context.Context, _ *consolev1.GetLoginOptionsRequest) (*consolev1.GetLoginOptionsResponse, error) {
 	if !s.Provider.Exists() {
-		return &consolev1.GetLoginOptionsResponse{}, nil
+		return &consolev1.GetLoginOptionsResponse{PagesUrl: s.Endpoints.Pages()}, nil
 	}
 	scopes, err := s.Provider.Scopes(ctx)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.GetLoginOptionsResponse{Oidc: &consolev1.OIDCOptions{Issuer: s.Provider.Issuer(), ClientId: s.Provider.CLIClient(), Scopes: scopes}}, nil
+	return &consolev1.GetLoginOptionsResponse{PagesUrl: s.Endpoints.Pages(), Oidc: &consolev1.OIDCOptions{Issuer: s.Provider.Issuer(), ClientId: s.Provider.CLIClient(), Scopes: scopes}}, nil
 }
 
 func (s *logins) ExchangeLoginLink(ctx context.Context, req *consolev1.ExchangeLoginLinkRequest) (*consolev1.ExchangeLoginLinkResponse, error) {
@@ -66,7 +66,7 @@ func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLogin
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.CreateLoginLinkResponse{Link: LoginLink(s.Endpoints.Console(), code)}, nil
+	return &consolev1.CreateLoginLinkResponse{Link: LoginLink(s.Endpoints.Pages(), code)}, nil
 }
 
 func (s *logins) Logout(ctx context.Context, _ *consolev1.LogoutRequest) (*consolev1.LogoutResponse, error) {
@@ -139,7 +139,7 @@ func (b *browsers) redirect(w http.ResponseWriter, r *http.Request) {
 		back = ""
 	}
 	pending := login.Pending{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Return: back, Expire: time.Now().Add(pendingFor)}
-	to, err := b.Provider.Begin(r.Context(), b.Endpoints.Console()+callbackPath, pending)
+	to, err := b.Provider.Begin(r.Context(), b.Endpoints.Pages()+callbackPath, pending)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
@@ -192,7 +192,7 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, err)
 		return
 	}
-	person, err := b.Provider.Finish(r.Context(), b.Endpoints.Console()+callbackPath, query.Get("code"), pending)
+	person, err := b.Provider.Finish(r.Context(), b.Endpoints.Pages()+callbackPath, query.Get("code"), pending)
 	if err != nil {
 		if !errors.Is(err, login.ErrAway) {
 			b.Authority.Reject(r.Context(), addresses.Network(r.RemoteAddr), "identity provider's answer")

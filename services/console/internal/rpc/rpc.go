@@ -37,6 +37,7 @@ import (
 // Endpoints says where the hub's services are reached from outside of it.
 type Endpoints struct {
 	Console      func() string // known once the listener is
+	Pages        func() string // where people open the pages
 	Gitcaches    []string
 	Distributors []string
 	Tunnels      []string

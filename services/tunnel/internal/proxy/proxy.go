@@ -91,6 +91,14 @@ func New(deps Deps) *Handler {
 	return &Handler{Deps: deps, drain: newDrain(), shares: shares{taken: map[share]int{}}, standing: standing{running: map[*lasting]struct{}{}}, began: time.Now()}
 }
 
+// Page is where the hub's pages show the cluster of a path, at the address that pages and clusters share.
+func Page(path string) string {
+	if cluster, _ := split(Prefix, path); cluster != "" {
+		return "/cluster/" + cluster
+	}
+	return "/clusters"
+}
+
 // exchange is one request on its way.
 type exchange struct {
 	*Handler
