@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -18,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	e2eagent "fairlead.dev/e2e/agent"
@@ -37,7 +39,10 @@ func agents() []Attack {
 		{Name: "one agent's 64 MiB of reports at once", CVE: []string{"CVE-2022-31079"}, Part: distributor, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, distributor, 48, func() (string, error) { return t.hog(ctx, 0, 80) })
 		}},
-		// Most of the memory is that of connections: the client opens one for each call that finds none, and 2,400 stood at once.
+		{Name: "one agent's 2,000 connections", CVE: []string{"CVE-2022-31079"}, Part: distributor, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
+			return t.flat(ctx, distributor, 32, func() (string, error) { return t.connections(ctx, 2000) })
+		}},
+		// The memory is that of handshakes and new connections: the client dials for each call that finds no connection.
 		{Name: "one agent's 4,160 Syncs and 64 MiB of reports at once", CVE: []string{"CVE-2022-31079"}, Part: distributor, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, distributor, 192, func() (string, error) { return t.hog(ctx, 4160, 80) })
 		}},
@@ -180,6 +185,61 @@ func (t *Try) hog(ctx context.Context, syncs, calls int) (string, error) {
 		wrong = errors.Join(wrong, errors.New("none was served, so that this tries nothing"))
 	}
 	return answer, wrong
+}
+
+// connections opens so many connections, shows the identity of one agent on each, and keeps them.
+func (t *Try) connections(ctx context.Context, n int) (string, error) {
+	var opening errgroup.Group
+	const atOnce, share = 32, 64
+	opening.SetLimit(atOnce)
+	var mu sync.Mutex
+	var held []net.Conn
+	codes := map[int]int{}
+	defer func() {
+		for _, conn := range held {
+			_ = conn.Close()
+		}
+	}()
+	for range n {
+		opening.Go(func() error {
+			conn, err := t.dial(ctx, distributor, "http/1.1")
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			held = append(held, conn)
+			mu.Unlock()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Hub[distributor]+deliveryService+"Sync", strings.NewReader("{}"))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Content-Type", contentTypeProtocol)
+			if err := errors.Join(t.authorize(req, t.evil.token), req.Write(conn)); err != nil {
+				return err
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			_, err = io.Copy(io.Discard, resp.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			if codes[resp.StatusCode]++; resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
+				return errors.New("it does not say when to come again")
+			}
+			return err
+		})
+	}
+	err := opening.Wait()
+	answer := fmt.Sprintf("%d connections, answered with %v", n, codes)
+	switch within := n - codes[http.StatusTooManyRequests]; {
+	case codes[http.StatusOK] == 0:
+		err = errors.Join(err, errors.New("none was served, so that this tries nothing"))
+	case within > share:
+		err = errors.Join(err, fmt.Errorf("one agent has %d connections", within))
+	}
+	return answer, err
 }
 
 // diffLeak looks at a Secret that is to be changed, by all that tells of the change.

@@ -35,6 +35,12 @@ const (
 	// strangersPerNetwork bounds the connections of one network on which nobody has shown an identity; one more cuts the oldest. The first
 	// request of who has one comes with the connection.
 	strangersPerNetwork = 1024
+	// newPerNetwork bounds the connections of one network that are new: from before the handshake until an identity is shown, for newTime at most.
+	// More wait for their handshake. Without that, a crowd that comes at once (10,000 agents behind one address) has more strangers than
+	// strangersPerNetwork before their first requests are read, and those that are cut have requests under way. newTime is as short as it is so that
+	// a crowd which shows nothing lets 256 others in per second.
+	newPerNetwork = 512
+	newTime       = 2 * time.Second
 	// A network has half of the door for handshakes, and half for strangers. A door with fewer places than fewPlaces gives strangers a quarter:
 	// one network that takes both shares does not fill it.
 	fewPlaces = 128
@@ -59,8 +65,11 @@ type door struct {
 	// shaking are the connections of a network in their handshake: the newest is turned away where it has half of the door. strangers are
 	// those after it on which nobody has shown an identity.
 	shaking   *shares.Shares
+	arrivals  *shares.Line // of networks, in connections that are new
+	newTime   time.Duration
 	strangers *shares.Room
-	trusted   proxies // who call for others, and are no strangers
+	callers   callerShares // of the connections that are no stranger's any more
+	trusted   proxies      // who call for others, and are no strangers
 
 	open   atomic.Int64 // connections
 	ready  chan net.Conn
@@ -76,10 +85,18 @@ type door struct {
 	saidAt time.Time
 }
 
+// places are the bounds of a door.
+type places struct {
+	connections int64         // of all
+	perNetwork  int64         // of one network without an identity
+	newTime     time.Duration // after which a connection is new no more
+}
+
 // openDoor takes the listener over. Close ends all that goes on in it.
-func openDoor(l net.Listener, config *tls.Config, limit int64, trusted proxies, log *slog.Logger) *door {
+func openDoor(l net.Listener, config *tls.Config, bounds places, trusted proxies, log *slog.Logger) *door {
 	ctx, cancel := context.WithCancel(context.Background())
-	shaking, perNetwork, strangers := limit/2, min(strangersPerNetwork, limit/2), limit-limit/4
+	limit := bounds.connections
+	shaking, perNetwork, strangers := limit/2, min(bounds.perNetwork, limit/2), limit-limit/4
 	switch {
 	case limit < noShares:
 		shaking, perNetwork, strangers = limit, limit, limit
@@ -88,7 +105,7 @@ func openDoor(l net.Listener, config *tls.Config, limit int64, trusted proxies, 
 	}
 	d := &door{
 		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0)),
-		shaking: shares.New(shaking), strangers: shares.NewRoom(int(perNetwork), int(strangers)), trusted: trusted,
+		shaking: shares.New(shaking), arrivals: shares.NewLine(int(min(newPerNetwork, perNetwork))), newTime: bounds.newTime, strangers: shares.NewRoom(int(perNetwork), int(strangers)), callers: newCallerShares(limit), trusted: trusted,
 		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
 	}
 	d.all.Go(d.accept)
@@ -155,7 +172,7 @@ func (d *door) enter(c net.Conn) {
 		return
 	}
 	d.all.Go(func() {
-		secure := d.handshake(counted)
+		secure := d.arrive(counted)
 		if counted.network != "" {
 			d.shaking.Give(counted.network, 1)
 		}
@@ -171,6 +188,21 @@ func (d *door) meet(g *guest) {
 	if g.network != "" {
 		g.place.Store(d.strangers.Enter(g.network, func() { _ = g.TCPConn.Close() })) // the server closes the guest then
 	}
+}
+
+// arrive makes a handshake, after those of the connection's network that are new already; nil: it failed.
+func (d *door) arrive(g *guest) *tls.Conn {
+	if g.network == "" {
+		return d.handshake(g)
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, turnTimeout)
+	defer cancel()
+	if err := d.arrivals.Take(ctx, g.network); err != nil {
+		_ = g.Close()
+		return nil
+	}
+	g.arrival.Store(time.AfterFunc(d.newTime, g.settle))
+	return d.handshake(g)
 }
 
 // hand gives a connection to the HTTP server.
@@ -229,11 +261,22 @@ type guest struct {
 	gone atomic.Bool
 
 	network string                       // "": it does not count
+	arrival atomic.Pointer[time.Timer]   // ends the time in which it is new; nil: it is not
 	place   atomic.Pointer[shares.Place] // among strangers
+	seat    seat                         // in the share of a caller
+}
+
+// settle takes a connection out of the count of those that are new.
+func (g *guest) settle() {
+	if timer := g.arrival.Swap(nil); timer != nil {
+		timer.Stop()
+		g.door.arrivals.Give(g.network)
+	}
 }
 
 // known takes a connection out of the strangers' count.
 func (g *guest) known() {
+	g.settle()
 	if p := g.place.Swap(nil); p != nil {
 		g.door.strangers.Leave(p)
 	}
@@ -255,17 +298,11 @@ func withGuest(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// meetCaller says that somebody has shown an identity on the request's connection.
-func meetCaller(ctx context.Context) {
-	if g, ok := ctx.Value(guestKey{}).(*guest); ok {
-		g.known()
-	}
-}
-
 func (g *guest) Close() error {
 	if !g.gone.Swap(true) {
 		g.door.open.Add(-1)
 		g.known()
+		g.seat.close()
 	}
 	return g.TCPConn.Close()
 }

@@ -3,16 +3,20 @@ package server
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/client"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
 )
 
@@ -72,7 +76,7 @@ func TestConnectionsBeyondTheLimitAreTurnedAwayAndTheOthersServed(t *testing.T) 
 	t.Parallel()
 	const limit = 3
 	srv, log := newServer(t, Config{})
-	srv.connections = limit
+	srv.places.connections = limit
 	s := run(t, srv, log)
 	var in []net.Conn
 	for range limit {
@@ -154,7 +158,7 @@ func TestHTTPToTheTLSPortIsTold(t *testing.T) {
 func TestOneNetworkHasNoMoreThanAShareOfConnectionsWithoutAnIdentity(t *testing.T) {
 	t.Parallel()
 	srv, log := newServer(t, Config{}, rpcMounts(fine)...)
-	srv.connections = fewPlaces
+	srv.places.connections = fewPlaces
 	s := run(t, srv, log)
 	hc := http1Client(t, nil) // keeps its connection
 	if resp, _ := request(t, hc, http.MethodGet, s.URL()+"/version", "user", ""); resp.StatusCode != http.StatusOK {
@@ -186,4 +190,160 @@ func TestOneNetworkHasNoMoreThanAShareOfConnectionsWithoutAnIdentity(t *testing.
 	if _ = resp.Body.Close(); resp.StatusCode != http.StatusOK || !reused {
 		t.Errorf("a connection on which somebody has shown an identity: %s, reused: %v", resp.Status, reused)
 	}
+}
+
+// ask sends a request of a caller over a connection that stays open.
+func ask(conn net.Conn, token string) (*http.Response, error) {
+	if _, err := io.WriteString(conn, "GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\n\r\n"); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp, err
+}
+
+func TestOneCallerHasNoMoreThanAShareOfConnections(t *testing.T) {
+	t.Parallel()
+	s := start(t, Config{}, rpcMounts(fine)...)
+	var held []net.Conn
+	for range connectionsPerAgent {
+		conn := dial(t, s)
+		if resp, err := ask(conn, "agent"); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		held = append(held, conn)
+	}
+	more := dial(t, s)
+	resp, err := ask(more, "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("one more: %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
+	}
+	if _, err := io.ReadAll(more); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection is still open: %v", err)
+	}
+	for _, token := range []string{"user", "gitcache"} { // from the same address
+		if resp, err := ask(dial(t, s), token); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s beside the agent: %v, %v", token, resp, err)
+		}
+	}
+	for _, conn := range held {
+		if resp, err := ask(conn, "agent"); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("a connection within the share: %v, %v", resp, err)
+		}
+	}
+	_ = held[0].Close()
+	for end := time.Now().Add(patience); ; {
+		if resp, err := ask(dial(t, s), "agent"); err == nil && resp.StatusCode == http.StatusOK {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the place of a closed connection is not given back")
+		}
+	}
+}
+
+// A proxy that is not trusted sends the requests of many callers over few connections: none of them fills the share of the first.
+func TestAConnectionIsOfTheCallerOfItsNewestRequest(t *testing.T) {
+	t.Parallel()
+	s := start(t, Config{}, rpcMounts(fine)...)
+	for range connectionsPerAgent + 1 {
+		conn := dial(t, s)
+		for _, token := range []string{"agent", "user"} {
+			if resp, err := ask(conn, token); err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatal(token, resp, err)
+			}
+		}
+	}
+}
+
+func TestACallOverOneConnectionTooManyIsToldInHTTP2(t *testing.T) {
+	t.Parallel()
+	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, log := newServer(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, rpcMounts(fine)...)
+	srv.places.connections = noShares // a quarter of them for one agent
+	s := run(t, srv, log)
+	call := func() (*http.Response, string) {
+		hc := httpClient(t, client.Config{CAFile: files.CAFile})
+		return request(t, hc, http.MethodPost, s.URL()+deliveryv1connect.DeliveryServiceReportProcedure, "agent", "{}", "Content-Type", "application/json")
+	}
+	for range noShares / 4 {
+		if resp, text := call(); resp.StatusCode == http.StatusTooManyRequests || resp.ProtoMajor != 2 {
+			t.Fatal(resp.Status, resp.Proto, text)
+		}
+	}
+	if resp, text := call(); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(text, "resource_exhausted") {
+		t.Errorf("one more: %s %q", resp.Status, text)
+	}
+}
+
+// A crowd of one network, such as agents behind one address, has more connections at once than strangers may have. None of them is cut with a request under way.
+func TestACrowdOfOneNetworkIsServedWithoutCuts(t *testing.T) {
+	t.Parallel()
+	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, log := newServer(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, rpcMounts(fine)...)
+	srv.places.perNetwork, srv.places.newTime = 16, patience
+	s := run(t, srv, log)
+	hc := httpClient(t, client.Config{CAFile: files.CAFile})
+	var calls sync.WaitGroup
+	for range 1000 {
+		calls.Go(func() {
+			// A client sends a GET again when its connection is cut.
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/version", strings.NewReader("{}"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			req.Header.Set("Authorization", "Bearer user")
+			resp, err := hc.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != http.StatusMethodNotAllowed {
+				t.Error(resp.Status)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// Agents behind one address have a share each, and none together.
+func TestManyCallersOfOneNetworkKeepTheirConnections(t *testing.T) {
+	t.Parallel()
+	srv, log := newServerWith(t, Config{}, func(d *Deps) { d.Verifier = fleet{} }, rpcMounts(fine)...)
+	srv.places.perNetwork = 8
+	s := run(t, srv, log)
+	var held []net.Conn
+	for i := range 2 * connectionsPerAgent {
+		conn := dial(t, s)
+		if resp, err := ask(conn, fmt.Sprint("agent-", i)); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(i, resp, err)
+		}
+		held = append(held, conn)
+	}
+	for i, conn := range held {
+		if resp, err := ask(conn, fmt.Sprint("agent-", i)); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("agent %d again: %v, %v", i, resp, err)
+		}
+	}
+}
+
+// fleet takes a token for an agent of its name.
+type fleet struct{ verifier }
+
+func (fleet) Verify(token string) (identity.Identity, error) {
+	return identity.Identity{Kind: identity.KindAgent, Name: token, ExpiresAt: time.Now().Add(time.Hour)}, nil
 }

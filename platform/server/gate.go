@@ -61,7 +61,12 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.Role&identity.RoleOpen == 0 {
-		meetCaller(r.Context())
+		id, _ := identity.Admitted(r.Context())
+		if !meetCaller(r.Context(), id) {
+			endConnection(w)
+			g.refuse(w, r, connect.NewError(connect.CodeResourceExhausted, errors.New(tooManyConnections)))
+			return
+		}
 	} else {
 		if err := g.open.admit(w, r); err != nil {
 			g.refuse(w, r, err)

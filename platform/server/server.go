@@ -161,16 +161,16 @@ type Server struct {
 	after        func(time.Duration) <-chan time.Time // time.After, but for tests.
 	listen       string
 
-	open        *bodies
-	procedures  []Procedure
-	http        *http.Server
-	drain       *drain
-	stopping    atomic.Bool
-	connections int64 // At most.
-	trusted     proxies
-	tls         bool
-	tlsConfig   *tls.Config
-	listener    net.Listener // Set by Listen.
+	open       *bodies
+	procedures []Procedure
+	http       *http.Server
+	drain      *drain
+	stopping   atomic.Bool
+	places     places
+	trusted    proxies
+	tls        bool
+	tlsConfig  *tls.Config
+	listener   net.Listener // Set by Listen.
 }
 
 // New puts a listener together. It binds nothing and starts nothing.
@@ -200,7 +200,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		drain:        newDrain(),
 		open:         newBodies(),
 		tls:          cfg.CertFile != "",
-		connections:  mostConnections(),
+		places:       places{mostConnections(), strangersPerNetwork, newTime},
 	}
 	var err error
 	if s.scrapers, err = telemetry.NewScrapers(cfg.MetricsTokenFile); err != nil {
@@ -403,7 +403,12 @@ func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	if mount.role != identity.RoleOpen {
 		inner := handler
 		handler = identity.Middleware(deps.Verifier, mount.role, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			meetCaller(r.Context())
+			id, _ := identity.FromContext(r.Context())
+			if !meetCaller(r.Context(), id) {
+				endConnection(w)
+				http.Error(w, tooManyConnections, http.StatusTooManyRequests)
+				return
+			}
 			inner.ServeHTTP(w, r)
 		}))
 	} else if !mount.raw {
@@ -502,7 +507,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.drain.cancel()
 	served := make(chan error, 1)
 	go func() {
-		served <- s.http.Serve(openDoor(s.listener, s.tlsConfig, s.connections, s.trusted, s.log))
+		served <- s.http.Serve(openDoor(s.listener, s.tlsConfig, s.places, s.trusted, s.log))
 	}()
 	s.log.Info("listening", "url", s.URL())
 	select {

@@ -1,8 +1,12 @@
 package shares
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 )
 
 func TestOneOwnerTakesNoMoreThanItsShare(t *testing.T) {
@@ -46,4 +50,40 @@ func TestRoomForManyNetworksIsBounded(t *testing.T) {
 	if n := len(r.networks); n != 10 {
 		t.Errorf("%d networks are known", n)
 	}
+}
+
+func TestALineGivesTurnsInTheOrderOfTheWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLine(1)
+		if err := l.Take(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Take(t.Context(), "b"); err != nil {
+			t.Fatalf("a has b's turn: %v", err)
+		}
+		var order []int
+		var waits sync.WaitGroup
+		wait := func(ctx context.Context, i int) {
+			waits.Go(func() {
+				if l.Take(ctx, "a") == nil {
+					order = append(order, i)
+					l.Give("a")
+				}
+			})
+			synctest.Wait()
+		}
+		impatient, stop := context.WithCancel(t.Context())
+		wait(t.Context(), 1)
+		wait(impatient, 2)
+		wait(t.Context(), 3)
+		stop()
+		synctest.Wait()
+		l.Give("a")
+		waits.Wait()
+		l.Give("b")
+		if !slices.Equal(order, []int{1, 3}) || len(l.owners) != 0 {
+			t.Errorf("turns in the order %v, %d owners are remembered", order, len(l.owners))
+		}
+	})
 }
