@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,25 @@ func TestAgentIsWhole(t *testing.T) {
 	}
 	if !strings.Contains(string(text), `"fairlead/agent:v1.2.3"`) || !strings.Contains(string(text), `"--hub-url=https://hub.example.com"`) {
 		t.Errorf("image or hub is missing in\n%s", text)
+	}
+}
+
+// An image that was changed under its tag is not pulled: with a digest, no tag is named.
+func TestAnImageWithADigestIsNamedByTheDigest(t *testing.T) {
+	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	text, err := Agent(map[string]any{"hub": map[string]any{"url": "https://hub.example.com"}, "image": map[string]any{"tag": "v9", "digest": digest}}, "v1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := regexp.MustCompile(`image: .*`).FindAllString(string(text), -1)
+	for _, image := range images {
+		if !strings.Contains(image, "fairlead/agent@"+digest) || strings.Contains(image, ":v") {
+			t.Error(image)
+		}
+	}
+	if len(images) == 0 {
+		t.Errorf("no image in\n%s", text)
 	}
 }
 

@@ -44,7 +44,7 @@ func agents() []Attack {
 		}},
 		// The memory is that of handshakes and new connections: the client dials for each call that finds no connection.
 		{Name: "one agent's 4,160 Syncs and 64 MiB of reports at once", CVE: []string{"CVE-2022-31079"}, Part: distributor, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.flat(ctx, distributor, 192, func() (string, error) { return t.hog(ctx, 4160, 80) })
+			return t.flat(ctx, distributor, 96, func() (string, error) { return t.hog(ctx, 4160, 80) })
 		}},
 		{Name: "values of Secrets in diffs, annotations and events", CVE: []string{"CVE-2026-45737"}, Part: "agent-b", Run: func(ctx context.Context, t *Try) (string, error) { return t.diffLeak(ctx) }},
 		{Name: "pod of a tenant that calls the agent", CVE: []string{"CVE-2020-8558"}, Part: agent, Run: func(ctx context.Context, t *Try) (string, error) { return t.fromAPod(ctx) }},
@@ -52,7 +52,7 @@ func agents() []Attack {
 		{Name: "objects of a tenant that change 1,000 times a second", Part: agent, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, agent, 96, func() (string, error) { return t.storm(ctx) })
 		}},
-		{Name: "API server of a group that lies to the agent", CVE: []string{"CVE-2022-3172"}, Part: agent, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
+		{Name: "API server of a group that lies to the agent", CVE: []string{"CVE-2022-3172", "CVE-2026-40924"}, Part: agent, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, agent, 160, func() (string, error) { return t.lyingServer(ctx) })
 		}},
 		{Name: "API server of a group that falls silent", Part: agent, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) { return t.silentServer(ctx) }},

@@ -168,7 +168,7 @@ func oneLine(text string) string {
 // Corpus is all attacks, in the order of their doors.
 func Corpus() []Attack {
 	return slices.Concat(
-		strangers(), badFields(), wire(), tokens(), logins(), requests(), hostileAnswers(), content(), gitHosts(), doors(), backends(), shares(), agents(), local(),
+		strangers(), badFields(), wire(), tokens(), logins(), requests(), hostileAnswers(), content(), gitHosts(), doors(), backends(), shares(), agents(), local(), leftovers(),
 	)
 }
 

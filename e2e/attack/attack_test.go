@@ -1,7 +1,9 @@
 package attack
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,6 +60,41 @@ func TestEveryProcedureIsAttackedByStrangers(t *testing.T) {
 	for _, p := range found {
 		if !slices.Contains(hubParts(), p.part) {
 			t.Errorf("say in partsOf which part serves %s", p.path())
+		}
+	}
+}
+
+// TestTheTestsOfThreatModelExist holds for each test that docs/threat-model.md names as what shows something.
+func TestTheTestsOfThreatModelExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	functions := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err = filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		code, err := os.ReadFile(path)
+		for _, name := range functions.FindAllSubmatch(code, -1) {
+			there[string(name[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, named := range regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(string(text), -1) {
+		if !there[named[1]] {
+			t.Errorf("the threat model names %s, and there is no such test", named[1])
 		}
 	}
 }

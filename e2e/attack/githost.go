@@ -204,7 +204,7 @@ func gitHosts() (attacks []Attack) {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			_, _ = io.WriteString(w, list.String()+"0000") // as above
 		}},
-		{"list of refs without end", "CVE-2024-29893", func(w http.ResponseWriter, r *http.Request) {
+		{"list of refs without end", "CVE-2024-29893 CVE-2026-40924", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			id := strings.Repeat("1", 40)
 			_, err := io.WriteString(w, advertisement+pktLine(id+" refs/heads/a\x00side-band-64k\n"))
@@ -231,9 +231,7 @@ func gitHosts() (attacks []Attack) {
 	}
 	for _, l := range lying {
 		a := Attack{Name: "Git host: " + l.name, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.lyingHost(ctx, l.name, l.answer) }}
-		if l.cve != "" {
-			a.CVE = []string{l.cve}
-		}
+		a.CVE = strings.Fields(l.cve)
 		attacks = append(attacks, a)
 	}
 	for _, tr := range trees() {
@@ -247,7 +245,9 @@ func gitHosts() (attacks []Attack) {
 		attacks,
 		Attack{Name: "Git host: password follows a redirect", CVE: []string{"CVE-2026-41506"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.credentialRedirect(ctx) }},
 		Attack{Name: "Git tree: submodule of another owner, which the source's password could read", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.payroll(ctx) }},
+		Attack{Name: "Git tree: submodules that the token of a GitHub App could read", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.appToken(ctx) }},
 		Attack{Name: "Git tree: both files of the published SHA-1 collision", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.twins(ctx) }},
+		Attack{Name: "Git host: commits whose signature is another's, one of two, cut, or on a tag only", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.signatures(ctx) }},
 		Attack{Name: "Git host: password is repeated in the error", CVE: []string{"CVE-2023-25163"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.echo(ctx) }},
 		Attack{Name: "Git host: delta bomb", CVE: []string{"CVE-2023-49568"}, Part: gitcache, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, gitcache, 192, func() (string, error) { return t.lyingHost(ctx, "delta bomb", lies(bomb())) })
@@ -259,12 +259,20 @@ func gitHosts() (attacks []Attack) {
 
 // want makes a source and a service that wants it, in the attacker's cluster, and waits until something is wrong.
 func (t *Try) want(ctx context.Context, name, spec, before string) (string, error) {
-	resources := before + fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: %[1]s}\nspec: {git: {interval: 5s, %[2]s}}\n---\napiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: %[1]s, path: '.', cluster: evil, namespace: x}\n", name, spec)
-	if err := t.apply(ctx, resources); err != nil {
+	if err := t.apply(ctx, before+wanting(name, "main", spec)); err != nil {
 		return "", err
 	}
-	var told string
-	err := process.Await(ctx, "something is wrong with "+name, func(ctx context.Context) error {
+	return t.refused(ctx, name)
+}
+
+// wanting are a source and a service of it, in the attacker's cluster.
+func wanting(name, ref, spec string) string {
+	return fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: %[1]s}\nspec: {git: {interval: 5s, %[3]s}}\n---\napiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: %[1]s, ref: %[2]s, path: '.', cluster: evil, namespace: x}\n", name, ref, spec)
+}
+
+// refused waits until something is wrong with a source or its service, of which nothing may be delivered.
+func (t *Try) refused(ctx context.Context, name string) (told string, err error) {
+	err = process.Await(ctx, "something is wrong with "+name, func(ctx context.Context) error {
 		text, err := t.service(ctx, name)
 		if err != nil {
 			return err
@@ -323,19 +331,21 @@ func (t *Try) tree(ctx context.Context, tr tree) (string, error) {
 	return told, errors.Join(err, says(strings.ReplaceAll(told, name, ""), tr.words...))
 }
 
+// gitIn runs a command of Git in a repository of the Git server.
+func (t *Try) gitIn(ctx context.Context, name string, stdin []byte, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + filepath.Join(t.Dir, "git", name+".git")}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@example.com", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@example.com")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %v: %w", args, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // bare writes a repository object by object, past the checks of Git's own commands.
 func (t *Try) bare(ctx context.Context, name string, entries []entry) error {
-	dir := filepath.Join(t.Dir, "git", name+".git")
-	git := func(stdin []byte, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + dir}, args...)...)
-		cmd.Stdin = bytes.NewReader(stdin)
-		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@example.com", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@example.com")
-		out, err := cmd.Output()
-		if err != nil {
-			return "", fmt.Errorf("git %v: %w", args, err)
-		}
-		return strings.TrimSpace(string(out)), nil
-	}
+	git := func(stdin []byte, args ...string) (string, error) { return t.gitIn(ctx, name, stdin, args...) }
 	if _, err := git(nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main"); err != nil {
 		return err
 	}

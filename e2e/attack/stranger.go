@@ -156,12 +156,14 @@ type caller struct {
 func (t *Try) uninvited(p procedure) []caller {
 	name := string(p.Name())
 	person := reads(name) || slices.Contains(aboutOneself(), name) || slices.Contains(open(), name)
+	// Whoever sees a cluster may ask for access to it: that is no right (see askedFor).
+	member := person || name == "CreateAccessRequest"
 	all := t.planted.all()
 	list := []caller{
 		{"nobody", "", slices.Contains(open(), name), all},
 		{"a person without a grant", t.callers.stranger, person, all},
-		{"a viewer of another project", t.callers.viewer, person, []string{t.planted.secret, t.planted.config, t.planted.object}},
-		{"a deployer of another project", t.callers.deployer, person, []string{t.planted.secret, t.planted.config, t.planted.object}},
+		{"a viewer of another project", t.callers.viewer, member, []string{t.planted.secret, t.planted.config, t.planted.object}},
+		{"a deployer of another project", t.callers.deployer, member, []string{t.planted.secret, t.planted.config, t.planted.object}},
 		{"the agent of another cluster", t.evil.token, agentMay(p), all},
 	}
 	for role, token := range t.callers.services {

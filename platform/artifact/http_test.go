@@ -301,6 +301,13 @@ func TestFillHandlerSaysWhenToAskAgain(t *testing.T) {
 	}
 }
 
+// wideWindow is a zstd frame with one plain block, whose decoder is to keep 2 GiB.
+func wideWindow(body []byte) []byte {
+	const log, block = 31 - 10, 3 // a window of 2^31; the length stands above three bits
+	head := uint32(1 | len(body)<<block)
+	return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, log << 3, byte(head), byte(head >> 8), byte(head >> 16)}, body...)
+}
+
 // What a lying or broken server sends never reads as the artifact.
 func TestFetchTrustsNobody(t *testing.T) {
 	t.Parallel()
@@ -332,6 +339,7 @@ func TestFetchTrustsNobody(t *testing.T) {
 		"unknown encoding":  {"br", body, nil},
 		"zstd bomb":         {"zstd", zip(make([]byte, 16<<20)), artifact.ErrRefused},
 		"gzip bomb":         {"gzip", gz.Bytes(), artifact.ErrRefused},
+		"window of 2 GiB":   {"zstd", wideWindow(body), nil},
 		"above the maximum": {"", make([]byte, 21<<20), artifact.ErrRefused},
 	} {
 		t.Run(name, func(t *testing.T) {

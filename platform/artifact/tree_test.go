@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -363,6 +365,53 @@ func TestExtractRefuses(t *testing.T) {
 	}
 }
 
+// Sizes that extended records say, which archive/tar does not write.
+func TestExtractRefusesSizesOfExtendedRecords(t *testing.T) {
+	t.Parallel()
+	for name, records := range map[string][]string{
+		"size":         {"size=9223372036854775807"},
+		"size below 0": {"size=-1"},
+		"sparse 1.0":   {"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.realsize=1099511627776", "GNU.sparse.name=a"},
+		"sparse 0.1":   {"GNU.sparse.map=0,1,1099511627775,1", "GNU.sparse.size=1099511627776", "GNU.sparse.numblocks=2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var extended strings.Builder
+			for _, record := range records {
+				n := len(record) + len(" \n") + 2 // all of these have two digits
+				fmt.Fprintf(&extended, "%d %s\n", n, record)
+			}
+			var buf bytes.Buffer
+			w := tar.NewWriter(&buf)
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: int64(extended.Len()), Format: tar.FormatUSTAR}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(w, extended.String()); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Format: tar.FormatUSTAR}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			// The first entry is one of extended records. Its sum grows by what the kind's letter does.
+			const kind, sum, digits = 156, 148, 6
+			b := buf.Bytes()
+			old, err := strconv.ParseInt(string(b[sum:sum+digits]), 8, 32)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(b[sum:], fmt.Sprintf("%06o", old+'x'-int64(b[kind])))
+			b[kind] = 'x'
+			if _, err := tar.NewReader(bytes.NewReader(b)).Next(); errors.Is(err, io.EOF) {
+				t.Fatal("the tar is empty")
+			}
+			mustNotExtractTar(t, &buf)
+		})
+	}
+}
+
 func mustNotExtract(t *testing.T, headers ...tar.Header) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -375,12 +424,17 @@ func mustNotExtract(t *testing.T, headers ...tar.Header) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	mustNotExtractTar(t, &buf)
+}
+
+func mustNotExtractTar(t *testing.T, packed io.Reader) {
+	t.Helper()
 	outer := t.TempDir()
 	inner := filepath.Join(outer, "a", "b", "root")
 	if err := os.MkdirAll(inner, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := extract(&buf, inner); err == nil {
+	if err := extract(packed, inner); err == nil {
 		t.Error("extracted")
 	}
 	for p := range readTree(t, outer) {
