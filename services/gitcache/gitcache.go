@@ -187,7 +187,7 @@ func (s *Service) serve() error {
 		Keeps:  s.keeps,
 	})
 	artifacts := &rpc.Artifacts{Origin: from, Ready: s.replica.Catalog.Ready}
-	sources := s.newSources()
+	sources := s.newSources(from)
 	webhooks, err := s.newWebhooks()
 	if err != nil {
 		return err

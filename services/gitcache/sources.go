@@ -3,15 +3,18 @@ package gitcache
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/live"
+	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/rpc"
@@ -20,7 +23,7 @@ import (
 )
 
 // newSources puts together what people see of sources, and ask for.
-func (s *Service) newSources() *rpc.Sources {
+func (s *Service) newSources(from *origin.Origin) *rpc.Sources {
 	others := remote.Replicas{Peers: s.peers}
 	return &rpc.Sources{
 		Ready: s.replica.Catalog.Ready, Rights: s.rights(), Refresh: s.refresh, Log: s.deps.Log,
@@ -35,7 +38,26 @@ func (s *Service) newSources() *rpc.Sources {
 			source, ok := s.sources.Source(name)
 			return source.UID, ok
 		},
+		Packs: rpc.Packs{
+			Service: s.replica.Catalog.Service, Published: s.sources.Head, Owned: s.owned, Owner: others.Client, Origin: from,
+			Look: func(ctx context.Context, uid, ref string) (string, error) {
+				commit, err := s.owner.Look(ctx, uid, ref)
+				return commit.String(), err
+			},
+			Open: func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
+				return s.store.Fill(ctx, d, s.find)
+			},
+		},
 	}
+}
+
+// find reads an artifact that the store has no more: built again from a mirror here, or from another replica.
+func (s *Service) find(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
+	r, err := s.builder.Open(ctx, d)
+	if err == nil {
+		return r, nil
+	}
+	return s.peers.Open(ctx, d)
 }
 
 func (s *Service) rights() rights.Rights { return rights.Rights{Catalog: s.replica.Catalog} }

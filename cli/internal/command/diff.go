@@ -9,10 +9,10 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -49,17 +49,19 @@ tunnel (up to 32 MiB, without .git), rendered there with the options, the config
 dry runs. Nothing is applied or kept. Templates see placeholders in place of secrets, and what they look up in the cluster is read
 with your rights. It needs a grant with role deployer for the cluster, and the right to edit the service.
 
---ref does the same with the service's folder at a ref of its source: one that a service of the source names, or a commit below it. It
-is read from the hub with your rights (up to 2,000 files of up to 1 MiB); for another branch check it out, and use --from.`,
+--ref does the same with another revision of the service's source: any branch, a tag (refs/tags/v1.4.0), a range (semver:^1.4), or a commit.
+The hub fetches a revision that no service follows, by the rules of the source (signatures, submodules), and packs the folder as for a sync; nothing
+else follows it. It needs the same rights as --from.`,
 		Example: `  fairlead diff service shop
   fairlead diff service shop --from .
-  fairlead diff service shop --ref v1.4.0
+  fairlead diff service shop --ref feature/new-cart
+  fairlead diff service shop --ref refs/tags/v1.4.0
   fairlead hold service shop --mode dry-run --reason "a look first" --wait && fairlead diff service shop`,
 		Args: wants(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.Flags().StringVar(&other.dir, "from", "", "compare the service's folder in this working tree: `DIR` is the root of its repository")
-	cmd.Flags().StringVar(&other.ref, "ref", "", "compare the service's folder at this `REF` of its source: one that a service names, or a commit below")
+	cmd.Flags().StringVar(&other.ref, "ref", "", "compare what the service would get from this `REF` of its source: a branch, a tag, a range or a commit")
 	cmd.MarkFlagsMutuallyExclusive("from", "ref")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
@@ -109,7 +111,7 @@ func (a *app) compare(ctx context.Context, h *hub.Hub, name string, other conten
 	}
 	switch {
 	case other.dir != "":
-		return a.compareFrom(ctx, h, service, other.dir, other.dir)
+		return a.compareFrom(ctx, h, service, other.dir)
 	case other.ref != "":
 		return a.compareRef(ctx, h, service, other.ref)
 	}
@@ -129,29 +131,30 @@ func (a *app) compare(ctx context.Context, h *hub.Hub, name string, other conten
 	return last, nil
 }
 
-// compareRef has the agent compare the service's folder at a ref of its source, as the gitcaches show it to the caller.
-func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Service, ref string) (_ *consolev1.GetServiceDiffResponse, err error) {
-	dir, err := os.MkdirTemp("", "fairlead-diff-")
+// compareRef has the agent compare what the service would get from another revision of its source.
+func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Service, ref string) (*consolev1.GetServiceDiffResponse, error) {
+	file, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
-		return nil, fmt.Errorf("check out %s: %w", ref, err)
+		return nil, fmt.Errorf("keep the folder at %s: %w", ref, err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is in the folder for such
+	defer func() {
+		_ = file.Close()
+		_ = os.Remove(file.Name()) // it is in the folder for such
+	}()
 	spec := service.GetSpec()
-	commit, err := checkOut(ctx, h, spec, ref, spec.GetPath(), dir)
-	if err != nil {
-		return nil, err
-	}
-	beyond, err := folderOf(service, dir).RefersBeyond()
-	if err == nil && beyond {
-		err = os.RemoveAll(filepath.Join(dir, filepath.FromSlash(spec.GetPath())))
-		if err == nil {
-			_, err = checkOut(ctx, h, spec, commit, "", dir)
-		}
+	what, err := download(ctx, h, service.GetMetadata().GetName(), ref, file)
+	if connect.CodeOf(err) == connect.CodeUnimplemented {
+		return nil, errors.New("the gitcaches are of an earlier version, which packs no other revision: upgrade them, or check the revision out and use --from")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return a.compareFrom(ctx, h, service, dir, fmt.Sprintf("%s of source %s (%.8s)", ref, spec.GetSource(), commit))
+	got, err := a.compareNow(ctx, h, service, io.NewSectionReader(file, 0, what.size))
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%d files), with cluster %s now\n", ref, spec.GetSource(), what.commit, spec.GetPath(), what.files, spec.GetCluster())
+	return got, nil
 }
 
 // folderOf is the service's folder in a working tree.
@@ -164,8 +167,8 @@ func folderOf(service *consolev1.Service, dir string) worktree.Folder {
 	return folder
 }
 
-// compareFrom has the agent compare the service's folder of a working tree, which is called title.
-func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, dir, title string) (_ *consolev1.GetServiceDiffResponse, err error) {
+// compareFrom has the agent compare the service's folder of a working tree.
+func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, dir string) (_ *consolev1.GetServiceDiffResponse, err error) {
 	spec := service.GetSpec()
 	packed, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
@@ -186,7 +189,7 @@ func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Se
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%d files), with cluster %s now\n", title, spec.GetPath(), summary.Files, spec.GetCluster())
+	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%d files), with cluster %s now\n", dir, spec.GetPath(), summary.Files, spec.GetCluster())
 	return got, nil
 }
 

@@ -2,125 +2,66 @@ package command
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"os"
-	"path"
-	"path/filepath"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
+	"time"
 
 	"fairlead.dev/cli/internal/hub"
-	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/artifact"
 )
 
-const (
-	// mostRefFiles bounds the files that are read of a ref: each is a question to a gitcache.
-	mostRefFiles = 2000
-	// refReaders bounds the questions at a time.
-	refReaders = 8
-)
+// packTimeout bounds the way of a folder from a gitcache, which may have to fetch the revision before.
+const packTimeout = 3 * time.Minute
 
-// checkOut writes what a service could be made of at a ref into a folder, as a gitcache shows it to the caller: the service's own folder, or all of the repository.
-// It returns the commit that the ref stood for at the beginning: all files are of that one.
-func checkOut(ctx context.Context, h *hub.Hub, spec *consolev1.ServiceSpec, ref, at, dir string) (commit string, err error) {
-	root, err := os.OpenRoot(dir) // names are of a repository: none leads out
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	c := &checkout{h: h, source: spec.GetSource(), revision: ref, root: root, links: map[string]string{}}
-	if err := c.list(ctx, at); err != nil {
-		return "", err
-	}
-	reading, ctx := errgroup.WithContext(ctx)
-	reading.SetLimit(refReaders)
-	for _, name := range c.files {
-		reading.Go(func() error { return c.read(ctx, name) })
-	}
-	if err := reading.Wait(); err != nil {
-		return "", err
-	}
-	for name, target := range c.links { // last, so that nothing is written through one
-		if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
-			return "", err
-		}
-		if err := root.Symlink(filepath.FromSlash(target), filepath.FromSlash(name)); err != nil {
-			return "", err
-		}
-	}
-	return c.revision, nil
+// packed is what the service would get from another revision.
+type packed struct {
+	commit string
+	files  int
+	size   int64
 }
 
-// checkout reads one commit.
-type checkout struct {
-	h        *hub.Hub
-	source   string
-	revision string
-	root     *os.Root
-	files    []string
-
-	mu    sync.Mutex // guards links
-	links map[string]string
-}
-
-// list finds the files below a folder.
-func (c *checkout) list(ctx context.Context, folder string) error {
-	for token := ""; ; {
-		request := &gitcachev1.ListTreeRequest{Source: c.source, Revision: c.revision, Path: folder, PageToken: token}
-		page, err := atGitcache(ctx, c.h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListTreeResponse, error) {
-			return g.Sources.ListTree(ctx, request)
-		})
+// download writes into a file what a service would get if it followed another revision of its source, as a gitcache packs it.
+func download(ctx context.Context, h *hub.Hub, service, revision string, into *os.File) (packed, error) {
+	return atGitcache(ctx, h, packTimeout, func(ctx context.Context, g hub.Gitcache) (p packed, err error) {
+		if _, err := into.Seek(0, io.SeekStart); err != nil { // another gitcache may have begun
+			return p, err
+		}
+		from, err := g.Sources.PackService(ctx, &gitcachev1.PackServiceRequest{Service: service, Revision: revision})
 		if err != nil {
-			return err
+			return p, err
 		}
-		if commit := page.GetRevision().GetCommit(); commit != "" {
-			c.revision = commit // whatever the ref becomes meanwhile
-		}
-		for _, entry := range page.GetEntries() {
-			if err := c.note(ctx, path.Join(folder, entry.GetName()), entry); err != nil {
-				return err
+		defer func() { err = errors.Join(err, from.Close()) }()
+		sum, digest := sha256.New(), ""
+		for from.Receive() {
+			if first := from.Msg().GetService(); first != nil {
+				p.commit, p.files, digest = first.GetRevision().GetCommit(), int(first.GetArtifact().GetFiles()), first.GetArtifact().GetDigest()
+			}
+			if err := p.take(from.Msg().GetData(), into, sum); err != nil {
+				return p, err
 			}
 		}
-		if token = page.GetNextPageToken(); token == "" {
-			return nil
+		if err := from.Err(); err != nil {
+			return p, err
 		}
-	}
-}
-
-func (c *checkout) note(ctx context.Context, name string, entry *gitcachev1.TreeEntry) error {
-	switch entry.GetKind() {
-	case gitcachev1.TreeEntry_KIND_FOLDER, gitcachev1.TreeEntry_KIND_SUBMODULE:
-		return c.list(ctx, name)
-	}
-	if c.files = append(c.files, name); len(c.files) > mostRefFiles {
-		return fmt.Errorf("there are more than %d files at %.8s: check it out, and use --from", mostRefFiles, c.revision)
-	}
-	return nil
-}
-
-// read writes a file, or notes a link.
-func (c *checkout) read(ctx context.Context, name string) error {
-	got, err := atGitcache(ctx, c.h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ReadFileResponse, error) {
-		return g.Sources.ReadFile(ctx, &gitcachev1.ReadFileRequest{Source: c.source, Revision: c.revision, Path: name})
+		if "sha256:"+hex.EncodeToString(sum.Sum(nil)) != digest {
+			return p, errors.New("the folder did not come whole: run the command again")
+		}
+		return p, nil
 	})
-	if err != nil {
-		return err
+}
+
+// take adds a piece.
+func (p *packed) take(piece []byte, into io.Writer, sum hash.Hash) error {
+	if p.size += int64(len(piece)); p.size > artifact.PreviewBytes {
+		return fmt.Errorf("the folder has more than %d MiB", artifact.PreviewBytes>>20)
 	}
-	mode := os.FileMode(0o600)
-	switch got.GetEntry().GetKind() {
-	case gitcachev1.TreeEntry_KIND_LINK:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.links[name] = string(got.GetContent())
-		return nil
-	case gitcachev1.TreeEntry_KIND_EXECUTABLE:
-		mode = 0o700
-	}
-	if err := c.root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
-	}
-	return c.root.WriteFile(filepath.FromSlash(name), got.GetContent(), mode)
+	_, _ = sum.Write(piece) // never fails
+	_, err := into.Write(piece)
+	return err
 }

@@ -65,15 +65,6 @@ func (f Folder) Pack(w io.Writer) (artifact.Summary, error) {
 	return out, err
 }
 
-// RefersBeyond tells whether the folder needs more of the working tree than itself.
-func (f Folder) RefersBeyond() (bool, error) {
-	own, err := f.own()
-	if err != nil {
-		return false, err
-	}
-	return f.refersBeyond(own)
-}
-
 func (f Folder) refersBeyond(own *lister) (bool, error) {
 	if f.Path == "" || f.Beyond {
 		return f.Path != "", nil

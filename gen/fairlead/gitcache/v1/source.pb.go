@@ -1149,6 +1149,197 @@ func (x *ReadFileResponse) GetContent() []byte {
 	return nil
 }
 
+type PackServiceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the service.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// A ref as services name it, or a commit: its full id, or at least 7 letters of it if it is among the newest of what services name.
+	Revision      string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackServiceRequest) Reset() {
+	*x = PackServiceRequest{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackServiceRequest) ProtoMessage() {}
+
+func (x *PackServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackServiceRequest.ProtoReflect.Descriptor instead.
+func (*PackServiceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PackServiceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *PackServiceRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+type PackServiceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Part:
+	//
+	//	*PackServiceResponse_Service
+	//	*PackServiceResponse_Data
+	Part          isPackServiceResponse_Part `protobuf_oneof:"part"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackServiceResponse) Reset() {
+	*x = PackServiceResponse{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackServiceResponse) ProtoMessage() {}
+
+func (x *PackServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackServiceResponse.ProtoReflect.Descriptor instead.
+func (*PackServiceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PackServiceResponse) GetPart() isPackServiceResponse_Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *PackServiceResponse) GetService() *PackedService {
+	if x != nil {
+		if x, ok := x.Part.(*PackServiceResponse_Service); ok {
+			return x.Service
+		}
+	}
+	return nil
+}
+
+func (x *PackServiceResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Part.(*PackServiceResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isPackServiceResponse_Part interface {
+	isPackServiceResponse_Part()
+}
+
+type PackServiceResponse_Service struct {
+	Service *PackedService `protobuf:"bytes,1,opt,name=service,proto3,oneof"`
+}
+
+type PackServiceResponse_Data struct {
+	// The next bytes of the artifact, uncompressed.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*PackServiceResponse_Service) isPackServiceResponse_Part() {}
+
+func (*PackServiceResponse_Data) isPackServiceResponse_Part() {}
+
+// PackedService comes first, and says what comes.
+type PackedService struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The commit that the revision stands for.
+	Revision      *v11.Revision `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Artifact      *v11.Artifact `protobuf:"bytes,2,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackedService) Reset() {
+	*x = PackedService{}
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackedService) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackedService) ProtoMessage() {}
+
+func (x *PackedService) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_source_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackedService.ProtoReflect.Descriptor instead.
+func (*PackedService) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_source_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PackedService) GetRevision() *v11.Revision {
+	if x != nil {
+		return x.Revision
+	}
+	return nil
+}
+
+func (x *PackedService) GetArtifact() *v11.Artifact {
+	if x != nil {
+		return x.Artifact
+	}
+	return nil
+}
+
 var File_fairlead_gitcache_v1_source_proto protoreflect.FileDescriptor
 
 const file_fairlead_gitcache_v1_source_proto_rawDesc = "" +
@@ -1244,7 +1435,19 @@ const file_fairlead_gitcache_v1_source_proto_rawDesc = "" +
 	"\x10ReadFileResponse\x12:\n" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x125\n" +
 	"\x05entry\x18\x02 \x01(\v2\x1f.fairlead.gitcache.v1.TreeEntryR\x05entry\x12\x18\n" +
-	"\acontent\x18\x03 \x01(\fR\acontent2\xde\x05\n" +
+	"\acontent\x18\x03 \x01(\fR\acontent\"b\n" +
+	"\x12PackServiceRequest\x12$\n" +
+	"\aservice\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\aservice\x12&\n" +
+	"\brevision\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\brevision\"t\n" +
+	"\x13PackServiceResponse\x12?\n" +
+	"\aservice\x18\x01 \x01(\v2#.fairlead.gitcache.v1.PackedServiceH\x00R\aservice\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\x06\n" +
+	"\x04part\"\x87\x01\n" +
+	"\rPackedService\x12:\n" +
+	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12:\n" +
+	"\bartifact\x18\x02 \x01(\v2\x1e.fairlead.artifact.v1.ArtifactR\bartifact2\xc6\x06\n" +
 	"\rSourceService\x12g\n" +
 	"\vListSources\x12(.fairlead.gitcache.v1.ListSourcesRequest\x1a).fairlead.gitcache.v1.ListSourcesResponse\"\x03\x90\x02\x01\x12a\n" +
 	"\tGetSource\x12&.fairlead.gitcache.v1.GetSourceRequest\x1a'.fairlead.gitcache.v1.GetSourceResponse\"\x03\x90\x02\x01\x12i\n" +
@@ -1252,7 +1455,8 @@ const file_fairlead_gitcache_v1_source_proto_rawDesc = "" +
 	"\rRefreshSource\x12*.fairlead.gitcache.v1.RefreshSourceRequest\x1a+.fairlead.gitcache.v1.RefreshSourceResponse\"\x03\x90\x02\x02\x12g\n" +
 	"\vListCommits\x12(.fairlead.gitcache.v1.ListCommitsRequest\x1a).fairlead.gitcache.v1.ListCommitsResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\bListTree\x12%.fairlead.gitcache.v1.ListTreeRequest\x1a&.fairlead.gitcache.v1.ListTreeResponse\"\x03\x90\x02\x01\x12^\n" +
-	"\bReadFile\x12%.fairlead.gitcache.v1.ReadFileRequest\x1a&.fairlead.gitcache.v1.ReadFileResponse\"\x03\x90\x02\x01B\xcb\x01\n" +
+	"\bReadFile\x12%.fairlead.gitcache.v1.ReadFileRequest\x1a&.fairlead.gitcache.v1.ReadFileResponse\"\x03\x90\x02\x01\x12f\n" +
+	"\vPackService\x12(.fairlead.gitcache.v1.PackServiceRequest\x1a).fairlead.gitcache.v1.PackServiceResponse\"\x000\x01B\xcb\x01\n" +
 	"\x18com.fairlead.gitcache.v1B\vSourceProtoP\x01Z0fairlead.dev/gen/fairlead/gitcache/v1;gitcachev1\xa2\x02\x03FGX\xaa\x02\x14Fairlead.Gitcache.V1\xca\x02\x14Fairlead\\Gitcache\\V1\xe2\x02 Fairlead\\Gitcache\\V1\\GPBMetadata\xea\x02\x16Fairlead::Gitcache::V1b\x06proto3"
 
 var (
@@ -1268,7 +1472,7 @@ func file_fairlead_gitcache_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_gitcache_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_gitcache_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fairlead_gitcache_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fairlead_gitcache_v1_source_proto_goTypes = []any{
 	(TreeEntry_Kind)(0),           // 0: fairlead.gitcache.v1.TreeEntry.Kind
 	(*ListSourcesRequest)(nil),    // 1: fairlead.gitcache.v1.ListSourcesRequest
@@ -1287,45 +1491,54 @@ var file_fairlead_gitcache_v1_source_proto_goTypes = []any{
 	(*TreeEntry)(nil),             // 14: fairlead.gitcache.v1.TreeEntry
 	(*ReadFileRequest)(nil),       // 15: fairlead.gitcache.v1.ReadFileRequest
 	(*ReadFileResponse)(nil),      // 16: fairlead.gitcache.v1.ReadFileResponse
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*v1.Head)(nil),               // 18: fairlead.console.v1.Head
-	(*v1.Problem)(nil),            // 19: fairlead.console.v1.Problem
-	(*v11.Revision)(nil),          // 20: fairlead.artifact.v1.Revision
+	(*PackServiceRequest)(nil),    // 17: fairlead.gitcache.v1.PackServiceRequest
+	(*PackServiceResponse)(nil),   // 18: fairlead.gitcache.v1.PackServiceResponse
+	(*PackedService)(nil),         // 19: fairlead.gitcache.v1.PackedService
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*v1.Head)(nil),               // 21: fairlead.console.v1.Head
+	(*v1.Problem)(nil),            // 22: fairlead.console.v1.Problem
+	(*v11.Revision)(nil),          // 23: fairlead.artifact.v1.Revision
+	(*v11.Artifact)(nil),          // 24: fairlead.artifact.v1.Artifact
 }
 var file_fairlead_gitcache_v1_source_proto_depIdxs = []int32{
 	7,  // 0: fairlead.gitcache.v1.ListSourcesResponse.sources:type_name -> fairlead.gitcache.v1.LiveSource
 	7,  // 1: fairlead.gitcache.v1.GetSourceResponse.source:type_name -> fairlead.gitcache.v1.LiveSource
 	7,  // 2: fairlead.gitcache.v1.WatchSourcesResponse.sources:type_name -> fairlead.gitcache.v1.LiveSource
-	17, // 3: fairlead.gitcache.v1.LiveSource.last_poll_time:type_name -> google.protobuf.Timestamp
-	17, // 4: fairlead.gitcache.v1.LiveSource.next_poll_time:type_name -> google.protobuf.Timestamp
-	18, // 5: fairlead.gitcache.v1.LiveSource.heads:type_name -> fairlead.console.v1.Head
-	19, // 6: fairlead.gitcache.v1.LiveSource.problem:type_name -> fairlead.console.v1.Problem
-	17, // 7: fairlead.gitcache.v1.LiveSource.stale_since:type_name -> google.protobuf.Timestamp
-	20, // 8: fairlead.gitcache.v1.ListCommitsResponse.commits:type_name -> fairlead.artifact.v1.Revision
-	20, // 9: fairlead.gitcache.v1.ListTreeResponse.revision:type_name -> fairlead.artifact.v1.Revision
+	20, // 3: fairlead.gitcache.v1.LiveSource.last_poll_time:type_name -> google.protobuf.Timestamp
+	20, // 4: fairlead.gitcache.v1.LiveSource.next_poll_time:type_name -> google.protobuf.Timestamp
+	21, // 5: fairlead.gitcache.v1.LiveSource.heads:type_name -> fairlead.console.v1.Head
+	22, // 6: fairlead.gitcache.v1.LiveSource.problem:type_name -> fairlead.console.v1.Problem
+	20, // 7: fairlead.gitcache.v1.LiveSource.stale_since:type_name -> google.protobuf.Timestamp
+	23, // 8: fairlead.gitcache.v1.ListCommitsResponse.commits:type_name -> fairlead.artifact.v1.Revision
+	23, // 9: fairlead.gitcache.v1.ListTreeResponse.revision:type_name -> fairlead.artifact.v1.Revision
 	14, // 10: fairlead.gitcache.v1.ListTreeResponse.entries:type_name -> fairlead.gitcache.v1.TreeEntry
 	0,  // 11: fairlead.gitcache.v1.TreeEntry.kind:type_name -> fairlead.gitcache.v1.TreeEntry.Kind
-	20, // 12: fairlead.gitcache.v1.ReadFileResponse.revision:type_name -> fairlead.artifact.v1.Revision
+	23, // 12: fairlead.gitcache.v1.ReadFileResponse.revision:type_name -> fairlead.artifact.v1.Revision
 	14, // 13: fairlead.gitcache.v1.ReadFileResponse.entry:type_name -> fairlead.gitcache.v1.TreeEntry
-	1,  // 14: fairlead.gitcache.v1.SourceService.ListSources:input_type -> fairlead.gitcache.v1.ListSourcesRequest
-	3,  // 15: fairlead.gitcache.v1.SourceService.GetSource:input_type -> fairlead.gitcache.v1.GetSourceRequest
-	5,  // 16: fairlead.gitcache.v1.SourceService.WatchSources:input_type -> fairlead.gitcache.v1.WatchSourcesRequest
-	8,  // 17: fairlead.gitcache.v1.SourceService.RefreshSource:input_type -> fairlead.gitcache.v1.RefreshSourceRequest
-	10, // 18: fairlead.gitcache.v1.SourceService.ListCommits:input_type -> fairlead.gitcache.v1.ListCommitsRequest
-	12, // 19: fairlead.gitcache.v1.SourceService.ListTree:input_type -> fairlead.gitcache.v1.ListTreeRequest
-	15, // 20: fairlead.gitcache.v1.SourceService.ReadFile:input_type -> fairlead.gitcache.v1.ReadFileRequest
-	2,  // 21: fairlead.gitcache.v1.SourceService.ListSources:output_type -> fairlead.gitcache.v1.ListSourcesResponse
-	4,  // 22: fairlead.gitcache.v1.SourceService.GetSource:output_type -> fairlead.gitcache.v1.GetSourceResponse
-	6,  // 23: fairlead.gitcache.v1.SourceService.WatchSources:output_type -> fairlead.gitcache.v1.WatchSourcesResponse
-	9,  // 24: fairlead.gitcache.v1.SourceService.RefreshSource:output_type -> fairlead.gitcache.v1.RefreshSourceResponse
-	11, // 25: fairlead.gitcache.v1.SourceService.ListCommits:output_type -> fairlead.gitcache.v1.ListCommitsResponse
-	13, // 26: fairlead.gitcache.v1.SourceService.ListTree:output_type -> fairlead.gitcache.v1.ListTreeResponse
-	16, // 27: fairlead.gitcache.v1.SourceService.ReadFile:output_type -> fairlead.gitcache.v1.ReadFileResponse
-	21, // [21:28] is the sub-list for method output_type
-	14, // [14:21] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	19, // 14: fairlead.gitcache.v1.PackServiceResponse.service:type_name -> fairlead.gitcache.v1.PackedService
+	23, // 15: fairlead.gitcache.v1.PackedService.revision:type_name -> fairlead.artifact.v1.Revision
+	24, // 16: fairlead.gitcache.v1.PackedService.artifact:type_name -> fairlead.artifact.v1.Artifact
+	1,  // 17: fairlead.gitcache.v1.SourceService.ListSources:input_type -> fairlead.gitcache.v1.ListSourcesRequest
+	3,  // 18: fairlead.gitcache.v1.SourceService.GetSource:input_type -> fairlead.gitcache.v1.GetSourceRequest
+	5,  // 19: fairlead.gitcache.v1.SourceService.WatchSources:input_type -> fairlead.gitcache.v1.WatchSourcesRequest
+	8,  // 20: fairlead.gitcache.v1.SourceService.RefreshSource:input_type -> fairlead.gitcache.v1.RefreshSourceRequest
+	10, // 21: fairlead.gitcache.v1.SourceService.ListCommits:input_type -> fairlead.gitcache.v1.ListCommitsRequest
+	12, // 22: fairlead.gitcache.v1.SourceService.ListTree:input_type -> fairlead.gitcache.v1.ListTreeRequest
+	15, // 23: fairlead.gitcache.v1.SourceService.ReadFile:input_type -> fairlead.gitcache.v1.ReadFileRequest
+	17, // 24: fairlead.gitcache.v1.SourceService.PackService:input_type -> fairlead.gitcache.v1.PackServiceRequest
+	2,  // 25: fairlead.gitcache.v1.SourceService.ListSources:output_type -> fairlead.gitcache.v1.ListSourcesResponse
+	4,  // 26: fairlead.gitcache.v1.SourceService.GetSource:output_type -> fairlead.gitcache.v1.GetSourceResponse
+	6,  // 27: fairlead.gitcache.v1.SourceService.WatchSources:output_type -> fairlead.gitcache.v1.WatchSourcesResponse
+	9,  // 28: fairlead.gitcache.v1.SourceService.RefreshSource:output_type -> fairlead.gitcache.v1.RefreshSourceResponse
+	11, // 29: fairlead.gitcache.v1.SourceService.ListCommits:output_type -> fairlead.gitcache.v1.ListCommitsResponse
+	13, // 30: fairlead.gitcache.v1.SourceService.ListTree:output_type -> fairlead.gitcache.v1.ListTreeResponse
+	16, // 31: fairlead.gitcache.v1.SourceService.ReadFile:output_type -> fairlead.gitcache.v1.ReadFileResponse
+	18, // 32: fairlead.gitcache.v1.SourceService.PackService:output_type -> fairlead.gitcache.v1.PackServiceResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_gitcache_v1_source_proto_init() }
@@ -1333,13 +1546,17 @@ func file_fairlead_gitcache_v1_source_proto_init() {
 	if File_fairlead_gitcache_v1_source_proto != nil {
 		return
 	}
+	file_fairlead_gitcache_v1_source_proto_msgTypes[17].OneofWrappers = []any{
+		(*PackServiceResponse_Service)(nil),
+		(*PackServiceResponse_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_gitcache_v1_source_proto_rawDesc), len(file_fairlead_gitcache_v1_source_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

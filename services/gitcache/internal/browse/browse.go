@@ -127,6 +127,12 @@ func (b *Browser) Commits(ctx context.Context, p Place, page Page, forwarded boo
 		func(ctx context.Context, r Replica, p Place) (Commits, error) { return r.Commits(ctx, p, page) })
 }
 
+// Commit is the commit that a revision stands for, as far as this replica knows.
+func (b *Browser) Commit(ctx context.Context, source, revision string) (mirror.Commit, error) {
+	return show(ctx, b, Place{Source: source, Revision: revision}, true,
+		func(_ context.Context, v view) (mirror.Commit, error) { return v.commit, nil }, nil)
+}
+
 // Tree is a page of a folder.
 func (b *Browser) Tree(ctx context.Context, p Place, page Page, forwarded bool) (Listing, error) {
 	return show(ctx, b, p, forwarded,

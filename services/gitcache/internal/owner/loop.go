@@ -38,6 +38,7 @@ type loop struct {
 	uid    string
 	wake   chan struct{} // one place: any number of nudges during a poll cause one more poll
 	back   chan struct{} // one place: the host has answered a poll of another source
+	looks  chan look     // mostLooks places
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -52,7 +53,7 @@ type loop struct {
 }
 
 func newLoop(o *Owner, s Source) *loop {
-	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1), done: make(chan struct{}), place: newHandover()}
+	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1), looks: make(chan look, mostLooks), done: make(chan struct{}), place: newHandover()}
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -140,6 +141,7 @@ type tenure struct {
 	failures  int       // of polls in a row that were due by themselves
 	planned   time.Time // when the next poll was due before somebody asked for one; zero: nobody did
 
+	answers map[string]looked // of the last looks, by ref
 	work
 }
 
@@ -165,7 +167,7 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 	}()
 	l.o.deps.Turned()
 	t := &tenure{
-		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(),
+		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[string]looked{},
 		dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
 	}
 	t.warm(ctx)
@@ -242,6 +244,8 @@ func (t *tenure) wait(ctx context.Context) error {
 		return errYielded
 	case s := <-t.place.late:
 		t.adopt(s)
+	case k := <-t.looks:
+		t.lookUp(ctx, k)
 	case <-t.wake:
 		t.soon()
 	case <-t.back:

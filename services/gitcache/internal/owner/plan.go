@@ -138,6 +138,9 @@ func (p *plan) drop(ref, text string) {
 
 // wanted are the refs to follow, in order.
 func wanted(s Source) []string {
+	if s.only != "" {
+		return []string{s.only}
+	}
 	refs := append(slices.Collect(maps.Keys(s.Wants)), RefHead)
 	slices.Sort(refs)
 	return slices.Compact(refs)

@@ -39,6 +39,8 @@ type Source struct {
 	Wants map[string]int
 	// Users are the names of the services that want a ref, for messages: it takes a look at all services.
 	Users func(ref string) []string
+
+	only string // is all that is wanted, for a look; empty: there is none
 }
 
 // Verification says what must be signed to be published. The zero value is nothing.

@@ -123,6 +123,9 @@ const maxNamed = 5
 
 // users names the services that want a ref.
 func (s Source) users(ref string) string {
+	if s.only != "" {
+		return "this comparison"
+	}
 	var services []string
 	if s.Users != nil {
 		services = s.Users(ref)

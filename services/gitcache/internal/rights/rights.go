@@ -23,6 +23,7 @@ type Catalog interface {
 	Grants() []*consolev1.Grant
 	Roles() []*consolev1.Role
 	Cluster(name string) (*consolev1.Cluster, bool)
+	Service(name string) (*catalog.Service, bool)
 	ServicesOf(source string) []*catalog.Service
 }
 
@@ -43,6 +44,23 @@ func (r Rights) Read(who identity.Identity, source string) error {
 			return ""
 		}
 		return fmt.Sprintf("%s may not read what is in source %q: that needs a grant for one of the services that are made of it. %s", access.Who(who), source, access.Help)
+	})
+}
+
+// EditService refuses who may not edit a service: a service that does not exist, too, but for those who may edit all.
+func (r Rights) EditService(who identity.Identity, name string) error {
+	return r.judge(who, func(rules *access.Rules) string {
+		target := access.Target{Kind: access.Service, Name: name}
+		if s, ok := r.Catalog.Service(name); ok {
+			target.Project, target.Cluster = s.Project(), s.Cluster()
+			if cluster, ok := r.Catalog.Cluster(s.Cluster()); ok {
+				target.ClusterLabels = cluster.GetMetadata().GetLabels()
+			}
+		}
+		if rules.May(who, access.Edit, target).Allowed {
+			return ""
+		}
+		return fmt.Sprintf("%s may not have service %q compared with another revision: that needs the right to edit the service. %s", access.Who(who), name, access.Help)
 	})
 }
 

@@ -28,6 +28,7 @@ func Policy() identity.Policy {
 		gitcachev1connect.SourceServiceListCommitsProcedure:   SourceRole,
 		gitcachev1connect.SourceServiceListTreeProcedure:      SourceRole,
 		gitcachev1connect.SourceServiceReadFileProcedure:      SourceRole,
+		gitcachev1connect.SourceServicePackServiceProcedure:   SourceRole,
 		gitcachev1connect.ShardServiceListReplicasProcedure:   SourceRole,
 		gitcachev1connect.ShardServiceListShardsProcedure:     SourceRole,
 		gitcachev1connect.ShardServiceSetDrainingProcedure:    ShardRole,

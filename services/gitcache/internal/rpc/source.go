@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/live"
+	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
 )
@@ -38,6 +39,7 @@ type Sources struct {
 	UID func(name string) (string, bool)
 	// Refresh asks the owner of a source, whoever it is, to poll now.
 	Refresh func(ctx context.Context, uid string) error
+	Packs   Packs
 	Log     *slog.Logger
 }
 
@@ -211,6 +213,7 @@ func notFound(name string) error {
 func (s *Sources) toConnect(ctx context.Context, err error) error {
 	var query *live.Error
 	var shown *browse.Error
+	var unseen *owner.LookError
 	switch {
 	case err == nil:
 		return nil
@@ -224,6 +227,8 @@ func (s *Sources) toConnect(ctx context.Context, err error) error {
 			browse.TooLarge: connect.CodeResourceExhausted, browse.Unavailable: connect.CodeUnavailable,
 		}
 		return connect.NewError(codes[shown.Kind], shown)
+	case errors.As(err, &unseen):
+		return connect.NewError(lookCode(unseen.Kind), unseen)
 	}
 	s.Log.WarnContext(ctx, "a source can't be shown", "err", err)
 	return connect.NewError(connect.CodeInternal, errors.New("the mirror can't be read. Ask again; what is wrong is in the log of the gitcache"))

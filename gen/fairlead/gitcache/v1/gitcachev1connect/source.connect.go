@@ -53,6 +53,9 @@ const (
 	SourceServiceListTreeProcedure = "/fairlead.gitcache.v1.SourceService/ListTree"
 	// SourceServiceReadFileProcedure is the fully-qualified name of the SourceService's ReadFile RPC.
 	SourceServiceReadFileProcedure = "/fairlead.gitcache.v1.SourceService/ReadFile"
+	// SourceServicePackServiceProcedure is the fully-qualified name of the SourceService's PackService
+	// RPC.
+	SourceServicePackServiceProcedure = "/fairlead.gitcache.v1.SourceService/PackService"
 )
 
 // SourceServiceClient is a client for the fairlead.gitcache.v1.SourceService service.
@@ -79,6 +82,15 @@ type SourceServiceClient interface {
 	// ReadFile returns a file at a revision. Called by users.
 	// Errors: ResourceExhausted (the file is larger than 1 MiB).
 	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
+	// PackService sends the artifact that a service would get if it followed another revision of its source. The owner of
+	// the source fetches a revision that the mirrors lack, once, by the source's rules (verification, submodules): the revision becomes
+	// no head, and no poll asks for it again.
+	// Called by users who may edit the service: whoever may change its ref may read what is there. PermissionDenied is the answer for a
+	// service that does not exist, too.
+	// Errors: NotFound (no such revision or folder), FailedPrecondition (the content is refused, for instance because it is not signed),
+	// ResourceExhausted (the artifact has more than 32 MiB), Unavailable (the source has no owner right now, its Git host does
+	// not answer, or too many ask at once: ask later).
+	PackService(context.Context, *v1.PackServiceRequest) (*connect.ServerStreamForClient[v1.PackServiceResponse], error)
 }
 
 // NewSourceServiceClient constructs a client for the fairlead.gitcache.v1.SourceService service. By
@@ -140,6 +152,12 @@ func NewSourceServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		packService: connect.NewClient[v1.PackServiceRequest, v1.PackServiceResponse](
+			httpClient,
+			baseURL+SourceServicePackServiceProcedure,
+			connect.WithSchema(sourceServiceMethods.ByName("PackService")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -152,6 +170,7 @@ type sourceServiceClient struct {
 	listCommits   *connect.Client[v1.ListCommitsRequest, v1.ListCommitsResponse]
 	listTree      *connect.Client[v1.ListTreeRequest, v1.ListTreeResponse]
 	readFile      *connect.Client[v1.ReadFileRequest, v1.ReadFileResponse]
+	packService   *connect.Client[v1.PackServiceRequest, v1.PackServiceResponse]
 }
 
 // ListSources calls fairlead.gitcache.v1.SourceService.ListSources.
@@ -213,6 +232,11 @@ func (c *sourceServiceClient) ReadFile(ctx context.Context, req *v1.ReadFileRequ
 	return nil, err
 }
 
+// PackService calls fairlead.gitcache.v1.SourceService.PackService.
+func (c *sourceServiceClient) PackService(ctx context.Context, req *v1.PackServiceRequest) (*connect.ServerStreamForClient[v1.PackServiceResponse], error) {
+	return c.packService.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // SourceServiceHandler is an implementation of the fairlead.gitcache.v1.SourceService service.
 type SourceServiceHandler interface {
 	// ListSources returns a page of live states.
@@ -237,6 +261,15 @@ type SourceServiceHandler interface {
 	// ReadFile returns a file at a revision. Called by users.
 	// Errors: ResourceExhausted (the file is larger than 1 MiB).
 	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
+	// PackService sends the artifact that a service would get if it followed another revision of its source. The owner of
+	// the source fetches a revision that the mirrors lack, once, by the source's rules (verification, submodules): the revision becomes
+	// no head, and no poll asks for it again.
+	// Called by users who may edit the service: whoever may change its ref may read what is there. PermissionDenied is the answer for a
+	// service that does not exist, too.
+	// Errors: NotFound (no such revision or folder), FailedPrecondition (the content is refused, for instance because it is not signed),
+	// ResourceExhausted (the artifact has more than 32 MiB), Unavailable (the source has no owner right now, its Git host does
+	// not answer, or too many ask at once: ask later).
+	PackService(context.Context, *v1.PackServiceRequest, *connect.ServerStream[v1.PackServiceResponse]) error
 }
 
 // NewSourceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -294,6 +327,12 @@ func NewSourceServiceHandler(svc SourceServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	sourceServicePackServiceHandler := connect.NewServerStreamHandlerSimple(
+		SourceServicePackServiceProcedure,
+		svc.PackService,
+		connect.WithSchema(sourceServiceMethods.ByName("PackService")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.gitcache.v1.SourceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SourceServiceListSourcesProcedure:
@@ -310,6 +349,8 @@ func NewSourceServiceHandler(svc SourceServiceHandler, opts ...connect.HandlerOp
 			sourceServiceListTreeHandler.ServeHTTP(w, r)
 		case SourceServiceReadFileProcedure:
 			sourceServiceReadFileHandler.ServeHTTP(w, r)
+		case SourceServicePackServiceProcedure:
+			sourceServicePackServiceHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -345,4 +386,8 @@ func (UnimplementedSourceServiceHandler) ListTree(context.Context, *v1.ListTreeR
 
 func (UnimplementedSourceServiceHandler) ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.ReadFile is not implemented"))
+}
+
+func (UnimplementedSourceServiceHandler) PackService(context.Context, *v1.PackServiceRequest, *connect.ServerStream[v1.PackServiceResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.SourceService.PackService is not implemented"))
 }

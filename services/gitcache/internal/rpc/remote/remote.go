@@ -71,6 +71,15 @@ func (r Replicas) Owner(ctx context.Context, uid string) (browse.Replica, bool) 
 	return r.at(m), true
 }
 
+// Client of the one that fetches a source.
+func (r Replicas) Client(ctx context.Context, uid string) (gitcachev1connect.SourceServiceClient, bool) {
+	m, ok := r.Peers.OwnerMember(ctx, uid)
+	if !ok {
+		return nil, false
+	}
+	return r.at(m).rpc, true
+}
+
 // Name of the replica.
 func (r Replica) Name() string { return r.name }
 

@@ -6,7 +6,7 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Revision } from "../../artifact/v1/artifact_pb";
+import type { Artifact, Revision } from "../../artifact/v1/artifact_pb";
 import { file_fairlead_artifact_v1_artifact } from "../../artifact/v1/artifact_pb";
 import type { Head, Problem } from "../../console/v1/resources_pb";
 import { file_fairlead_console_v1_resources } from "../../console/v1/resources_pb";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/gitcache/v1/source.proto.
  */
 export const file_fairlead_gitcache_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("CiFmYWlybGVhZC9naXRjYWNoZS92MS9zb3VyY2UucHJvdG8SFGZhaXJsZWFkLmdpdGNhY2hlLnYxIl0KEkxpc3RTb3VyY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIOCgZmaWx0ZXIYAyABKAkSEAoIb3JkZXJfYnkYBCABKAkiiQEKE0xpc3RTb3VyY2VzUmVzcG9uc2USMQoHc291cmNlcxgBIAMoCzIgLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpdmVTb3VyY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEg0KBXRvdGFsGAMgASgFEhcKD3NpbGVudF9yZXBsaWNhcxgEIAMoCSIgChBHZXRTb3VyY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkiRQoRR2V0U291cmNlUmVzcG9uc2USMAoGc291cmNlGAEgASgLMiAuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGl2ZVNvdXJjZSIlChNXYXRjaFNvdXJjZXNSZXF1ZXN0Eg4KBmZpbHRlchgBIAEoCSJnChRXYXRjaFNvdXJjZXNSZXNwb25zZRIxCgdzb3VyY2VzGAEgAygLMiAuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGl2ZVNvdXJjZRIMCgRnb25lGAIgAygJEg4KBnN5bmNlZBgDIAEoCCKuAwoKTGl2ZVNvdXJjZRIMCgRuYW1lGAEgASgJEg0KBW93bmVyGAIgASgJEhIKCm93bmVkX2hlcmUYAyABKAgSDQoFZXBvY2gYBCABKAMSMgoObGFzdF9wb2xsX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgVoZWFkcxgHIAMoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVhZBItCgdwcm9ibGVtGAggASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEgsKA3VybBgJIAEoCRIvCgtzdGFsZV9zaW5jZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwobdXBzdHJlYW1fcmVxdWVzdHNfbGFzdF9ob3VyGAsgASgFEhQKDG1pcnJvcl9ieXRlcxgMIAEoAxIUCgxtaXJyb3JfcGFja3MYDSABKAUSEAoIc3RhbmRieXMYDiADKAkiJAoUUmVmcmVzaFNvdXJjZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSIXChVSZWZyZXNoU291cmNlUmVzcG9uc2UiegoSTGlzdENvbW1pdHNSZXF1ZXN0Eg4KBnNvdXJjZRgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIMCgRwYXRoGAUgASgJEg0KBXVudGlsGAYgASgJInYKE0xpc3RDb21taXRzUmVzcG9uc2USLwoHY29tbWl0cxgBIAMoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIVCg1yZWFjaGVkX3VudGlsGAMgASgIImgKD0xpc3RUcmVlUmVxdWVzdBIOCgZzb3VyY2UYASABKAkSEAoIcmV2aXNpb24YAiABKAkSDAoEcGF0aBgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSKPAQoQTGlzdFRyZWVSZXNwb25zZRIwCghyZXZpc2lvbhgBIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEjAKB2VudHJpZXMYAiADKAsyHy5mYWlybGVhZC5naXRjYWNoZS52MS5UcmVlRW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJIuQBCglUcmVlRW50cnkSMgoEa2luZBgBIAEoDjIkLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlRyZWVFbnRyeS5LaW5kEgwKBG5hbWUYAiABKAkSDAoEc2l6ZRgDIAEoAxIRCglvYmplY3RfaWQYBCABKAkidAoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDwoLS0lORF9GT0xERVIQARINCglLSU5EX0ZJTEUQAhITCg9LSU5EX0VYRUNVVEFCTEUQAxINCglLSU5EX0xJTksQBBISCg5LSU5EX1NVQk1PRFVMRRAFIkEKD1JlYWRGaWxlUmVxdWVzdBIOCgZzb3VyY2UYASABKAkSEAoIcmV2aXNpb24YAiABKAkSDAoEcGF0aBgDIAEoCSKFAQoQUmVhZEZpbGVSZXNwb25zZRIwCghyZXZpc2lvbhgBIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEi4KBWVudHJ5GAIgASgLMh8uZmFpcmxlYWQuZ2l0Y2FjaGUudjEuVHJlZUVudHJ5Eg8KB2NvbnRlbnQYAyABKAwy3AUKDVNvdXJjZVNlcnZpY2USZwoLTGlzdFNvdXJjZXMSKC5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0U291cmNlc1JlcXVlc3QaKS5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0U291cmNlc1Jlc3BvbnNlIgOQAgESYQoJR2V0U291cmNlEiYuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuR2V0U291cmNlUmVxdWVzdBonLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkdldFNvdXJjZVJlc3BvbnNlIgOQAgESZwoMV2F0Y2hTb3VyY2VzEikuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuV2F0Y2hTb3VyY2VzUmVxdWVzdBoqLmZhaXJsZWFkLmdpdGNhY2hlLnYxLldhdGNoU291cmNlc1Jlc3BvbnNlMAESbQoNUmVmcmVzaFNvdXJjZRIqLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlJlZnJlc2hTb3VyY2VSZXF1ZXN0GisuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuUmVmcmVzaFNvdXJjZVJlc3BvbnNlIgOQAgISZwoLTGlzdENvbW1pdHMSKC5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0Q29tbWl0c1JlcXVlc3QaKS5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0Q29tbWl0c1Jlc3BvbnNlIgOQAgESXgoITGlzdFRyZWUSJS5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0VHJlZVJlcXVlc3QaJi5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0VHJlZVJlc3BvbnNlIgOQAgESXgoIUmVhZEZpbGUSJS5mYWlybGVhZC5naXRjYWNoZS52MS5SZWFkRmlsZVJlcXVlc3QaJi5mYWlybGVhZC5naXRjYWNoZS52MS5SZWFkRmlsZVJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_resources, file_google_protobuf_timestamp]);
+  fileDesc("CiFmYWlybGVhZC9naXRjYWNoZS92MS9zb3VyY2UucHJvdG8SFGZhaXJsZWFkLmdpdGNhY2hlLnYxIl0KEkxpc3RTb3VyY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIOCgZmaWx0ZXIYAyABKAkSEAoIb3JkZXJfYnkYBCABKAkiiQEKE0xpc3RTb3VyY2VzUmVzcG9uc2USMQoHc291cmNlcxgBIAMoCzIgLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpdmVTb3VyY2USFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEg0KBXRvdGFsGAMgASgFEhcKD3NpbGVudF9yZXBsaWNhcxgEIAMoCSIgChBHZXRTb3VyY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkiRQoRR2V0U291cmNlUmVzcG9uc2USMAoGc291cmNlGAEgASgLMiAuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGl2ZVNvdXJjZSIlChNXYXRjaFNvdXJjZXNSZXF1ZXN0Eg4KBmZpbHRlchgBIAEoCSJnChRXYXRjaFNvdXJjZXNSZXNwb25zZRIxCgdzb3VyY2VzGAEgAygLMiAuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGl2ZVNvdXJjZRIMCgRnb25lGAIgAygJEg4KBnN5bmNlZBgDIAEoCCKuAwoKTGl2ZVNvdXJjZRIMCgRuYW1lGAEgASgJEg0KBW93bmVyGAIgASgJEhIKCm93bmVkX2hlcmUYAyABKAgSDQoFZXBvY2gYBCABKAMSMgoObGFzdF9wb2xsX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgVoZWFkcxgHIAMoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVhZBItCgdwcm9ibGVtGAggASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEgsKA3VybBgJIAEoCRIvCgtzdGFsZV9zaW5jZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwobdXBzdHJlYW1fcmVxdWVzdHNfbGFzdF9ob3VyGAsgASgFEhQKDG1pcnJvcl9ieXRlcxgMIAEoAxIUCgxtaXJyb3JfcGFja3MYDSABKAUSEAoIc3RhbmRieXMYDiADKAkiJAoUUmVmcmVzaFNvdXJjZVJlcXVlc3QSDAoEbmFtZRgBIAEoCSIXChVSZWZyZXNoU291cmNlUmVzcG9uc2UiegoSTGlzdENvbW1pdHNSZXF1ZXN0Eg4KBnNvdXJjZRgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIMCgRwYXRoGAUgASgJEg0KBXVudGlsGAYgASgJInYKE0xpc3RDb21taXRzUmVzcG9uc2USLwoHY29tbWl0cxgBIAMoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIVCg1yZWFjaGVkX3VudGlsGAMgASgIImgKD0xpc3RUcmVlUmVxdWVzdBIOCgZzb3VyY2UYASABKAkSEAoIcmV2aXNpb24YAiABKAkSDAoEcGF0aBgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSKPAQoQTGlzdFRyZWVSZXNwb25zZRIwCghyZXZpc2lvbhgBIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEjAKB2VudHJpZXMYAiADKAsyHy5mYWlybGVhZC5naXRjYWNoZS52MS5UcmVlRW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJIuQBCglUcmVlRW50cnkSMgoEa2luZBgBIAEoDjIkLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlRyZWVFbnRyeS5LaW5kEgwKBG5hbWUYAiABKAkSDAoEc2l6ZRgDIAEoAxIRCglvYmplY3RfaWQYBCABKAkidAoES2luZBIUChBLSU5EX1VOU1BFQ0lGSUVEEAASDwoLS0lORF9GT0xERVIQARINCglLSU5EX0ZJTEUQAhITCg9LSU5EX0VYRUNVVEFCTEUQAxINCglLSU5EX0xJTksQBBISCg5LSU5EX1NVQk1PRFVMRRAFIkEKD1JlYWRGaWxlUmVxdWVzdBIOCgZzb3VyY2UYASABKAkSEAoIcmV2aXNpb24YAiABKAkSDAoEcGF0aBgDIAEoCSKFAQoQUmVhZEZpbGVSZXNwb25zZRIwCghyZXZpc2lvbhgBIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEi4KBWVudHJ5GAIgASgLMh8uZmFpcmxlYWQuZ2l0Y2FjaGUudjEuVHJlZUVudHJ5Eg8KB2NvbnRlbnQYAyABKAwiNwoSUGFja1NlcnZpY2VSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkSEAoIcmV2aXNpb24YAiABKAkiZQoTUGFja1NlcnZpY2VSZXNwb25zZRI2CgdzZXJ2aWNlGAEgASgLMiMuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuUGFja2VkU2VydmljZUgAEg4KBGRhdGEYAiABKAxIAEIGCgRwYXJ0InMKDVBhY2tlZFNlcnZpY2USMAoIcmV2aXNpb24YASABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCghhcnRpZmFjdBgCIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLkFydGlmYWN0MsIGCg1Tb3VyY2VTZXJ2aWNlEmcKC0xpc3RTb3VyY2VzEiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFNvdXJjZXNSZXF1ZXN0GikuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFNvdXJjZXNSZXNwb25zZSIDkAIBEmEKCUdldFNvdXJjZRImLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkdldFNvdXJjZVJlcXVlc3QaJy5mYWlybGVhZC5naXRjYWNoZS52MS5HZXRTb3VyY2VSZXNwb25zZSIDkAIBEmcKDFdhdGNoU291cmNlcxIpLmZhaXJsZWFkLmdpdGNhY2hlLnYxLldhdGNoU291cmNlc1JlcXVlc3QaKi5mYWlybGVhZC5naXRjYWNoZS52MS5XYXRjaFNvdXJjZXNSZXNwb25zZTABEm0KDVJlZnJlc2hTb3VyY2USKi5mYWlybGVhZC5naXRjYWNoZS52MS5SZWZyZXNoU291cmNlUmVxdWVzdBorLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlJlZnJlc2hTb3VyY2VSZXNwb25zZSIDkAICEmcKC0xpc3RDb21taXRzEiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdENvbW1pdHNSZXF1ZXN0GikuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdENvbW1pdHNSZXNwb25zZSIDkAIBEl4KCExpc3RUcmVlEiUuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFRyZWVSZXF1ZXN0GiYuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFRyZWVSZXNwb25zZSIDkAIBEl4KCFJlYWRGaWxlEiUuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuUmVhZEZpbGVSZXF1ZXN0GiYuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuUmVhZEZpbGVSZXNwb25zZSIDkAIBEmQKC1BhY2tTZXJ2aWNlEiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuUGFja1NlcnZpY2VSZXF1ZXN0GikuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuUGFja1NlcnZpY2VSZXNwb25zZTABYgZwcm90bzM", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_resources, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.gitcache.v1.ListSourcesRequest
@@ -612,6 +612,89 @@ export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*
   messageDesc(file_fairlead_gitcache_v1_source, 15);
 
 /**
+ * @generated from message fairlead.gitcache.v1.PackServiceRequest
+ */
+export type PackServiceRequest = Message<"fairlead.gitcache.v1.PackServiceRequest"> & {
+  /**
+   * Name of the service.
+   *
+   * @generated from field: string service = 1;
+   */
+  service: string;
+
+  /**
+   * A ref as services name it, or a commit: its full id, or at least 7 letters of it if it is among the newest of what services name.
+   *
+   * @generated from field: string revision = 2;
+   */
+  revision: string;
+};
+
+/**
+ * Describes the message fairlead.gitcache.v1.PackServiceRequest.
+ * Use `create(PackServiceRequestSchema)` to create a new message.
+ */
+export const PackServiceRequestSchema: GenMessage<PackServiceRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_gitcache_v1_source, 16);
+
+/**
+ * @generated from message fairlead.gitcache.v1.PackServiceResponse
+ */
+export type PackServiceResponse = Message<"fairlead.gitcache.v1.PackServiceResponse"> & {
+  /**
+   * @generated from oneof fairlead.gitcache.v1.PackServiceResponse.part
+   */
+  part: {
+    /**
+     * @generated from field: fairlead.gitcache.v1.PackedService service = 1;
+     */
+    value: PackedService;
+    case: "service";
+  } | {
+    /**
+     * The next bytes of the artifact, uncompressed.
+     *
+     * @generated from field: bytes data = 2;
+     */
+    value: Uint8Array;
+    case: "data";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message fairlead.gitcache.v1.PackServiceResponse.
+ * Use `create(PackServiceResponseSchema)` to create a new message.
+ */
+export const PackServiceResponseSchema: GenMessage<PackServiceResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_gitcache_v1_source, 17);
+
+/**
+ * PackedService comes first, and says what comes.
+ *
+ * @generated from message fairlead.gitcache.v1.PackedService
+ */
+export type PackedService = Message<"fairlead.gitcache.v1.PackedService"> & {
+  /**
+   * The commit that the revision stands for.
+   *
+   * @generated from field: fairlead.artifact.v1.Revision revision = 1;
+   */
+  revision?: Revision | undefined;
+
+  /**
+   * @generated from field: fairlead.artifact.v1.Artifact artifact = 2;
+   */
+  artifact?: Artifact | undefined;
+};
+
+/**
+ * Describes the message fairlead.gitcache.v1.PackedService.
+ * Use `create(PackedServiceSchema)` to create a new message.
+ */
+export const PackedServiceSchema: GenMessage<PackedService> = /*@__PURE__*/
+  messageDesc(file_fairlead_gitcache_v1_source, 18);
+
+/**
  * SourceService says what the gitcaches know of sources right now, and shows what is in them. What
  * must outlive the process (heads, problems) is in the console; this is the rest. Any replica takes
  * any call, and asks the owner for what it does not know itself.
@@ -700,6 +783,23 @@ export const SourceService: GenService<{
     methodKind: "unary";
     input: typeof ReadFileRequestSchema;
     output: typeof ReadFileResponseSchema;
+  },
+  /**
+   * PackService sends the artifact that a service would get if it followed another revision of its source. The owner of
+   * the source fetches a revision that the mirrors lack, once, by the source's rules (verification, submodules): the revision becomes
+   * no head, and no poll asks for it again.
+   * Called by users who may edit the service: whoever may change its ref may read what is there. PermissionDenied is the answer for a
+   * service that does not exist, too.
+   * Errors: NotFound (no such revision or folder), FailedPrecondition (the content is refused, for instance because it is not signed),
+   * ResourceExhausted (the artifact has more than 32 MiB), Unavailable (the source has no owner right now, its Git host does
+   * not answer, or too many ask at once: ask later).
+   *
+   * @generated from rpc fairlead.gitcache.v1.SourceService.PackService
+   */
+  packService: {
+    methodKind: "server_streaming";
+    input: typeof PackServiceRequestSchema;
+    output: typeof PackServiceResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_fairlead_gitcache_v1_source, 0);

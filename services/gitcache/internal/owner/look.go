@@ -1,0 +1,226 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/fetch"
+)
+
+const (
+	// mostLooks of a source wait at a time; a source answers one after the other.
+	mostLooks = 8
+	// lookTime bounds a look with its time in the queue. Polls of the source wait for the look.
+	lookTime = time.Minute
+	// lookLife is how long what a look found stands for the next ones, and mostFound bounds the memory of that.
+	lookLife  = 10 * time.Second
+	mostFound = 100
+)
+
+// LookKind sorts the errors of Look.
+type LookKind int
+
+// The kinds of LookError.
+const (
+	LookRefused LookKind = iota // by the source's rules, or the host's
+	LookMissing                 // upstream has no such revision
+	LookLater                   // ask again, maybe another replica
+)
+
+// LookError says, in words for a person, why a revision can't be looked at.
+type LookError struct {
+	Kind    LookKind
+	Message string
+}
+
+func (e *LookError) Error() string { return e.Message }
+
+// look is a question for a revision that no service follows.
+type look struct {
+	ctx    context.Context //nolint:containedctx // of the caller, who waits for answer
+	ref    string          // canonical
+	answer chan looked     // one place
+}
+
+// looked is what a look found.
+type looked struct {
+	commit plumbing.Hash
+	err    error
+	until  time.Time // stands so long
+}
+
+// Look fetches a revision that no service follows, by the rules of the source, and returns its commit. The revision becomes no head: nobody else
+// sees it, and no poll asks for it. The owner of the source does it, between two polls.
+func (o *Owner) Look(ctx context.Context, uid, ref string) (plumbing.Hash, error) {
+	l := o.loop(uid)
+	if l == nil || !l.state().Owned {
+		return plumbing.ZeroHash, &LookError{LookLater, "the source has another owner by now: try again"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	k := look{ctx: ctx, ref: ref, answer: make(chan looked, 1)}
+	select {
+	case l.looks <- k:
+	default:
+		return plumbing.ZeroHash, &LookError{LookLater, fmt.Sprintf("source %q: %d others have revisions of it fetched right now: try again in a moment", l.current().Name, mostLooks)}
+	}
+	select {
+	case found := <-k.answer:
+		return found.commit, found.err
+	case <-ctx.Done():
+		return plumbing.ZeroHash, &LookError{LookLater, fmt.Sprintf("source %q: %s is not fetched within %s: try again", l.current().Name, ref, lookTime)}
+	}
+}
+
+// lookUp answers a look, from the last one for the same revision if that is no older than lookLife.
+func (t *tenure) lookUp(ctx context.Context, k look) {
+	now := time.Now()
+	maps.DeleteFunc(t.answers, func(_ string, f looked) bool { return !now.Before(f.until) })
+	found, known := t.answers[k.ref]
+	if !known {
+		ctx, cancel := context.WithCancel(ctx)
+		defer context.AfterFunc(k.ctx, cancel)() //nolint:contextcheck // a caller who is gone ends the look, too
+		defer cancel()
+		found = t.lookAt(ctx, k.ref)
+		if k.ctx.Err() == nil && len(t.answers) < mostFound {
+			found.until = time.Now().Add(lookLife)
+			t.answers[k.ref] = found
+		}
+	}
+	k.answer <- found
+}
+
+// lookAt asks upstream for one revision and fetches it as a poll would, and keeps nothing else of it: heads, problem and schedule stay as they are.
+func (t *tenure) lookAt(ctx context.Context, ref string) looked {
+	s := t.current()
+	s.Wants, s.only, s.Users = map[string]int{ref: 1}, ref, nil
+	switch {
+	case !t.lease.Valid():
+		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q has no owner right now: try again", s.Name)}}
+	case t.mirror.Doubted(): // a clone of this revision alone would take the place of the mirror
+		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q is being cloned again: try again in a moment", s.Name)}}
+	case time.Now().Before(t.notBefore):
+		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q: its Git host wants no request before %s", s.Name, t.notBefore.UTC().Format(time.RFC3339))}}
+	}
+	var requests atomic.Int64
+	ctx, span := t.o.deps.Tracer.Start(fetch.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", s.Name)))
+	defer span.End()
+	defer t.aside()()
+	commit, err := t.lookFor(ctx, s, ref)
+	if err != nil {
+		span.SetStatus(codes.Error, "look")
+	}
+	t.count(int(requests.Load()))
+	return looked{commit: commit, err: err}
+}
+
+// aside keeps what polls remember apart from a look, until the returned function is called.
+func (t *tenure) aside() (back func()) {
+	kept := t.work
+	if t.trust != nil {
+		own := *t.trust
+		t.trust = &own
+	}
+	return func() {
+		kept.grown, kept.credentials, kept.known = t.grown, t.credentials, t.known
+		t.work = kept
+	}
+}
+
+func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
+	r, err := t.remote(ctx, s)
+	if err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
+	p := &plan{found: map[string]*found{ref: {object: plumbing.NewHash(ref)}}, seen: map[string]bool{}}
+	if !plumbing.IsHash(ref) || !t.has(plumbing.NewHash(ref)) { // else there is nothing to ask for
+		if p, err = t.lookUpstream(ctx, r, s, ref); err != nil {
+			return commit, t.refusal(s, ref, err)
+		}
+	}
+	if err := t.verify(ctx, s, p); err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
+	if err := t.gather(ctx, r, s, p); err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
+	f := p.found[ref]
+	if f == nil {
+		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+	}
+	commit, err = t.peel(f.object)
+	if err != nil && unreadable(err) {
+		err = t.doubt(ref, err)
+	}
+	return commit, t.refusal(s, ref, err)
+}
+
+// lookUpstream finds a revision upstream and fetches it.
+func (t *tenure) lookUpstream(ctx context.Context, r fetch.Remote, s Source, ref string) (*plan, error) {
+	names := t.names(s)
+	if other := namesake(ref); other != "" {
+		names.Refs = append(names.Refs, other) // to say which other kind of ref may be meant
+	}
+	listing, err := t.o.deps.Fetcher.List(ctx, r, names)
+	if err != nil {
+		t.forgetCredentials(err)
+		return nil, err
+	}
+	t.o.deps.Metrics.list(listing.Bytes)
+	p := t.plan(s, listing)
+	if p.fresh {
+		return nil, &LookError{LookLater, fmt.Sprintf("source %q is being cloned again: try again in a moment", s.Name)}
+	}
+	if len(p.troubles) > 0 {
+		return nil, missing(s, listing, ref, p.troubles[0])
+	}
+	if err := t.fetch(ctx, r, listing, p); err != nil {
+		t.forgetCredentials(err)
+		return nil, err
+	}
+	return p, nil
+}
+
+// missing says that upstream does not have a revision.
+func missing(s Source, l *fetch.Listing, ref string, is trouble) error {
+	name, isBranch := strings.CutPrefix(ref, branchPrefix)
+	switch other := namesake(ref); {
+	case !is.isMissing || strings.HasPrefix(ref, catalog.SemverPrefix):
+		return &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, is.text)}
+	case l.Refs[other] != plumbing.ZeroHash:
+		return &LookError{LookMissing, fmt.Sprintf("source %q has no ref %s, and it has %s: name that", s.Name, ref, other)}
+	case isBranch:
+		return &LookError{LookMissing, fmt.Sprintf("source %q has no branch %q. Push it; a tag is named as refs/tags/NAME, and a commit with all its letters", s.Name, name)}
+	}
+	return &LookError{LookMissing, fmt.Sprintf("source %q has no ref %s. Push it, or correct the name", s.Name, ref)}
+}
+
+// refusal puts an error of a look into words, and tells those that go by themselves from the others.
+func (t *tenure) refusal(s Source, ref string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if known, ok := errors.AsType[*LookError](err); ok {
+		return known
+	}
+	known, ok := errors.AsType[*fetch.Error](err)
+	if !ok {
+		return &LookError{LookRefused, fmt.Sprintf("source %q: %s can't be used: %v", s.Name, ref, err)}
+	}
+	kind := LookRefused
+	if unanswered(err) || known.Kind == fetch.KindStorage {
+		kind = LookLater
+	}
+	return &LookError{kind, fmt.Sprintf("source %q: %s", s.Name, known.Message)}
+}
