@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,6 +59,37 @@ func (c *Cluster) Rehearse(ctx context.Context, obj *unstructured.Unstructured) 
 	}
 	wanted, err := c.objects(kind, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body, options)
 	return wanted, c.failed(ref, err)
+}
+
+// comparer is the manager of Disputed: it never owns anything.
+const comparer = object.FieldManager + "-compare"
+
+// Disputed returns the fields of an object that have another value in the cluster, and an owner there: a dry run of another manager, who insists on
+// nothing, is refused for them by name.
+func (c *Cluster) Disputed(ctx context.Context, obj *unstructured.Unstructured) (fields []string, err error) {
+	ref := object.RefOf(obj)
+	kind, err := c.kindOf(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(obj.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode object: %w", err)
+	}
+	_, err = c.meta(kind, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: comparer, DryRun: []string{metav1.DryRunAll}})
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || !apierrors.IsConflict(err) || status.Status().Details == nil {
+		return nil, c.failed(ref, err)
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			fields = append(fields, cause.Field)
+		}
+	}
+	if len(fields) == 0 {
+		return nil, c.failed(ref, err)
+	}
+	return fields, nil
 }
 
 func secret(gvk schema.GroupVersionKind) bool { return gvk.Group == "" && gvk.Kind == "Secret" }

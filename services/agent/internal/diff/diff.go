@@ -7,9 +7,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +41,8 @@ type API interface {
 	Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
+	// Disputed returns the fields of an object that have another value in the cluster, and an owner there. It reads no values.
+	Disputed(ctx context.Context, obj *unstructured.Unstructured) (fields []string, err error)
 }
 
 // Objects is a set, or what is read like one.
@@ -181,7 +186,7 @@ func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error
 		d.out.Created++
 		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_CREATE}, item.Ref)
 	default:
-		d.compare(item, obj, live, next)
+		return d.compare(ctx, item, obj, live, next)
 	}
 	return nil
 }
@@ -248,34 +253,61 @@ func (d *differ) refused(ctx context.Context, item set.Item, err error) error {
 	return nil
 }
 
-func (d *differ) compare(item set.Item, sent, live, next *unstructured.Unstructured) {
+func (d *differ) compare(ctx context.Context, item set.Item, sent, live, next *unstructured.Unstructured) error {
 	var ignored []string
 	if d.Ignored != nil {
 		ignored = d.Ignored(item, sent)
 	}
 	fields := Fields(live, next, ignored, d.Mask, d.MaskLive)
-	if item.Group == "" && item.Kind == "Secret" && ownTime(live) != ownTime(next) && !slices.ContainsFunc(fields, isData) {
-		// What changed in it is not read; that something did is told by who wrote when.
-		fields = append(fields, &deliveryv1.FieldDiff{Pointer: "/data"})
+	if item.Group == "" && item.Kind == "Secret" && !slices.ContainsFunc(fields, isData) {
+		differs, err := d.dataDiffers(ctx, sent, live, next)
+		if err != nil {
+			return d.refused(ctx, item, err)
+		}
+		if differs {
+			fields = append(fields, &deliveryv1.FieldDiff{Pointer: "/data"})
+		}
 	}
 	if len(fields) == 0 {
 		d.out.Unchanged++
-		return
+		return nil
 	}
 	d.out.Changed++
 	d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_UPDATE, Fields: fields[:min(len(fields), maxFields)]}, item.Ref)
+	return nil
 }
 
 func isData(f *deliveryv1.FieldDiff) bool { return f.GetPointer() == "/data" }
 
-// ownTime is when Fairlead's fields of an object changed last; the API server moves it with every change.
-func ownTime(obj *unstructured.Unstructured) string {
-	for _, entry := range obj.GetManagedFields() {
-		if entry.Manager == object.FieldManager && entry.Operation == "Apply" && entry.Subresource == "" && entry.Time != nil {
-			return entry.Time.String()
-		}
+// dataDiffers tells whether an apply changes a Secret, of which no values are read: the API server moves the time of Fairlead's fields with every change. The
+// time has whole seconds, so an apply within the second of the last one shows by the fields that Fairlead has then, or by those whose values are disputed.
+func (d *differ) dataDiffers(ctx context.Context, sent, live, next *unstructured.Unstructured) (bool, error) {
+	before, after := ownEntry(live), ownEntry(next)
+	if before.at != after.at || !reflect.DeepEqual(before.data, after.data) {
+		return true, nil
 	}
-	return ""
+	disputed, err := d.API.Disputed(ctx, sent)
+	return slices.ContainsFunc(disputed, func(field string) bool { return !strings.HasPrefix(field, ".metadata.") }), err
+}
+
+// own is what an object says of Fairlead's fields: when they changed last, and which of the data are among them.
+type own struct {
+	at   string
+	data any
+}
+
+func ownEntry(obj *unstructured.Unstructured) own {
+	for _, entry := range obj.GetManagedFields() {
+		if entry.Manager != object.FieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" || entry.Time == nil {
+			continue
+		}
+		var fields map[string]any
+		if entry.FieldsV1 != nil && json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			fields = nil // as of an object that names none
+		}
+		return own{at: entry.Time.String(), data: fields["f:data"]}
+	}
+	return own{}
 }
 
 func (d *differ) add(one *deliveryv1.ObjectDiff, ref object.Ref) {

@@ -8,8 +8,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -229,6 +231,69 @@ created 0, changed 3, removed 0, unchanged 0
 	if shown(got) != want {
 		t.Errorf("got\n%s", shown(got))
 	}
+}
+
+// The API server's times are in seconds: one of a write that comes within the second of the last apply says nothing.
+func TestASecretThatChangesWithinTheSecondOfItsLastApplyDiffers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.kubectl("create", "secret", "generic", "taken", "--from-literal=p=one")
+	secret := func(name, data string) string {
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: NS}\ndata: " + data
+	}
+	const one, two = "b25l", "dHdv"
+	names := []string{"same", "value", "more", "less"}
+	for _, name := range names {
+		w.apply(secret(name, "{p: "+one+", q: "+one+"}"))
+	}
+	w.apply(secret("taken", "{p: "+one+"}"))
+	w.apply(secret("theirs", "{p: "+one+"}"))
+	w.kubectl("patch", "secret", "theirs", "--field-manager=ada", "-p", `{"data":{"p":"`+two+`"}}`)
+	deps := w.deps()
+	deps.API = sameSecond{w.cluster}
+	got, err := diff.Of(t.Context(), deps, w.parse(strings.Join([]string{
+		secret("same", "{p: "+one+", q: "+one+"}"), secret("value", "{p: "+two+", q: "+one+"}"), secret("more", "{p: "+one+", q: "+one+", r: "+one+"}"),
+		secret("less", "{p: "+one+"}"), secret("taken", "{p: "+one+"}"), secret("theirs", "{p: "+one+"}"),
+	}, "\n---\n")), inventory.Record{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `UPDATE Secret/value 
+  /data:  ->  ()
+UPDATE Secret/more 
+  /data:  ->  ()
+UPDATE Secret/less 
+  /data:  ->  ()
+UPDATE Secret/theirs 
+  /data:  ->  ()
+created 0, changed 4, removed 0, unchanged 2
+`
+	if shown(got) != want {
+		t.Errorf("got\n%s", shown(got))
+	}
+}
+
+// sameSecond is an API server to which each apply comes within the second of the last write.
+type sameSecond struct{ *cluster.Cluster }
+
+func (s sameSecond) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
+	return inOneSecond(s.Cluster.Live(ctx, ref))
+}
+
+func (s sameSecond) Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return inOneSecond(s.Cluster.Rehearse(ctx, obj))
+}
+
+func inOneSecond(obj *unstructured.Unstructured, err error) (*unstructured.Unstructured, error) {
+	if obj == nil || err != nil {
+		return obj, err
+	}
+	entries := obj.GetManagedFields()
+	for i := range entries {
+		entries[i].Time = &metav1.Time{Time: time.Unix(1_700_000_000, 0)}
+	}
+	obj.SetManagedFields(entries)
+	return obj, nil
 }
 
 // What kubectl kept of a Secret's manifest, exported and put into Git, is no reason to tell its values.
