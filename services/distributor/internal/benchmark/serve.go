@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/service"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -154,6 +155,7 @@ func serveDelivery(ctx context.Context, stdout io.Writer) error {
 	go func() { _ = seen.Run(ctx) }()    // ends with ctx
 	go func() { _ = reports.Run(ctx) }() // ends with ctx
 	go func() { _ = hub.Run(ctx) }()     // ends with ctx
+	go service.Collect(ctx)              // as the distributor's main has it
 	door := rpc.NewDelivery(rpc.Deps{
 		Plan: p, Stale: current, Confirmed: time.Now, Nudges: hub, Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, log), Reports: reports, Seen: seen, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Log: log,
 	})
