@@ -64,13 +64,13 @@ func overBoth(t *testing.T, test func(t *testing.T, url string)) {
 	})
 }
 
-// tellMany records n events in small commits, each other one of type Test.
+// tellMany records n events in small commits, each other one of type ClusterBack.
 func tellMany(t *testing.T, s *store.Store, n int) {
 	t.Helper()
 	for from := 0; from < n; from += 100 {
 		var list []store.Event
 		for i := from; i < min(from+100, n); i++ {
-			kind := []string{Test, ClusterLost}[i%2]
+			kind := []string{ClusterBack, ClusterLost}[i%2]
 			list = append(list, stored(&consolev1.Event{Type: kind, Severity: info}, time.Now()))
 		}
 		if err := s.AddEvents(t.Context(), list...); err != nil {
@@ -135,7 +135,7 @@ func TestFollowersMissNothingAndHearNothingTwice(t *testing.T) {
 		ended := make(chan error, len(followers))
 		for name, f := range followers {
 			f.stands = make(chan struct{})
-			question := map[string]string{"choosy": "type = " + Test}[name]
+			question := map[string]string{"choosy": "type = " + ClusterBack}[name]
 			go func() {
 				if err := l.Follow(ctx, question, "", f.send); !errors.Is(err, errEnough) {
 					ended <- fmt.Errorf("%s ended after %d events: %w", name, len(f.ids), err)
@@ -143,7 +143,11 @@ func TestFollowersMissNothingAndHearNothingTwice(t *testing.T) {
 				}
 				ended <- nil
 			}()
-			<-f.stands
+			select {
+			case <-f.stands:
+			case err := <-ended:
+				t.Fatal(err)
+			}
 		}
 		tellMany(t, s, total)
 		for range len(followers) - 1 {
@@ -156,7 +160,7 @@ func TestFollowersMissNothingAndHearNothingTwice(t *testing.T) {
 			t.Error(err)
 		}
 		for name, f := range followers {
-			want := allIDs(t, s, map[string]string{"choosy": Test}[name])
+			want := allIDs(t, s, map[string]string{"choosy": ClusterBack}[name])
 			if fmt.Sprint(f.ids) != fmt.Sprint(want) {
 				t.Errorf("%s heard of %d events, not of the %d in their order", name, len(f.ids), len(want))
 			}
