@@ -316,6 +316,19 @@ func TestASyncOfAnObjectThatIsKnownNotToBeThereIsRefused(t *testing.T) {
 	}
 	_, err := askSync(t, p.admin, false, "ConfigMap/nwe")
 	refusedWith(t, err, connect.CodeFailedPrecondition, "has no object ConfigMap/nwe")
+	// The report that it is applied comes before the list of what the service has since: an object of it can be named in between.
+	p.deliver(t, commitB, "d4", deliveryv1.Phase_PHASE_HEALTHY)
+	if _, err := askSync(t, p.admin, false, "ConfigMap/newer"); err != nil {
+		t.Errorf("the list is of before, and: %v", err)
+	}
+	detail(&deliveryv1.ServiceDetail{Digest: "d4", Detail: &deliveryv1.ServiceDetail_Objects{Objects: &deliveryv1.ObjectList{Objects: []*deliveryv1.ManagedObject{
+		{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "newer"},
+	}}}})
+	if _, err := askSync(t, p.admin, false, "ConfigMap/newer"); err != nil {
+		t.Error(err)
+	}
+	_, err = askSync(t, p.admin, false, "ConfigMap/nwe")
+	refusedWith(t, err, connect.CodeFailedPrecondition, "has no object ConfigMap/nwe")
 }
 
 func TestFreezesAreEventsAndOutlastAnUndoneDeletion(t *testing.T) {

@@ -115,6 +115,8 @@ func (d Deps) missing(ctx context.Context, service string, objects []string) (st
 	switch {
 	case status.Hub.Digest == "" || report == nil || report.AppliedDigest == "":
 		return "", nil
+	case list.Detail.Digest != report.AppliedDigest: // the report of an apply comes before the list
+		return "", nil
 	case report.AppliedDigest == status.Hub.Digest:
 	case difference.Detail.Digest != status.Hub.Digest || !whole:
 		return "", nil
