@@ -341,6 +341,7 @@ type times struct {
 	is       *deliveryv1.SyncWindow
 	schedule *cron.Schedule
 	lasts    time.Duration
+	zone     *time.Location // of a deny window; nil: of an allow window
 	// from and to are the time that was found last; to is zero if the end is not foreseeable.
 	from, to time.Time
 }
@@ -359,10 +360,29 @@ func parse(w *deliveryv1.SyncWindow) (*times, error) {
 	if lasts < Shortest || lasts > Longest {
 		return nil, fmt.Errorf("duration %s must be between a minute and 31 days", lasts)
 	}
+	t := &times{is: w, schedule: schedule, lasts: lasts}
 	if w.GetAction() == deliveryv1.WindowAction_WINDOW_ACTION_DENY { // in doubt a service is closed
-		schedule = schedule.ThroughGaps()
+		t.schedule = schedule.ThroughGaps()
+		if t.zone, err = time.LoadLocation(w.GetTimeZone()); err != nil {
+			return nil, err
+		}
 	}
-	return &times{is: w, schedule: schedule, lasts: lasts}, nil
+	return t, nil
+}
+
+// end is when the window closes that opened at a time. A deny window over an hour that comes twice ends by the clock on the wall: else
+// one of 24 hours would leave the last hour of that day open.
+func (t *times) end(start time.Time) time.Time {
+	end := start.Add(t.lasts)
+	if t.zone == nil {
+		return end
+	}
+	from := start.In(t.zone)
+	to := time.Date(from.Year(), from.Month(), from.Day(), from.Hour(), from.Minute(), from.Second(), 0, time.UTC).Add(t.lasts)
+	if wall := time.Date(to.Year(), to.Month(), to.Day(), to.Hour(), to.Minute(), to.Second(), to.Nanosecond(), t.zone); wall.After(end) {
+		return wall
+	}
+	return end
 }
 
 // open tells whether the window is open at a time, and when it closes; zero: not foreseeable.
@@ -371,16 +391,16 @@ func (t *times) open(at time.Time) (end time.Time, open bool) {
 		return t.to, true
 	}
 	start := t.schedule.Last(at)
-	if start.IsZero() || !at.Before(start.Add(t.lasts)) {
+	if start.IsZero() || !at.Before(t.end(start)) {
 		return time.Time{}, false
 	}
-	t.from, t.to = start, start.Add(t.lasts)
+	t.from, t.to = start, t.end(start)
 	for range mostMerged {
 		again := t.schedule.Next(start)
 		if again.IsZero() || again.After(t.to) {
 			return t.to, true
 		}
-		start, t.to = again, again.Add(t.lasts)
+		start, t.to = again, t.end(again)
 	}
 	t.to = time.Time{}
 	return t.to, true
