@@ -122,6 +122,7 @@ type Board struct {
 	looked  time.Time            // everything that was committed by then was taken in
 	handed  int64                // touches whose resources are marked
 	failed  bool
+	lost    bool // the database does not answer, and the log says so: until it was read again
 }
 
 // delta is what became of a resource.
@@ -415,6 +416,7 @@ func (b *Board) look(ctx context.Context) {
 		b.complain(ctx, err)
 		return
 	}
+	b.lost = false
 	seen := make(map[store.Touch]bool, len(list))
 	var fresh store.Touched
 	for _, t := range list {
@@ -429,10 +431,10 @@ func (b *Board) look(ctx context.Context) {
 }
 
 func (b *Board) complain(ctx context.Context, err error) {
-	if !b.failed && ctx.Err() == nil {
+	if !b.lost && ctx.Err() == nil {
 		b.Log.WarnContext(ctx, "states in lists with a filter may be those of before", "err", err)
 	}
-	b.failed = true
+	b.failed, b.lost = true, true
 }
 
 // refresh reads some resources anew.
@@ -493,7 +495,7 @@ func (b *Board) refresh(ctx context.Context) {
 		b.complain(ctx, err)
 		return
 	}
-	b.failed = false
+	b.failed, b.lost = false, false
 	for kind, list := range names {
 		for _, name := range list {
 			delete(b.urgent, store.Ref{Kind: kind, Name: name})
