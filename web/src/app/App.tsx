@@ -27,6 +27,7 @@ import { Shell } from './Shell'
 
 // The editor brings a reader of YAML along, which other pages do without.
 const Apply = lazy(() => import('../pages/apply/Apply'))
+const Explore = lazy(() => import('../pages/explore/Explore'))
 
 // Kinds whose page is what is written down.
 const plain = ['project', 'role', 'grant', 'serviceaccount', 'configset', 'secret', 'backend', 'sink']
@@ -84,6 +85,14 @@ export function App() {
         <Route path="/service/:name" element={<Service />} />
         <Route path="/clusters" element={<Clusters />} />
         <Route path="/cluster/:name" element={<Cluster />} />
+        <Route
+          path="/cluster/:name/explore/*"
+          element={
+            <Suspense fallback={<Waiting what="the explorer" />}>
+              <Explore />
+            </Suspense>
+          }
+        />
         <Route path="/sources" element={<Sources />} />
         <Route path="/activity" element={<Activity />} />
         <Route path="/source/:name" element={<Source />} />

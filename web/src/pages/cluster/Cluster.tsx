@@ -13,6 +13,14 @@ import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 
+const explored = [
+  ['Pods', 'core/v1/pods'],
+  ['Workloads', 'apps/v1/deployments'],
+  ['Nodes', 'core/v1/nodes'],
+  ['Namespaces', 'core/v1/namespaces'],
+  ['Custom resources', 'apiextensions.k8s.io/v1/customresourcedefinitions'],
+] as const
+
 export function Cluster() {
   const { name = '' } = useParams()
   const got = useLive(ClusterService.method.getCluster, { name })
@@ -29,6 +37,15 @@ export function Cluster() {
       <Title tab={name}>
         {plain(name, 80)} {status && <State of={status.connected ? 'healthy' : 'unknown'} />}
       </Title>
+      {got.data && (
+        <nav className="actions" aria-label="Objects of the cluster">
+          {explored.map(([words, to]) => (
+            <Link key={to} className="button" to={`/cluster/${name}/explore/${to}`}>
+              {words}
+            </Link>
+          ))}
+        </nav>
+      )}
       {got.error && !got.data ? (
         <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
       ) : null}

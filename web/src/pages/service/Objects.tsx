@@ -1,5 +1,6 @@
 import { useInfiniteQuery } from '@connectrpc/connect-query'
 import { useEffect, useState } from 'react'
+import { Link } from 'react-router'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import type { ObjectReport } from '../../gen/fairlead/delivery/v1/delivery_pb'
@@ -31,7 +32,9 @@ export function Troubled({ of }: { of: Service }) {
           {list.map((o) => (
             <tr key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`}>
               <td className="name">
-                {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}
+                <Link to={explored(of.spec?.cluster ?? '', o)}>
+                  {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}
+                </Link>
               </td>
               <td>
                 <Health of={o} />
@@ -46,6 +49,13 @@ export function Troubled({ of }: { of: Service }) {
     </div>
   )
 }
+
+// Where the explorer shows an object, which it finds by its kind.
+const explored = (
+  cluster: string,
+  o: { group: string; kind: string; namespace: string; name: string } | undefined,
+) =>
+  `/cluster/${cluster}/explore?${new URLSearchParams({ kind: `${o?.kind}.${o?.group}`, obj: o?.namespace ? `${o.namespace}/${o.name}` : (o?.name ?? '') })}`
 
 function Health({ of }: { of: ObjectReport | undefined }) {
   const state = healthState[of?.health ?? ''] ?? 'unknown'
@@ -73,7 +83,7 @@ function Reason({ of }: { of: ObjectReport | undefined }) {
 const byItself = 5
 
 // All objects, by kind; a kind with many is opened on demand.
-export function Objects({ service }: { service: string }) {
+export function Objects({ service, cluster }: { service: string; cluster: string }) {
   const [find, setFind] = useState('')
   const [as, setAs] = useState('kind')
   const list = useInfiniteQuery(
@@ -125,7 +135,9 @@ export function Objects({ service }: { service: string }) {
             {of.slice(0, 500).map((o) => (
               <li key={`${o.object?.namespace}/${o.object?.name}`}>
                 <Health of={o.report} />{' '}
-                {plain(`${o.object?.namespace ? `${o.object.namespace}/` : ''}${o.object?.name}`, 300)}{' '}
+                <Link to={explored(cluster, o.object)}>
+                  {plain(`${o.object?.namespace ? `${o.object.namespace}/` : ''}${o.object?.name}`, 300)}
+                </Link>{' '}
                 {o.object?.wave ? <span className="quiet">wave {o.object.wave}</span> : null}{' '}
                 {o.object?.leaving && <span className="quiet">{plain(o.object.leaving, 300)}</span>}{' '}
                 <span className="quiet">

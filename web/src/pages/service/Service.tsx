@@ -1,3 +1,4 @@
+import { lazy, Suspense } from 'react'
 import { Link, useParams } from 'react-router'
 import type { Service as Resource } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
@@ -21,7 +22,10 @@ import { Objects, Troubled } from './Objects'
 import { Tests } from './Tests'
 import { Values } from './Values'
 
-const tabs = ['overview', 'objects', 'diff', 'events', 'history', 'tests', 'config', 'yaml']
+// Logs come from the cluster, which other tabs do without.
+const Logs = lazy(() => import('./Logs'))
+
+const tabs = ['overview', 'objects', 'diff', 'logs', 'events', 'history', 'tests', 'config', 'yaml']
 
 export function Service() {
   const { name = '' } = useParams()
@@ -89,8 +93,13 @@ export function Service() {
           <Troubled of={service} />
         </>
       )}
-      {tab === 'objects' && <Objects service={name} />}
+      {tab === 'objects' && <Objects service={name} cluster={cluster} />}
       {tab === 'diff' && <Diff service={name} />}
+      {tab === 'logs' && (
+        <Suspense fallback={<Waiting what="the logs" />}>
+          <Logs service={name} cluster={cluster} />
+        </Suspense>
+      )}
       {tab === 'events' && <EventsOf filter={`service = ${quote(name)}`} size={50} />}
       {tab === 'history' && <History of={service} changed={again} />}
       {tab === 'tests' && <Tests service={name} changed={again} />}

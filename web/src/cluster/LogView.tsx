@@ -1,0 +1,205 @@
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
+import { useSearchParams } from 'react-router'
+import { save } from '../ui/exported'
+import { plain } from '../ui/text'
+import { type Container, type LogLine, Logs, mostContainers } from './logs'
+import type { Ask } from './request'
+
+const rowHeight = 18
+const sinceChoices: [string, string][] = [
+  ['0', 'the last 5,000 lines'],
+  ['300', '5 minutes'],
+  ['600', '10 minutes'],
+  ['3600', 'an hour'],
+  ['86400', 'a day'],
+]
+
+// The merged log of containers. Which of them, since when and what is searched stand in the address.
+export function LogView({ ask, name, containers }: { ask: Ask; name: string; containers: Container[] }) {
+  const [params, setParams] = useSearchParams()
+  const since = Number(params.get('since') ?? 0)
+  const previous = params.get('prev') === '1'
+  const only = params.get('pod') ?? ''
+  const grep = params.get('grep') ?? ''
+  const set = (key: string, value: string) =>
+    setParams(
+      (before) => {
+        const next = new URLSearchParams(before)
+        if (value) next.set(key, value)
+        else next.delete(key)
+        return next
+      },
+      { replace: true },
+    )
+  const chosen = useMemo(
+    () => containers.filter((c) => only === '' || `${c.pod}/${c.container}` === only),
+    [containers, only],
+  )
+  const logs = useMemo(() => new Logs(ask, chosen, { since, previous }), [ask, chosen, since, previous])
+  useEffect(() => {
+    logs.begin()
+    return () => logs.end()
+  }, [logs])
+  const version = useSyncExternalStore(logs.subscribe, logs.snapshot)
+  const [wrap, setWrap] = useState(false)
+  const [times, setTimes] = useState(true)
+  const [frozen, setFrozen] = useState<{ lines: LogLine[]; total: number }>()
+  const total = logs.dropped + logs.lines.length
+  const matcher = useMemo(() => matcherOf(grep), [grep])
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the lines are changed in place, and version says when
+  const lines = useMemo(() => {
+    const all = frozen?.lines ?? logs.lines
+    return matcher ? all.filter((l) => l.note || matcher(l.text)) : [...all]
+  }, [logs, version, frozen, matcher])
+  const several = chosen.length > 1
+  const text = (l: LogLine) =>
+    `${l.time && times ? `${l.time.slice(0, 23)}Z ` : ''}${several ? `${l.from} ` : ''}${l.text}`
+  return (
+    <section className="panel logs" aria-label="Log">
+      <div className="actions">
+        <select aria-label="Container" value={only} onChange={(e) => set('pod', e.target.value)}>
+          <option value="">all {containers.length} containers</option>
+          {containers.map((c) => (
+            <option key={`${c.pod}/${c.container}`} value={`${c.pod}/${c.container}`}>
+              {plain(`${c.pod}/${c.container}`, 200)}
+            </option>
+          ))}
+        </select>
+        <select
+          aria-label="Since"
+          value={String(since)}
+          onChange={(e) => set('since', e.target.value === '0' ? '' : e.target.value)}
+        >
+          {sinceChoices.map(([value, words]) => (
+            <option key={value} value={value}>
+              {words}
+            </option>
+          ))}
+        </select>
+        <label>
+          <input
+            type="checkbox"
+            checked={previous}
+            onChange={(e) => set('prev', e.target.checked ? '1' : '')}
+          />{' '}
+          before the restart
+        </label>
+        <input
+          type="search"
+          data-search
+          aria-label="Find in the log"
+          placeholder="words, or /expression/"
+          value={grep}
+          onChange={(e) => set('grep', e.target.value)}
+        />
+        <button
+          type="button"
+          aria-pressed={frozen !== undefined}
+          onClick={() => setFrozen(frozen ? undefined : { lines: [...logs.lines], total })}
+        >
+          {frozen ? `Paused, ${(total - frozen.total).toLocaleString()} new` : 'Pause'}
+        </button>
+        <label>
+          <input type="checkbox" checked={wrap} onChange={(e) => setWrap(e.target.checked)} /> wrap
+        </label>
+        <label>
+          <input type="checkbox" checked={times} onChange={(e) => setTimes(e.target.checked)} /> times
+        </label>
+        <button
+          type="button"
+          disabled={lines.length === 0}
+          onClick={() =>
+            save(`${name.replace(/[^\w.-]+/g, '-')}.log`, `${lines.map(text).join('\n')}\n`, 'text/plain')
+          }
+        >
+          Download
+        </button>
+      </div>
+      <p className="quiet" role="status" aria-live="off">
+        {lines.length.toLocaleString()} of {total.toLocaleString()} lines
+        {logs.dropped > 0 && `, the first ${logs.dropped.toLocaleString()} made room for later ones`}
+        {chosen.length > mostContainers &&
+          `; ${mostContainers} of ${chosen.length} containers are read: choose one`}
+        {matcher === undefined && grep !== '' && '; the expression is not complete'}
+      </p>
+      <Lines lines={lines} text={text} wrap={wrap} follow={frozen === undefined} />
+    </section>
+  )
+}
+
+// Words are looked for as they are; what stands between slashes is an expression.
+export function matcherOf(grep: string): ((text: string) => boolean) | undefined {
+  if (grep === '') return undefined
+  const expression = /^\/(.+)\/$/.exec(grep)?.[1]
+  if (expression === undefined) {
+    const words = grep.toLowerCase()
+    return (text) => text.toLowerCase().includes(words)
+  }
+  try {
+    const compiled = new RegExp(expression, 'i')
+    return (text) => compiled.test(text)
+  } catch {
+    return undefined
+  }
+}
+
+// Lines that wrap have no height that could be known beforehand: fewer of them are drawn, the newest.
+const mostWrapped = 2000
+
+// Draws the lines that are seen, and stays at the end while the person is there.
+function Lines({
+  lines,
+  text,
+  wrap,
+  follow,
+}: {
+  lines: LogLine[]
+  text: (l: LogLine) => string
+  wrap: boolean
+  follow: boolean
+}) {
+  const box = useRef<HTMLElement>(null)
+  const [top, setTop] = useState(0)
+  const [height, setHeight] = useState(480)
+  const atEnd = useRef(true)
+  useEffect(() => {
+    const at = box.current
+    if (!at) return
+    const watch = new ResizeObserver(() => setHeight(at.clientHeight))
+    watch.observe(at)
+    return () => watch.disconnect()
+  }, [])
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each new line is followed
+  useEffect(() => {
+    const at = box.current
+    if (at && follow && atEnd.current) at.scrollTop = at.scrollHeight
+  }, [lines, follow, wrap])
+  const first = wrap ? Math.max(0, lines.length - mostWrapped) : Math.max(0, Math.floor(top / rowHeight) - 20)
+  const last = wrap ? lines.length : Math.min(lines.length, first + Math.ceil(height / rowHeight) + 40)
+  return (
+    <section
+      ref={box}
+      className="log-lines"
+      aria-label="Lines"
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reached by keyboard
+      tabIndex={0}
+      onScroll={(e) => {
+        const at = e.currentTarget
+        atEnd.current = at.scrollTop + at.clientHeight >= at.scrollHeight - rowHeight
+        setTop(at.scrollTop)
+      }}
+    >
+      <pre
+        className={wrap ? 'wrapped' : undefined}
+        style={wrap ? undefined : { paddingTop: first * rowHeight, height: lines.length * rowHeight }}
+      >
+        {lines.slice(first, last).map((l, i) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: a line has no other name than its place
+          <div key={first + i} className={l.note ? 'note' : undefined}>
+            {l.note ? `-- ${plain(text(l), 1000)} --` : plain(text(l), 64 << 10) || ' '}
+          </div>
+        ))}
+      </pre>
+    </section>
+  )
+}

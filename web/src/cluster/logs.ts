@@ -1,0 +1,193 @@
+import { ConnectError } from '@connectrpc/connect'
+import { type Ask, linesOf } from './request'
+
+// A container whose log is read.
+export type Container = { namespace: string; pod: string; container: string }
+
+export type LogLine = { time: string; from: string; text: string; note: boolean }
+
+export type Options = { since: number; previous: boolean } // since: seconds; 0: from the beginning
+
+// A tab keeps so many lines, and so many characters of them.
+const mostLines = 200_000
+const mostCharacters = 64 << 20
+// A longer line is cut.
+const mostLine = 64 << 10
+// Lines of several containers wait so long for earlier ones of the others.
+export const mergeDelay = 500
+// Containers that are followed at once: each is a stream.
+export const mostContainers = 64
+
+// The log of containers, merged by time. A stream that is cut is taken up where it ended, without a line twice.
+export class Logs {
+  lines: LogLine[] = []
+  dropped = 0 // lines that made room for later ones
+  running = 0
+  version = 0
+  private characters = 0
+  private waiting: LogLine[] = []
+  private readonly ending = new AbortController()
+  private readonly listeners = new Set<() => void>()
+  private timer: ReturnType<typeof setTimeout> | undefined
+
+  constructor(
+    private readonly ask: Ask,
+    private readonly containers: Container[],
+    private readonly options: Options,
+    private readonly pause = (tries: number) =>
+      Math.min(10_000, 500 * 2 ** tries) * (0.5 + Math.random() / 2),
+  ) {}
+
+  begin() {
+    for (const c of this.containers.slice(0, mostContainers)) void this.read(c)
+  }
+
+  end() {
+    this.ending.abort()
+    clearTimeout(this.timer)
+  }
+
+  subscribe = (listener: () => void) => {
+    this.listeners.add(listener)
+    return () => void this.listeners.delete(listener)
+  }
+
+  snapshot = () => this.version
+
+  private async read(of: Container) {
+    const { signal } = this.ending
+    const from = this.containers.length > 1 ? `${of.pod}/${of.container}` : of.container
+    let last = '' // time of the last line
+    let atLast = 0 // lines that had this time
+    this.running++
+    for (let tries = 0; !signal.aborted; tries++) {
+      try {
+        const query = new URLSearchParams({ container: of.container, timestamps: 'true' })
+        if (this.options.previous) query.set('previous', 'true')
+        else query.set('follow', 'true')
+        if (last) query.set('sinceTime', last)
+        else if (this.options.since > 0) query.set('sinceSeconds', String(this.options.since))
+        else query.set('tailLines', '5000')
+        const path = `/api/v1/namespaces/${encodeURIComponent(of.namespace)}/pods/${encodeURIComponent(of.pod)}/log`
+        const answer = await this.ask(`${path}?${query}`, { signal, headers: { Accept: 'text/plain, */*' } })
+        if (last && tries > 0) this.note(from, 'cut, resumed where it ended')
+        let repeated = atLast
+        const resumedAt = last
+        if (answer.body)
+          for await (const raw of linesOf(answer.body, mostLine)) {
+            const line = parsed(raw, from)
+            // sinceTime is in whole seconds: what was shown comes again.
+            if (resumedAt && line.time !== '' && line.time < resumedAt) continue
+            if (resumedAt && line.time === resumedAt && repeated-- > 0) continue
+            if (line.time !== '') {
+              atLast = line.time === last ? atLast + 1 : 1
+              last = line.time
+            }
+            tries = 0
+            this.add(line)
+          }
+        if (this.options.previous || (await this.isOver(of))) {
+          this.note(from, 'the container has ended')
+          break
+        }
+      } catch (e) {
+        if (signal.aborted) break
+        const failed = ConnectError.from(e)
+        const refused = 'status' in failed && typeof failed.status === 'number' && failed.status < 500
+        if (tries === 0 || refused) this.note(from, failed.rawMessage)
+        if (refused) break
+      }
+      await new Promise((done) => setTimeout(done, this.pause(tries)))
+    }
+    this.running--
+    this.draw()
+  }
+
+  // Tells a container that ended for good from a stream that was cut.
+  private async isOver(of: Container): Promise<boolean> {
+    try {
+      const answer = await this.ask(
+        `/api/v1/namespaces/${encodeURIComponent(of.namespace)}/pods/${encodeURIComponent(of.pod)}`,
+        { signal: this.ending.signal },
+      )
+      const { status } = (await answer.json()) as {
+        status?: { phase?: string; containerStatuses?: { name: string; state?: { terminated?: unknown } }[] }
+      }
+      return status?.phase === 'Succeeded' || status?.phase === 'Failed'
+    } catch (e) {
+      return ConnectError.from(e).rawMessage.includes('not found')
+    }
+  }
+
+  private note(from: string, text: string) {
+    this.add({ time: '', from, text, note: true })
+  }
+
+  private add(line: LogLine) {
+    this.waiting.push(line)
+    this.timer ??= setTimeout(() => this.flush(), this.containers.length > 1 ? mergeDelay : 100)
+  }
+
+  // Moves what has waited to its place by time.
+  private flush() {
+    this.timer = undefined
+    merge(this.lines, this.waiting)
+    for (const l of this.waiting) this.characters += l.text.length
+    this.waiting = []
+    let drop = Math.max(0, this.lines.length - mostLines)
+    let freed = 0
+    for (let i = 0; i < drop; i++) freed += this.lines[i]?.text.length ?? 0
+    while (this.characters - freed > mostCharacters && drop < this.lines.length)
+      freed += this.lines[drop++]?.text.length ?? 0
+    this.characters -= freed
+    this.lines.splice(0, drop)
+    this.dropped += drop
+    this.draw()
+  }
+
+  private draw() {
+    this.version++
+    for (const l of this.listeners) l()
+  }
+}
+
+// Lines begin with a time of RFC 3339, whose fractions have as many digits as they need.
+export function parsed(raw: string, from: string): LogLine {
+  const space = raw.indexOf(' ')
+  const time = space > 0 ? raw.slice(0, space) : raw
+  const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z$/.exec(time)
+  if (!match) return { time: '', from, text: withoutColours(raw), note: false }
+  return {
+    time: `${match[1]}.${(match[2] ?? '').padEnd(9, '0')}Z`,
+    from,
+    text: space > 0 ? withoutColours(raw.slice(space + 1)) : '',
+    note: false,
+  }
+}
+
+// Colours (SGR) are left out. Other escape sequences stay, and are shown as codes.
+export const withoutColours = (text: string) =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what colours begin with
+  text.includes('\u001b') ? text.replace(/\u001b\[[0-9;:]*m/g, '') : text
+
+// Puts lines in among sorted ones. Most belong at the end; one without a time stays behind what it came after.
+export function merge(into: LogLine[], lines: LogLine[]) {
+  const sorted = lines.map((line, i) => ({ line, i, time: line.time }))
+  for (let i = 1, last = new Map<string, string>(); i <= sorted.length; i++) {
+    const one = sorted[i - 1]
+    if (!one) continue
+    if (one.time === '') one.time = last.get(one.line.from) ?? sorted[i]?.time ?? ''
+    last.set(one.line.from, one.time)
+  }
+  sorted.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : a.i - b.i))
+  const first = sorted[0]?.time ?? ''
+  let cut = into.length
+  while (cut > 0 && first !== '' && (into[cut - 1]?.time ?? '') > first) cut--
+  const late = into.splice(cut)
+  let k = 0
+  for (const s of sorted) {
+    while (k < late.length && (late[k]?.time ?? '') <= s.time) into.push(late[k++] as LogLine)
+    into.push(s.line)
+  }
+  for (; k < late.length; k++) into.push(late[k] as LogLine)
+}

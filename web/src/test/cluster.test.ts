@@ -1,0 +1,281 @@
+import { Code, ConnectError } from '@connectrpc/connect'
+import { expect, test, vi } from 'vitest'
+import { Exec } from '../cluster/exec'
+import { kindsOf, pathOf, sectioned } from '../cluster/kinds'
+import { type LogLine, Logs, merge, parsed } from '../cluster/logs'
+import { diffLines, patchOf } from '../cluster/patch'
+import { type Ask, json, linesOf, read, refusal } from '../cluster/request'
+import { Watched } from '../cluster/table'
+
+const body = (...chunks: string[]) =>
+  new ReadableStream<Uint8Array>({
+    start(c) {
+      for (const chunk of chunks) c.enqueue(new TextEncoder().encode(chunk))
+      c.close()
+    },
+  })
+
+async function all<T>(of: AsyncGenerator<T>): Promise<T[]> {
+  const out: T[] = []
+  for await (const one of of) out.push(one)
+  return out
+}
+
+test('lines of a stream are whole wherever it is cut, and a long one is cut', async () => {
+  expect(await all(linesOf(body('a', 'b\nc', '\n\nd')))).toEqual(['ab', 'c', '', 'd'])
+  expect(await all(linesOf(body('12345678', '9\nnext\n'), 4))).toEqual(['1234', 'next'])
+})
+
+test('an error of a cluster is said in its words, and what is no cluster is told apart', async () => {
+  const status = await refusal(
+    new Response(JSON.stringify({ kind: 'Status', message: 'pods "x" not found' }), { status: 404 }),
+  )
+  expect([status.code, status.rawMessage]).toEqual([Code.NotFound, 'pods "x" not found'])
+  const nothing = await refusal(new Response('404 page not found', { status: 404 }))
+  expect(nothing.code).toBe(Code.FailedPrecondition)
+  expect(nothing.rawMessage).toContain('no route for /clusters/')
+  expect((await refusal(new Response('', { status: 403 }))).code).toBe(Code.PermissionDenied)
+})
+
+test('an answer without an end takes no tab along', async () => {
+  await expect(read(new Response('x'.repeat(3 << 20)), 2 << 20)).rejects.toThrow('more than 2 MiB')
+  await expect(json(Promise.resolve(new Response('<html>')))).rejects.toThrow('no JSON')
+})
+
+test('kinds are listed once, in the version that the cluster prefers, and custom ones by their group', () => {
+  const version = (v: string, ...names: string[]) => ({
+    version: v,
+    resources: names.map((n) => ({
+      resource: n,
+      responseKind: { kind: n },
+      scope: 'Namespaced',
+      verbs: ['list'],
+    })),
+  })
+  const kinds = kindsOf({
+    items: [
+      { metadata: {}, versions: [version('v1', 'pods', 'bindings')] },
+      {
+        metadata: { name: 'apps' },
+        versions: [version('v1', 'deployments'), version('v1beta1', 'deployments')],
+      },
+      { metadata: { name: 'b.example.com' }, versions: [version('v1', 'boats')] },
+    ],
+  })
+  expect(kinds.filter((k) => k.plural === 'deployments').map((k) => k.version)).toEqual(['v1'])
+  expect(sectioned(kinds).map((s) => [s.name, s.kinds.map((k) => k.plural)])).toEqual([
+    ['Workloads', ['pods', 'deployments']],
+    ['b.example.com', ['boats']],
+    ['Other', ['bindings']],
+  ])
+  expect(pathOf({ group: '', version: 'v1', plural: 'pods' }, 'a/b', '../x')).toBe(
+    '/api/v1/namespaces/a%2Fb/pods/..%2Fx',
+  )
+})
+
+const row = (name: string, version: string) => ({
+  cells: [name],
+  object: { metadata: { name, uid: name, resourceVersion: version } },
+})
+const settled = () => new Promise((done) => setTimeout(done, 0))
+
+test('a list is followed, taken up again where it was cut, and read anew when that is too late', async () => {
+  const asked: string[] = []
+  const answers: (() => Response | Promise<Response>)[] = [
+    () =>
+      Response.json({
+        columnDefinitions: [],
+        rows: [row('a', '1'), row('b', '2')],
+        metadata: { resourceVersion: '5' },
+      }),
+    () =>
+      new Response(
+        body(
+          `${JSON.stringify({ type: 'MODIFIED', object: { rows: [row('a', '6')] } })}\n`,
+          `${JSON.stringify({ type: 'ADDED', object: { rows: [row('c', '7')] } })}\n`,
+          `${JSON.stringify({ type: 'DELETED', object: { rows: [row('b', '8')] } })}\n`,
+          `${JSON.stringify({ type: 'ERROR', object: { code: 410 } })}\n`,
+        ),
+      ),
+    () =>
+      Response.json({ columnDefinitions: [], rows: [row('z', '20')], metadata: { resourceVersion: '20' } }),
+    () => new Promise<Response>(() => undefined),
+  ]
+  const ask: Ask = async (path) => {
+    asked.push(path)
+    return (answers.shift() as () => Response)()
+  }
+  const list = new Watched(ask, '/api/v1/pods', {}, 'Metadata', true, () => 0)
+  const seen: string[] = []
+  await new Promise<void>((done) => {
+    const leave = list.subscribe(() => {
+      seen.push(
+        list
+          .snapshot()
+          .rows.map((r) => `${r.metadata.name}${r.metadata.resourceVersion}`)
+          .join(' '),
+      )
+      if (seen.at(-1) !== 'z20') return
+      leave()
+      done()
+    })
+  })
+  expect(asked[1]).toContain('resourceVersion=5')
+  expect(seen).toContain('a1 b2')
+  expect(seen).toContain('a6 c7')
+  expect(seen.at(-1)).toBe('z20')
+})
+
+test('a list that a person may not see is asked for once', async () => {
+  let asked = 0
+  const ask: Ask = async () => {
+    asked++
+    throw new ConnectError('you may not', Code.PermissionDenied)
+  }
+  const list = new Watched(ask, '/api/v1/secrets', {}, 'None', true, () => 0)
+  const leave = list.subscribe(() => undefined)
+  await settled()
+  await settled()
+  expect(asked).toBe(1)
+  expect(ConnectError.from(list.snapshot().failure).rawMessage).toBe('you may not')
+  leave()
+})
+
+test('an edit sends the fields that a person changed, with what they were', () => {
+  const before = { metadata: { labels: { 'a/b': '1', c: '2' } }, spec: { replicas: 1, list: [1, 2] } }
+  const after = { metadata: { labels: { 'a/b': '3', d: '~' } }, spec: { replicas: 1, list: [1, 3] } }
+  expect(patchOf(before, after)).toEqual([
+    { op: 'test', path: '/metadata/labels/a~1b', value: '1' },
+    { op: 'replace', path: '/metadata/labels/a~1b', value: '3' },
+    { op: 'test', path: '/metadata/labels/c', value: '2' },
+    { op: 'remove', path: '/metadata/labels/c' },
+    { op: 'add', path: '/metadata/labels/d', value: '~' },
+    { op: 'test', path: '/spec/list', value: [1, 2] },
+    { op: 'replace', path: '/spec/list', value: [1, 3] },
+  ])
+  expect(patchOf(before, structuredClone(before))).toEqual([])
+})
+
+test('a diff shows what changed with its surroundings, and counts the rest', () => {
+  const lines = Array.from({ length: 20 }, (_, i) => `line ${i}`)
+  const after = [...lines]
+  after[10] = 'other'
+  after.splice(12, 0, 'new')
+  expect(diffLines(lines.join('\n'), after.join('\n'), 1).map((l) => `${l.sign}${l.text}`)).toEqual([
+    '…9 lines the same',
+    ' line 9',
+    '-line 10',
+    '+other',
+    ' line 11',
+    '+new',
+    ' line 12',
+    '…7 lines the same',
+  ])
+})
+
+test('a line of a log has its time in one form, and no colours; other sequences stay to be shown as codes', () => {
+  expect(parsed('2026-01-02T03:04:05.12Z \u001b[31mred\u001b[0m \u001b[2Jx', 'c')).toEqual({
+    time: '2026-01-02T03:04:05.120000000Z',
+    from: 'c',
+    text: 'red \u001b[2Jx',
+    note: false,
+  })
+  expect(parsed('no time', 'c')).toMatchObject({ time: '', text: 'no time' })
+})
+
+test('lines of several containers stand in the order of their times, and none is lost', () => {
+  const line = (time: string, from: string): LogLine => ({ time, from, text: `${from}${time}`, note: false })
+  const into: LogLine[] = []
+  merge(into, [line('1', 'a'), line('4', 'a')])
+  merge(into, [line('2', 'b'), line('', 'b'), line('5', 'a'), line('3', 'c')])
+  expect(into.map((l) => l.text)).toEqual(['a1', 'b2', 'b', 'c3', 'a4', 'a5'])
+})
+
+test('a log that is cut goes on without a line twice', async () => {
+  const asked: string[] = []
+  const first = '2026-01-01T00:00:00.1Z one\n2026-01-01T00:00:00.2Z two\n2026-01-01T00:00:00.2Z two again\n'
+  const ask: Ask = async (path) => {
+    asked.push(path)
+    if (!path.includes('/log'))
+      return Response.json({ status: { phase: asked.length > 3 ? 'Succeeded' : 'Running' } })
+    return new Response(body(path.includes('sinceTime') ? `${first}2026-01-01T00:00:01Z three\n` : first))
+  }
+  const logs = new Logs(
+    ask,
+    [{ namespace: 'd', pod: 'p', container: 'c' }],
+    { since: 0, previous: false },
+    () => 0,
+  )
+  const done = new Promise<void>((ok) =>
+    logs.subscribe(
+      () => logs.running === 0 && logs.lines.some((l) => l.note && l.text.includes('ended')) && ok(),
+    ),
+  )
+  logs.begin()
+  await done
+  logs.end()
+  expect(logs.lines.filter((l) => !l.note).map((l) => l.text)).toEqual(['one', 'two', 'two again', 'three'])
+  expect(asked[2]).toContain('sinceTime=2026-01-01T00%3A00%3A00.200000000Z')
+})
+
+test('a terminal sends its size, pastes in pieces, and says how the command ended', async () => {
+  const sent: Uint8Array[] = []
+  const socket = {
+    readyState: 1,
+    send: (m: Uint8Array) => sent.push(m),
+    close: () => undefined,
+  } as unknown as WebSocket & { onmessage: (e: { data: ArrayBuffer }) => void; onclose: () => void }
+  vi.stubGlobal('WebSocket', { OPEN: 1 })
+  vi.stubGlobal('window', { location: { host: 'hub' } })
+  const output: string[] = []
+  let words = ''
+  const exec = new Exec(
+    async () => new Response(),
+    'edge-1',
+    '/api/v1/namespaces/d/pods/p/exec',
+    { onOutput: (b) => output.push(new TextDecoder().decode(b)), onEnd: (w) => (words = w) },
+    () => socket,
+  )
+  socket.onopen?.(new Event('open'))
+  exec.resize(100, 30)
+  exec.type('ü'.repeat(10_000))
+  const text = (m: Uint8Array | undefined) => new TextDecoder().decode(m?.subarray(1))
+  expect(text(sent[1])).toBe('{"Width":100,"Height":30}')
+  expect(sent.slice(2).map((m) => [m[0], m.length])).toEqual([
+    [0, 16385],
+    [0, 3617],
+  ])
+  const message = (channel: number, of: string) =>
+    socket.onmessage({ data: new Uint8Array([channel, ...new TextEncoder().encode(of)]).buffer })
+  message(1, 'out')
+  message(2, 'err')
+  message(
+    3,
+    JSON.stringify({ status: 'Failure', details: { causes: [{ reason: 'ExitCode', message: '3' }] } }),
+  )
+  socket.onclose()
+  await settled()
+  expect(output).toEqual(['out', 'err'])
+  expect(words).toBe('The command has ended with exit code 3.')
+  vi.unstubAllGlobals()
+})
+
+test('a socket that is refused says why', async () => {
+  const socket = { readyState: 3, close: () => undefined } as unknown as WebSocket & { onclose: () => void }
+  vi.stubGlobal('WebSocket', { OPEN: 1 })
+  vi.stubGlobal('window', { location: { host: 'hub' } })
+  let words = ''
+  new Exec(
+    async () => {
+      throw new ConnectError('a shell needs role operator', Code.PermissionDenied)
+    },
+    'edge-1',
+    '/exec',
+    { onOutput: () => undefined, onEnd: (w) => (words = w) },
+    () => socket,
+  )
+  socket.onclose()
+  await settled()
+  expect(words).toBe('a shell needs role operator')
+  vi.unstubAllGlobals()
+})
