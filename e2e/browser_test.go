@@ -17,17 +17,6 @@ func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal("no browser: run tools/install.sh")
-	}
-	if text, err := exec.CommandContext(ctx, "../tools/buf.sh", "--prepare").CombinedOutput(); err != nil {
-		t.Fatalf("install playwright: %v\n%s", err, text)
-	}
-	modules, err := filepath.Abs("../tools/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ship, err := s.NewShip(ctx, "seen", "seen")
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +28,28 @@ func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, "node", "browser/journey.mjs", chromium, strings.TrimSpace(link), ship.Service(s.Clusters[0]))
+	inChromium(ctx, t, "journey.mjs", func(event string) error {
+		files := map[string]map[string]string{"break": {"broken.yaml": "kind: [\n"}, "mend": {"broken.yaml": ""}}[event]
+		_, err := ship.PushFiles(ctx, event, files)
+		return err
+	}, strings.TrimSpace(link), ship.Service(s.Clusters[0]))
+}
+
+// inChromium runs a script of e2e/browser with Chromium. Outside does what the script asks for, line by line, until it says "done".
+func inChromium(ctx context.Context, t *testing.T, script string, outside func(event string) error, args ...string) {
+	t.Helper()
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal("no browser: run tools/install.sh")
+	}
+	if text, err := exec.CommandContext(ctx, "../tools/buf.sh", "--prepare").CombinedOutput(); err != nil {
+		t.Fatalf("install playwright: %v\n%s", err, text)
+	}
+	modules, err := filepath.Abs("../tools/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, "node", append([]string{"browser/" + script, chromium}, args...)...)
 	cmd.Env = append(os.Environ(), "NODE_MODULES="+modules, "HOME="+t.TempDir())
 	var failure bytes.Buffer
 	cmd.Stderr = &failure
@@ -56,12 +66,11 @@ func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
 	}
 	done := false
 	for lines := bufio.NewScanner(said); lines.Scan(); {
-		files := map[string]map[string]string{"break": {"broken.yaml": "kind: [\n"}, "mend": {"broken.yaml": ""}}[lines.Text()]
-		if files == nil {
-			done = lines.Text() == "done"
+		if lines.Text() == "done" {
+			done = true
 			continue
 		}
-		if _, err := ship.PushFiles(ctx, lines.Text(), files); err != nil {
+		if err := outside(lines.Text()); err != nil {
 			t.Error(err)
 		}
 		if _, err := answers.Write([]byte("\n")); err != nil {

@@ -39,7 +39,7 @@ func shared(t *testing.T) *stack.Stack {
 		}
 		ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("gave up after %s", patience))
 		defer cancel()
-		product.stack, product.err = stack.Up(ctx, bins, product.dir)
+		product.stack, product.err = stack.Up(ctx, bins, product.dir, "--exec")
 	})
 	if product.err != nil {
 		t.Fatal(product.err)
