@@ -155,7 +155,7 @@ func (p programs) check(t *testing.T, words []string) error {
 func (p programs) verb(t *testing.T, at, words []string) (help string, rest []string, err error) {
 	t.Helper()
 	help = p.help(t, at...)
-	if !strings.Contains(help, "Available Commands:") || len(words) == 0 || !regexp.MustCompile(`^[a-z|-]+$`).MatchString(words[0]) || strings.HasPrefix(words[0], "-") {
+	if len(subcommands(help)) == 0 || len(words) == 0 || !regexp.MustCompile(`^[a-z|-]+$`).MatchString(words[0]) || strings.HasPrefix(words[0], "-") {
 		return help, words, nil
 	}
 	_, usage, _ := strings.Cut(help, "\nUsage:\n")
@@ -188,14 +188,30 @@ func (p programs) all(t *testing.T) string {
 	below = func(at ...string) {
 		help := p.help(t, at...)
 		all.WriteString(help)
-		_, list, _ := strings.Cut(help, "Available Commands:\n")
-		list, _, _ = strings.Cut(list, "\n\n")
-		for line := range strings.Lines(list) {
-			below(append(slices.Clone(at), strings.Fields(line)[0])...)
+		for _, name := range subcommands(help) {
+			below(append(slices.Clone(at), name)...)
 		}
 	}
 	below("fairlead")
 	return all.String()
+}
+
+// subcommands are the commands that a help lists: one a line, or by groups at the root.
+func subcommands(help string) (names []string) {
+	if _, list, ok := strings.Cut(help, "Available Commands:\n"); ok {
+		list, _, _ = strings.Cut(list, "\n\n")
+		for line := range strings.Lines(list) {
+			names = append(names, strings.Fields(line)[0])
+		}
+		return names
+	}
+	if !strings.Contains(help, "\nUsage: fairlead COMMAND") {
+		return nil
+	}
+	for _, group := range regexp.MustCompile(`(?m)^[A-Z][a-z ]*?  +([a-z-]+(?:, [a-z-]+)+)$`).FindAllStringSubmatch(help, -1) {
+		names = append(names, strings.Split(group[1], ", ")...)
+	}
+	return names
 }
 
 // knows says which flags a help does not have.
