@@ -329,7 +329,7 @@ func TestARefusedSyncOfSingleObjectsIsForgottenWithItsContent(t *testing.T) {
 	asked := w.hub.askOnly(name, "ConfigMap/a")
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == asked && r.GetSyncProblem() != "" })
 	fix := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
-	if report := w.hub.awaitPhase(t, name, fix, held); report.GetSyncProblem() != "" {
+	if report := w.hub.awaitPhase(t, name, fix, held); !strings.HasPrefix(report.GetSyncProblem(), "Other content came") {
 		t.Errorf("of the fix, for which nobody asked, it says %q", report.GetSyncProblem())
 	}
 }
@@ -374,6 +374,27 @@ func TestASyncOfSingleObjectsThatIsNotLetThroughSaysWhy(t *testing.T) {
 		t.Errorf("what was served has the problem %q", report.GetSyncProblem())
 	}
 	w.mustData("a", "2")
+}
+
+// A sync is about the content that the hub had then. What is pushed before it is served takes its place, and the sync says so for as long as nothing serves it.
+func TestASyncOfSingleObjectsThatAPushOvertakesSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("hello")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada"})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
+	w.hub.awaitPhase(t, name, w.hub.askOnly(name, "ConfigMap/a"), held)
+	report := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")}), held)
+	if !strings.Contains(report.GetSyncProblem(), "Other content came") {
+		t.Errorf("of the sync it says %q", report.GetSyncProblem())
+	}
+	w.mustData("a", "1")
+	report = w.hub.awaitPhase(t, name, w.hub.freeze(name, nil), healthy)
+	if report.GetSyncProblem() != "" {
+		t.Errorf("all is applied, and of the sync it says %q", report.GetSyncProblem())
+	}
 }
 
 // An agent of before wrote no request down, so of an old one only its time tells that it was served.

@@ -86,8 +86,16 @@ func (k *keeper) syncProblem(service desired.Service, record inventory.Record) s
 		}
 	case k.stance.shut.request == id:
 		return k.stance.shut.text
+	case len(service.Sync.GetRequestOnly()) > 0 && record.Applied.Asked != id && !k.stance.verdict.Apply && overtaken(service, record):
+		return "Other content came before the objects of the sync were applied, and waits: ask for the sync again to apply them as they are now"
 	}
 	return ""
+}
+
+// overtaken tells whether the last request for a sync is about other content than what is wanted now.
+func overtaken(service desired.Service, record inventory.Record) bool {
+	content := askedFor(service, record)
+	return content != "" && content != service.Content()
 }
 
 // some applies those objects of what is wanted that a sync names, and no others: nothing is removed, and no hook runs. The inventory has the
