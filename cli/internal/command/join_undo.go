@@ -26,7 +26,7 @@ const (
 	joiningLabel = "fairlead.dev/joining"
 	// joinSecret has the join tokens. A join whose tokens are not in it is not the last one that was applied.
 	joinSecret = "fairlead-agent-join"
-	// bindLabel is on the bindings of people's groups, with an id of group and role.
+	// bindLabel is on the bindings of people's groups, with an id of group and role, and on the agent's own one, with the mode of its rights.
 	bindLabel = "fairlead.dev/bind"
 	// agentObjects selects what the agent's chart makes.
 	agentObjects = "app.kubernetes.io/name=fairlead,app.kubernetes.io/component=agent"
@@ -182,7 +182,7 @@ func (j *joining) removeFile() error {
 	return nil
 }
 
-// unbind deletes the bindings of people's groups that an earlier join gave and this one does not.
+// unbind deletes the bindings of people's groups, and of the agent, that an earlier join gave and this one does not.
 func (j *joining) unbind(ctx context.Context) (string, error) {
 	out, err := j.kubectl(ctx, nil, kubectlTimeout, "get", "clusterrolebindings", "-l", agentObjects, "-o", "name")
 	if err != nil {
@@ -223,11 +223,11 @@ func agentManifest(manifest []byte) ([]agentObject, error) {
 	return all, nil
 }
 
-// takenBack returns those of a cluster's bindings, as kubectl names them, that bind people's groups and that a manifest does not have.
+// takenBack returns those of a cluster's bindings, as kubectl names them, that bind people's groups or the agent and that a manifest does not have.
 func takenBack(objects []agentObject, there []string) []string {
 	return slices.DeleteFunc(slices.Clone(there), func(full string) bool {
 		_, name, _ := strings.Cut(full, "/")
-		if name != "fairlead-admins" && !strings.HasPrefix(name, "fairlead-bind-") {
+		if !slices.Contains([]string{"fairlead-admins", "fairlead-agent", "fairlead-agent-least"}, name) && !strings.HasPrefix(name, "fairlead-bind-") {
 			return true
 		}
 		return slices.ContainsFunc(objects, func(o agentObject) bool { return o.Kind == "ClusterRoleBinding" && o.Metadata.Name == name })
