@@ -129,7 +129,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 127.0.0.0/8: sinks may be there although they are not public, and backends although they are neither public nor private", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
 	fs.IntVar(&c.RecordingDays, "recording-days", recordingDays, "`days` for which recordings of shells are kept")
-	fs.Int64Var(&c.RecordingMaxBytes, "recording-max-bytes", recordingMaxBytes, "`bytes` that recordings of shells may take; beyond, the oldest ones go")
+	fs.Int64Var(&c.RecordingMaxBytes, "recording-max-bytes", recordingMaxBytes, "`bytes` that recordings of shells may take, an eighth of them those of one person of the last seven days; beyond, older ones go")
 	fs.StringVar(&c.AuditExport.To, "audit-export", "", "`URL` that events of the audit trail are handed on to as they are written: file:///folder/name and https://host/path get JSON lines, syslog+tls://host:port and syslog+tcp://host:port messages of RFC 5424; at one console of several")
 	fs.StringVar(&c.AuditExport.TokenFile, "audit-export-token-file", "", "`file` with the bearer token for --audit-export; it may be replaced at any time")
 	fs.StringVar(&c.AuditExport.CAFile, "audit-export-ca-file", "", "PEM `file` with the authorities that --audit-export trusts; default: those of the system")

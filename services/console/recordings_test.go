@@ -2,15 +2,20 @@ package console_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console"
 )
 
 const recordingID = "019a8b2f4c11d0e6a1b2c3d4e5f60718"
@@ -129,4 +134,72 @@ func TestRecordingsAreSealedByTheHubSecret(t *testing.T) {
 	await(t, "the old secret is gone", func() bool { _, err := p.admin.read(t); return connect.CodeOf(err) == connect.CodeFailedPrecondition })
 	rotate("another-secret-of-32-characters-\n" + string(old))
 	await(t, "the old secret is back", func() bool { _, err := p.admin.read(t); return err == nil })
+}
+
+// Whoever has shells recorded takes room from nobody: young recordings stay, a person has a share, and older ones go by whose take the most, with an entry in the trail.
+func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newHub(t, db).startWith(t, func(cfg *console.Config) { cfg.RecordingMaxBytes = 8000 })
+			admin, tunnel := r.admin(t), r.service(t, identity.ServiceTunnel)
+			ids := 0
+			begin := func(user string, age time.Duration) (id string, err error) {
+				ids++
+				id = fmt.Sprintf("%s-%012d", recordingID[:16], ids)
+				_, err = tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
+					Id: id, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec", Subject: "user:" + user, BeginTime: timestamppb.New(time.Now().Add(-age)),
+				}})
+				return id, err
+			}
+			add := func(id string, sequence int64, size int) error {
+				_, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{Id: id, Sequence: sequence, Data: bytes.Repeat([]byte("x"), size), End: true})
+				return err
+			}
+			shell := func(user string, age time.Duration, size int) string {
+				t.Helper()
+				id, err := begin(user, age)
+				if err == nil {
+					err = add(id, 1, size)
+				}
+				if err != nil {
+					t.Fatalf("shell of %s: %v", user, err)
+				}
+				return id
+			}
+			const month = 30 * 24 * time.Hour
+			old := shell("eve", month, 6000)
+			shell("bob", 0, 1000)
+			_, err := begin("bob", 0)
+			wantCode(t, err, connect.CodeResourceExhausted, "user:bob", "one person")
+			ada := shell("ada", 0, 500)
+			if err := add(ada, 2, 400); err != nil {
+				t.Error(err)
+			}
+			wantCode(t, add(ada, 3, 400), connect.CodeResourceExhausted, "one person")
+			shell("dan", 0, 1000) // for which eve's of last month goes
+			removed := admin.eventsOf(t, "recording.removed")
+			if len(removed) != 1 || removed[0].GetName() != old || removed[0].GetCluster() != "edge-1" || !strings.Contains(removed[0].GetReason(), "user:eve") {
+				t.Errorf("removed, by the trail: %v", removed)
+			}
+			for _, user := range []string{"p1", "p2", "p3", "p4", "p5"} {
+				shell(user, 0, 1000)
+			}
+			last, err := begin("p6", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantCode(t, add(last, 1, 200), connect.CodeResourceExhausted, "not removed")
+			if err := add(last, 1, 100); err != nil {
+				t.Error(err)
+			}
+			_, err = begin("p7", 0)
+			wantCode(t, err, connect.CodeResourceExhausted, "--recording-max-bytes")
+			list, err := admin.recordings.ListRecordings(t.Context(), &consolev1.ListRecordingsRequest{})
+			if err != nil || len(list.GetRecordings()) != 9 || len(admin.eventsOf(t, "recording.removed")) != 1 {
+				t.Errorf("%d recordings, %v", len(list.GetRecordings()), err)
+			}
+		})
+	}
 }

@@ -504,7 +504,7 @@ func (x *ListRecordingsRequest) GetSubject() string {
 type ListRecordingsResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Recordings []*Recording           `protobuf:"bytes,1,rep,name=recordings,proto3" json:"recordings,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page. A page may have fewer than page_size, or none, and another page behind it.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,6 +22,8 @@ const (
 	Precondition
 	// Forbidden: the caller may not.
 	Forbidden
+	// Exhausted: a bound is reached.
+	Exhausted
 )
 
 // Error is a refusal in a person's words.

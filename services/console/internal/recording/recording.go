@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"fairlead.dev/platform/access"
@@ -27,8 +28,16 @@ const (
 	partPieces, partBytes = 64, 2 << 20
 	// trimEvery is how often it is looked for recordings that are too old or too many.
 	trimEvery = time.Minute
+	// leastDays is how long recordings are kept anyhow, as the audit trail is: nobody pushes out what they have just done.
+	leastDays = 7
+	// personShare is the part of the room for all recordings that the young ones of one person may take, and headroom the part that is kept free by removing older ones.
+	personShare, headroom = 8, 16
+	// idleAfter is how long a recording without an end has had no piece when its tunnel counts as killed. A shell that waits for its person sends none.
+	idleAfter = 24 * time.Hour
 
 	defaultPageSize, maxPageSize = 100, 1000
+	// maxLooks is how many times maxPageSize rows are looked through for one page: a caller who sees few of them gets the rest with the next page.
+	maxLooks = 10
 )
 
 // Keeper keeps recordings.
@@ -41,6 +50,27 @@ type Keeper struct {
 	// Days and Bytes bound all recordings.
 	Days  int
 	Bytes int64
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+
+	batch    batch
+	trimming sync.Mutex // held by the one that removes recordings
+}
+
+func (k *Keeper) now() time.Time {
+	if k.Now == nil {
+		return time.Now()
+	}
+	return k.Now()
+}
+
+// bounds are those of now.
+func (k *Keeper) bounds() store.RecordingBounds {
+	now := k.now()
+	return store.RecordingBounds{
+		One: MaxBytes, Person: k.Bytes / personShare, All: k.Bytes,
+		Young: now.AddDate(0, 0, -min(leastDays, k.Days)), Idle: now.Add(-idleAfter),
+	}
 }
 
 // contextOf binds a sealed piece to its place.
@@ -49,26 +79,53 @@ func contextOf(id string, sequence int64) []byte { return fmt.Appendf(nil, "%s/%
 // Begin makes an empty recording.
 func (k *Keeper) Begin(ctx context.Context, r store.Recording) error {
 	if r.Begin.IsZero() {
-		r.Begin = time.Now()
+		r.Begin = k.now()
 	}
-	return k.Store.BeginRecording(ctx, r)
+	return k.refusal(r.ID, r.Subject, k.withRoom(ctx, func() error { return k.Store.BeginRecording(ctx, r, k.bounds()) }))
 }
 
 // Append adds a piece to a recording.
 func (k *Keeper) Append(ctx context.Context, id string, sequence int64, data []byte, end bool, incomplete string) error {
-	p := store.Piece{Sequence: sequence}
+	p := store.RecordingPiece{ID: id, Piece: store.Piece{Sequence: sequence}, Bytes: int64(len(data)), End: end, Incomplete: incomplete}
 	if len(data) > 0 {
 		var err error
 		if p.Data, err = k.Secret.Seal(hubsecret.Recordings, data, contextOf(id, sequence)); err != nil {
 			return err
 		}
 	}
-	err := k.Store.AppendRecording(ctx, id, p, int64(len(data)), MaxBytes, end, incomplete)
+	return k.refusal(id, "this person", k.withRoom(ctx, func() error {
+		return k.batch.append(ctx, p, func(ctx context.Context, pieces []store.RecordingPiece) ([]error, error) {
+			return k.Store.AppendRecordings(ctx, pieces, k.bounds())
+		})
+	}))
+}
+
+// withRoom removes recordings when there is no room, and tries again. While another call removes them, this one is refused: tunnels try again.
+func (k *Keeper) withRoom(ctx context.Context, write func() error) error {
+	err := write()
+	if !errors.Is(err, store.ErrAllFull) || !k.trimming.TryLock() {
+		return err
+	}
+	defer k.trimming.Unlock()
+	if removed, err := k.trim(ctx); err != nil || removed == 0 {
+		return cmp.Or(err, store.ErrAllFull)
+	}
+	return write()
+}
+
+// refusal is what keeps a recording from growing in words.
+func (k *Keeper) refusal(id, subject string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return catalog.Refuse(catalog.NotFound, "recording %q does not exist", id)
 	case errors.Is(err, store.ErrFull):
 		return catalog.Refuse(catalog.Precondition, "recording %q is full: it has %d MiB", id, MaxBytes>>20)
+	case errors.Is(err, store.ErrPersonFull):
+		return catalog.Refuse(catalog.Exhausted, "recordings of %s of the last %d days take %d MiB, which is all that one person may have. "+
+			"An administrator can raise --recording-max-bytes of the console: an eighth of it is for one person", subject, min(leastDays, k.Days), k.Bytes/personShare>>20)
+	case errors.Is(err, store.ErrAllFull):
+		return catalog.Refuse(catalog.Exhausted, "recordings take all %d MiB of --recording-max-bytes of the console, and those of the last %d days are not removed for others. "+
+			"An administrator can raise it", k.Bytes>>20, min(leastDays, k.Days))
 	}
 	return err
 }
@@ -82,7 +139,7 @@ func (k *Keeper) sees(ctx context.Context, who platform.Identity, r store.Record
 // List returns a page of the recordings that the caller may view, the newest first, and the token of the next one.
 func (k *Keeper) List(ctx context.Context, who platform.Identity, cluster, subject string, size int, before string) (out []store.Recording, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
-	for {
+	for range maxLooks {
 		var rows []store.Recording
 		err := k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 			rows, err = v.Recordings(ctx, cluster, subject, before, maxPageSize)
@@ -107,6 +164,7 @@ func (k *Keeper) List(ctx context.Context, who platform.Identity, cluster, subje
 			return out, "", nil
 		}
 	}
+	return out, before, nil
 }
 
 // Read returns a part of a recording behind a sequence, and the sequence of its last piece; 0: there is nothing more.
@@ -148,21 +206,38 @@ func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64
 	return r, data, next, nil
 }
 
+// trim removes recordings that are too old or too many. The lock is held.
+func (k *Keeper) trim(ctx context.Context) (removed int, err error) {
+	removed, err = k.Store.TrimRecordings(ctx, k.now().AddDate(0, 0, -k.Days), k.Bytes-k.Bytes/headroom, k.bounds(), k.removed)
+	if removed > 0 {
+		k.Log.InfoContext(ctx, "recordings removed", "recordings", removed)
+	}
+	return removed, err
+}
+
+// removed is the entry in the audit trail of a recording that was removed for room.
+func (k *Keeper) removed(at time.Time, r store.Recording) store.AuditEvent {
+	return audit.Event(audit.Console(), at, audit.Act{
+		Action: "recording.removed", Resource: access.Recording, Name: r.ID, Cluster: r.Cluster, Reason: fmt.Sprintf(
+			"%s of %s in %s/%s, begun %s, %d bytes: recordings are at the bound of --recording-max-bytes, and those of this person that are older than %d days took the most",
+			r.Verb, r.Subject, r.Namespace, r.Pod, r.Begin.UTC().Format(time.RFC3339), r.Bytes, min(leastDays, k.Days)),
+	})
+}
+
 // Run removes recordings that are too old or too many, until the context ends.
 func (k *Keeper) Run(ctx context.Context) error {
 	ticker := time.NewTicker(trimEvery)
 	defer ticker.Stop()
 	var away outage.Outage
 	for {
-		n, err := k.Store.TrimRecordings(ctx, time.Now().AddDate(0, 0, -k.Days), k.Bytes)
+		k.trimming.Lock()
+		_, err := k.trim(ctx)
+		k.trimming.Unlock()
 		switch {
 		case err == nil:
 			away.Over(ctx, k.Log, time.Now(), "recordings are bounded again")
 		case ctx.Err() == nil:
 			away.Failed(ctx, k.Log, time.Now(), "recordings that are too old stay for now", err)
-		}
-		if n > 0 {
-			k.Log.InfoContext(ctx, "recordings removed", "recordings", n)
 		}
 		select {
 		case <-ctx.Done():

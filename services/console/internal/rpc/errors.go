@@ -108,6 +108,8 @@ func catalogCode(r catalog.Reason) connect.Code {
 		return connect.CodeFailedPrecondition
 	case catalog.Forbidden:
 		return connect.CodePermissionDenied
+	case catalog.Exhausted:
+		return connect.CodeResourceExhausted
 	}
 	return connect.CodeInternal
 }

@@ -1,11 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -38,8 +42,41 @@ type Piece struct {
 	Data     []byte // sealed
 }
 
-// ErrFull is of a recording that has no room for a piece.
-var ErrFull = errors.New("the recording is full")
+// What keeps recordings from growing.
+var (
+	// ErrFull is of a recording that has no room for a piece.
+	ErrFull = errors.New("the recording is full")
+	// ErrPersonFull is of a person whose young recordings have all the room of one person.
+	ErrPersonFull = errors.New("the person's recordings have no room")
+	// ErrAllFull is of recordings that have all the room there is.
+	ErrAllFull = errors.New("there is no room for recordings")
+)
+
+// RecordingBounds bound recordings, in bytes before they were sealed.
+type RecordingBounds struct {
+	// One is of one recording, Person of the young ones of one person, All of all.
+	One, Person, All int64
+	// Young is when the oldest young one began, to the day: recordings of that day and later ones are not removed for room.
+	Young time.Time
+	// Idle is since when a recording without an end has had no piece that counts as over: its tunnel was killed.
+	Idle time.Time
+}
+
+// RecordingPiece is a piece on its way into a recording.
+type RecordingPiece struct {
+	ID string
+	Piece
+	// Bytes are those of the piece before it was sealed.
+	Bytes int64
+	// End says that it is the last one.
+	End        bool
+	Incomplete string
+}
+
+const dayMicros = 24 * 60 * 60 * 1_000_000
+
+// dayOf is a time as recording_usage has it.
+func dayOf(t time.Time) int64 { return Micros(t) / dayMicros }
 
 const recordingColumns = "id, cluster, subject, begin_time, update_time, end_time, bytes, incomplete, data"
 
@@ -84,13 +121,17 @@ func (s *Store) transactLane(ctx context.Context, fn func(context.Context, *sql.
 	return s.transact(ctx, fn)
 }
 
-// BeginRecording makes an empty recording; one that is there stays as it is.
-func (s *Store) BeginRecording(ctx context.Context, r Recording) error {
+// BeginRecording makes an empty recording; one that is there stays as it is. ErrPersonFull and ErrAllFull when there is no room for another one.
+func (s *Store) BeginRecording(ctx context.Context, r Recording, bounds RecordingBounds) error {
 	data, err := json.Marshal(r.RecordingData)
 	if err != nil {
 		return fmt.Errorf("encode recording: %w", err)
 	}
 	return s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		usage := recordingUsage{View: View{tx, &s.dialect}, bounds: bounds}
+		if err := usage.room(ctx, r, 1); err != nil {
+			return err
+		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO recordings ("+recordingColumns+") VALUES ($1, $2, $3, $4, $5, 0, 0, '', $6) ON CONFLICT (id) DO NOTHING",
 			r.ID, r.Cluster, r.Subject, Micros(r.Begin), Micros(r.Begin), string(data))
 		if err != nil {
@@ -100,72 +141,218 @@ func (s *Store) BeginRecording(ctx context.Context, r Recording) error {
 	})
 }
 
-// AppendRecording adds a piece of so many bytes before it was sealed, durably; one that is there is passed over. ErrNotFound when there is no such recording,
-// ErrFull when more than most bytes would be in it: it is complete without the piece then.
-func (s *Store) AppendRecording(ctx context.Context, id string, p Piece, bytes, most int64, end bool, incomplete string) error {
-	return s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		r, err := View{tx, &s.dialect}.Recording(ctx, id)
+// AppendRecordings adds pieces in one transaction, durably; one that is there is passed over. refused has an error for each piece, or nil: ErrNotFound when
+// there is no such recording, ErrFull, ErrPersonFull or ErrAllFull when there is no room for it.
+func (s *Store) AppendRecordings(ctx context.Context, pieces []RecordingPiece, bounds RecordingBounds) (refused []error, err error) {
+	// Consoles that write the same recordings lock their rows in one order.
+	order := make([]int, len(pieces))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(pieces[a].ID, pieces[b].ID) })
+	err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		refused = make([]error, len(pieces))
+		usage := recordingUsage{View: View{tx, &s.dialect}, bounds: bounds}
+		for _, i := range order {
+			err := usage.append(ctx, tx, pieces[i], s.clock())
+			switch {
+			case errors.Is(err, ErrNotFound), errors.Is(err, ErrFull), errors.Is(err, ErrPersonFull), errors.Is(err, ErrAllFull):
+				refused[i] = err
+			case err != nil:
+				return fmt.Errorf("append to recording: %w", err)
+			}
+		}
+		return usage.flush(ctx, tx)
+	})
+	return refused, err
+}
+
+// recordingUsage is what recordings take as a transaction sees and changes it.
+type recordingUsage struct {
+	View
+	bounds RecordingBounds
+
+	known   map[string]int64   // what a subject's young recordings take; the empty one: all
+	changes map[usageKey]int64 // that are not in the database yet
+}
+
+type usageKey struct {
+	subject string
+	day     int64
+}
+
+// young tells whether a recording is not removed for room.
+func (b RecordingBounds) young(r Recording) bool { return dayOf(r.Begin) >= dayOf(b.Young) }
+
+// room refuses bytes of a recording that have none.
+func (u *recordingUsage) room(ctx context.Context, r Recording, bytes int64) error {
+	for _, of := range []struct {
+		subject string
+		day     int64
+		most    int64
+		full    error
+	}{{r.Subject, dayOf(u.bounds.Young), u.bounds.Person, ErrPersonFull}, {"", 0, u.bounds.All, ErrAllFull}} {
+		if of.subject != "" && !u.bounds.young(r) {
+			continue
+		}
+		held, known := u.known[of.subject]
+		if !known {
+			err := u.q.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = $1 AND day >= $2", of.subject, of.day).Scan(&held)
+			if err != nil {
+				return fmt.Errorf("measure recordings: %w", err)
+			}
+			if u.known == nil {
+				u.known = map[string]int64{}
+			}
+			u.known[of.subject] = held
+		}
+		if held+bytes > of.most {
+			return of.full
+		}
+	}
+	return nil
+}
+
+// add counts bytes that came, or went (less than 0), of a recording.
+func (u *recordingUsage) add(r Recording, bytes int64) {
+	if u.changes == nil {
+		u.changes = map[usageKey]int64{}
+	}
+	u.changes[usageKey{r.Subject, dayOf(r.Begin)}] += bytes
+	u.changes[usageKey{}] += bytes
+	if _, known := u.known[""]; known {
+		u.known[""] += bytes
+	}
+	if _, known := u.known[r.Subject]; known && u.bounds.young(r) {
+		u.known[r.Subject] += bytes
+	}
+}
+
+// flush writes what changed, in the same order in all transactions.
+func (u *recordingUsage) flush(ctx context.Context, tx *sql.Tx) error {
+	keys := slices.SortedFunc(maps.Keys(u.changes), func(a, b usageKey) int {
+		return cmp.Or(strings.Compare(a.subject, b.subject), cmp.Compare(a.day, b.day))
+	})
+	for _, key := range keys {
+		_, err := tx.ExecContext(ctx, "INSERT INTO recording_usage (subject, day, bytes) VALUES ($1, $2, $3) ON CONFLICT (subject, day) DO UPDATE SET bytes = recording_usage.bytes + excluded.bytes",
+			key.subject, key.day, u.changes[key])
+		if err != nil {
+			return fmt.Errorf("count recordings: %w", err)
+		}
+	}
+	return nil
+}
+
+// append adds one piece.
+func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiece, now time.Time) error {
+	r, err := u.Recording(ctx, p.ID)
+	if err != nil {
+		return err
+	}
+	if p.Bytes > 0 {
+		var there int
+		err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM recording_pieces WHERE recording_id = $1 AND seq = $2", p.ID, p.Sequence).Scan(&there)
+		if err != nil || there > 0 {
+			return err
+		}
+		if r.Bytes+p.Bytes > u.bounds.One {
+			return ErrFull
+		}
+		if err := u.room(ctx, r, p.Bytes); err != nil {
+			return err
+		}
+		res, err := tx.ExecContext(ctx, "INSERT INTO recording_pieces (recording_id, seq, data) VALUES ($1, $2, $3) ON CONFLICT (recording_id, seq) DO NOTHING", p.ID, p.Sequence, p.Data)
 		if err != nil {
 			return err
 		}
-		if r.Bytes+bytes > most {
-			return ErrFull
+		if n, err := res.RowsAffected(); err != nil || n == 0 { // another console was first
+			return err
 		}
-		now, ended := s.clock(), r.End
-		if end {
-			ended = now
-		}
-		if bytes > 0 {
-			res, err := tx.ExecContext(ctx, "INSERT INTO recording_pieces (recording_id, seq, data) VALUES ($1, $2, $3) ON CONFLICT (recording_id, seq) DO NOTHING", id, p.Sequence, p.Data)
-			if err != nil {
-				return fmt.Errorf("append to recording: %w", err)
-			}
-			if n, err := res.RowsAffected(); err != nil || n == 0 {
-				return err
-			}
-		}
-		if incomplete == "" {
-			incomplete = r.Incomplete
-		}
-		if _, err := tx.ExecContext(ctx, "UPDATE recordings SET update_time = $2, end_time = $3, bytes = bytes + $4, incomplete = $5 WHERE id = $1",
-			id, Micros(now), Micros(ended), bytes, incomplete); err != nil {
-			return fmt.Errorf("append to recording: %w", err)
-		}
-		return nil
-	})
+		u.add(r, p.Bytes)
+	}
+	ended := r.End
+	if p.End {
+		ended = now
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE recordings SET update_time = $2, end_time = $3, bytes = bytes + $4, incomplete = $5 WHERE id = $1",
+		p.ID, Micros(now), Micros(ended), p.Bytes, cmp.Or(p.Incomplete, r.Incomplete))
+	return err
 }
 
-// TrimRecordings removes recordings that began before a time, and the oldest ones as long as all together have more than most bytes. It returns how many.
-func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64) (removed int, err error) {
+// over chooses recordings that don't go on: they have an end, or had no piece since the time that is $1.
+const over = "(end_time > 0 OR update_time < $1)"
+
+// TrimRecordings removes recordings that began before a time, and recordings that are not young while all have more than a number of bytes: of the person whose
+// recordings that are not young take the most, the oldest one first. None that goes on is removed. event makes the entry in the audit trail of one that is removed
+// for room. It returns how many were removed.
+func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds RecordingBounds, event func(now time.Time, r Recording) AuditEvent) (removed int, err error) {
 	for {
 		again := false
 		err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
-			var total, begin int64
-			var id string
-			if err := tx.QueryRowContext(ctx, "SELECT COALESCE(SUM(bytes), 0) FROM recordings").Scan(&total); err != nil {
-				return fmt.Errorf("measure recordings: %w", err)
+			v := View{tx, &s.dialect}
+			r, err := scanRecording(tx.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND begin_time < $2 ORDER BY begin_time LIMIT 1",
+				Micros(bounds.Idle), Micros(before)))
+			forRoom := errors.Is(err, ErrNotFound)
+			if forRoom {
+				r, err = v.surplus(ctx, most, bounds)
 			}
-			err := tx.QueryRowContext(ctx, "SELECT id, begin_time FROM recordings ORDER BY id LIMIT 1").Scan(&id, &begin)
-			if errors.Is(err, sql.ErrNoRows) {
+			if errors.Is(err, ErrNotFound) {
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("find the oldest recording: %w", err)
-			}
-			if begin >= Micros(before) && total <= most {
-				return nil
-			}
-			for _, stmt := range []string{"DELETE FROM recording_pieces WHERE recording_id = $1", "DELETE FROM recordings WHERE id = $1"} {
-				if _, err := tx.ExecContext(ctx, stmt, id); err != nil {
-					return fmt.Errorf("remove recording: %w", err)
-				}
+				return fmt.Errorf("find a recording to remove: %w", err)
 			}
 			again = true
-			return nil
+			return s.removeRecording(ctx, tx, r, forRoom, event)
 		})
 		if err != nil || !again {
 			return removed, err
 		}
 		removed++
 	}
+}
+
+// surplus is the recording that goes next while all have more than a number of bytes, or ErrNotFound.
+func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (Recording, error) {
+	var total int64
+	if err := v.q.QueryRowContext(ctx, "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM recording_usage WHERE subject = '' AND day = 0").Scan(&total); err != nil || total <= most {
+		return Recording{}, cmp.Or(err, ErrNotFound)
+	}
+	rows, err := v.q.QueryContext(ctx, "SELECT subject FROM recording_usage WHERE subject <> '' AND day < $1 AND bytes > 0 GROUP BY subject ORDER BY SUM(bytes) DESC, subject", dayOf(bounds.Young))
+	subjects, err := collect(rows, err, func(rows *sql.Rows) (subject string, err error) {
+		err = rows.Scan(&subject)
+		return subject, err
+	})
+	if err != nil {
+		return Recording{}, err
+	}
+	for _, subject := range subjects {
+		r, err := scanRecording(v.q.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND subject = $2 AND begin_time < $3 AND bytes > 0 ORDER BY begin_time LIMIT 1",
+			Micros(bounds.Idle), subject, dayOf(bounds.Young)*dayMicros))
+		if !errors.Is(err, ErrNotFound) {
+			return r, err
+		}
+	}
+	return Recording{}, ErrNotFound
+}
+
+func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, forRoom bool, event func(time.Time, Recording) AuditEvent) error {
+	for _, stmt := range []string{"DELETE FROM recording_pieces WHERE recording_id = $1", "DELETE FROM recordings WHERE id = $1"} {
+		if _, err := tx.ExecContext(ctx, stmt, r.ID); err != nil {
+			return fmt.Errorf("remove recording: %w", err)
+		}
+	}
+	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s, now: s.clock()}
+	usage := recordingUsage{View: t.View}
+	usage.add(r, -r.Bytes)
+	if err := usage.flush(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM recording_usage WHERE subject IN ('', $1) AND bytes <= 0", r.Subject); err != nil {
+		return fmt.Errorf("count recordings: %w", err)
+	}
+	if !forRoom {
+		return nil
+	}
+	return t.insertAudit(ctx, []AuditEvent{event(t.now, r)})
 }

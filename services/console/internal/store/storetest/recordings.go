@@ -14,17 +14,19 @@ import (
 func testRecordings(t *testing.T, open Open) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	s := open(store.Options{Now: func() time.Time { return at.Add(time.Hour) }})
+	bounds := store.RecordingBounds{One: 10, Person: 1000, All: 1000, Young: at, Idle: at}
 	begin := func(id, cluster, subject string, minutes int) {
 		t.Helper()
 		r := store.Recording{ID: id, Cluster: cluster, Subject: subject, Begin: at.Add(time.Duration(minutes) * time.Minute), RecordingData: store.RecordingData{Pod: "web-0", Verb: "exec"}}
 		for range 2 { // it is idempotent
-			if err := s.BeginRecording(t.Context(), r); err != nil {
+			if err := s.BeginRecording(t.Context(), r, bounds); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	add := func(id string, sequence int64, text string, end bool) error {
-		return s.AppendRecording(t.Context(), id, store.Piece{Sequence: sequence, Data: []byte("\x00" + text)}, int64(len(text)), 10, end, "")
+		refused, err := s.AppendRecordings(t.Context(), []store.RecordingPiece{{ID: id, Piece: store.Piece{Sequence: sequence, Data: []byte("\x00" + text)}, Bytes: int64(len(text)), End: end}}, bounds)
+		return errors.Join(err, errors.Join(refused...))
 	}
 	begin("1", "edge-1", "user:ada", 0)
 	begin("2", "edge-2", "user:ada", 1)
@@ -34,7 +36,7 @@ func testRecordings(t *testing.T, open Open) {
 		text     string
 		end      bool
 		want     error
-	}{{1, "one", false, nil}, {2, "two", false, nil}, {2, "two", false, nil}, {3, "too much", false, store.ErrFull}, {3, "end", true, nil}} {
+	}{{1, "one", false, nil}, {2, "two", false, nil}, {2, "two, much longer", false, nil}, {3, "too much", false, store.ErrFull}, {3, "end", true, nil}} {
 		if err := add("1", step.sequence, step.text, step.end); !errors.Is(err, step.want) {
 			t.Errorf("piece %d: %v, want %v", step.sequence, err, step.want)
 		}
@@ -70,22 +72,105 @@ func testRecordings(t *testing.T, open Open) {
 			t.Errorf("got %v, want %s", got, want)
 		}
 	}
-	if err := add("2", 1, "12345", false); err != nil {
-		t.Fatal(err)
+}
+
+// testRecordingRoom is about who is refused, and what goes, when recordings have all the room there is.
+func testRecordingRoom(t *testing.T, open Open) {
+	const day = 24 * time.Hour
+	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	s := open(store.Options{Now: func() time.Time { return now }})
+	bounds := store.RecordingBounds{One: 10, Person: 15, All: 45, Young: now.Add(-7 * day), Idle: now.Add(-day)}
+	begin := func(id, subject string, age time.Duration) error {
+		return s.BeginRecording(t.Context(), store.Recording{ID: id, Cluster: "edge-1", Subject: subject, Begin: now.Add(-age), RecordingData: store.RecordingData{Verb: "exec"}}, bounds)
 	}
-	for _, step := range []struct {
-		before time.Time
-		most   int64
-		left   []string
-	}{{at, 14, []string{"3", "2", "1"}}, {at, 13, []string{"3", "2"}}, {at.Add(2 * time.Minute), 100, []string{"3"}}} {
-		if _, err := s.TrimRecordings(t.Context(), step.before, step.most); err != nil {
+	add := func(pieces ...store.RecordingPiece) []error {
+		t.Helper()
+		refused, err := s.AppendRecordings(t.Context(), pieces, bounds)
+		if err != nil || len(refused) != len(pieces) {
+			t.Fatalf("%v, %v", refused, err)
+		}
+		return refused
+	}
+	piece := func(id string, sequence, bytes int64, end bool) store.RecordingPiece {
+		return store.RecordingPiece{ID: id, Piece: store.Piece{Sequence: sequence, Data: []byte("sealed")}, Bytes: bytes, End: end}
+	}
+	for _, r := range []struct {
+		id, subject string
+		age         time.Duration
+	}{
+		{"01", "user:ada", 30 * day}, {"02", "user:bob", 20 * day}, {"03", "user:bob", 19 * day}, {"04", "user:bob", 18 * day}, {"05", "user:bob", day}, {"06", "user:bob", 0}, {"07", "user:eve", 0},
+	} {
+		if err := begin(r.id, r.subject, r.age); err != nil {
+			t.Fatal(r.id, err)
+		}
+	}
+	// One transaction for all, each refused by itself: 03 goes on, 05 and 06 are all that bob may have of the last days.
+	refused := add(piece("07", 1, 1, false), piece("01", 1, 5, true), piece("02", 1, 5, true), piece("03", 1, 5, false), piece("04", 1, 5, true),
+		piece("05", 1, 11, false), piece("05", 1, 10, true), piece("05", 1, 10, true), piece("06", 1, 4, false), piece("06", 2, 2, false), piece("nil", 1, 1, false))
+	want := []error{nil, nil, nil, nil, nil, store.ErrFull, nil, nil, nil, store.ErrPersonFull, store.ErrNotFound}
+	for i := range want {
+		if !errors.Is(refused[i], want[i]) {
+			t.Errorf("piece %d: %v, want %v", i, refused[i], want[i])
+		}
+	}
+	add(piece("06", 2, 1, true))
+	if err := begin("08", "user:bob", 0); !errors.Is(err, store.ErrPersonFull) {
+		t.Errorf("one more of a person without room: %v", err)
+	}
+	if err := begin("09", "user:ada", 0); err != nil {
+		t.Errorf("one of another person: %v", err)
+	}
+	// 36 of 45 are taken.
+	add(piece("09", 1, 9, false))
+	if refused := add(piece("07", 2, 1, false), piece("09", 2, 0, true)); !errors.Is(refused[0], store.ErrAllFull) || refused[1] != nil {
+		t.Errorf("at the bound of all: %v", refused)
+	}
+	if err := begin("10", "user:eve", 0); !errors.Is(err, store.ErrAllFull) {
+		t.Errorf("one more without room: %v", err)
+	}
+	left := func() (ids []string) {
+		for _, r := range read(t, s, func(ctx context.Context, v store.View) ([]store.Recording, error) {
+			return v.Recordings(ctx, "", "", "", 100)
+		}) {
+			ids = append(ids, r.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	trim := func(before time.Time, most int64, wanted ...string) {
+		t.Helper()
+		event := func(at time.Time, r store.Recording) store.AuditEvent {
+			return store.AuditEvent{ID: "removed-" + r.ID, Time: at, Actor: "service:console", Action: "recording.removed", Event: []byte("{}")}
+		}
+		if _, err := s.TrimRecordings(t.Context(), before, most, bounds, event); err != nil {
 			t.Fatal(err)
 		}
-		if got := list("", "", "", 10); !slices.Equal(got, step.left) {
-			t.Errorf("left %v, want %v", got, step.left)
+		if got := left(); !slices.Equal(got, wanted) {
+			t.Errorf("left %v, want %v", got, wanted)
 		}
 	}
-	if got := read(t, s, func(ctx context.Context, v store.View) ([]store.Piece, error) { return v.Pieces(ctx, "1", 0, 10) }); len(got) > 0 {
+	never := now.Add(-1000 * day)
+	trim(never, 45, "01", "02", "03", "04", "05", "06", "07", "09")
+	// Those of bob go, which are 15 of days before, and 10 after the first one. 03 has no end, and had a piece just now.
+	trim(never, 39, "01", "03", "05", "06", "07", "09")
+	trim(never, 31, "03", "05", "06", "07", "09")
+	trim(never, 0, "03", "05", "06", "07", "09") // young ones, and one that goes on, stay
+	trim(now.Add(-12*time.Hour), 1000, "03", "06", "07", "09")
+	trail := read(t, s, func(ctx context.Context, v store.View) ([]store.AuditEvent, error) {
+		return v.Audit(ctx, store.AuditFilter{Action: "recording.removed"}, store.AuditPlace{}, 100)
+	})
+	var removed []string
+	for _, e := range trail {
+		removed = append(removed, e.ID)
+	}
+	slices.Sort(removed)
+	if !slices.Equal(removed, []string{"removed-01", "removed-02", "removed-04"}) { // 05 was too old
+		t.Errorf("in the trail: %v", removed)
+	}
+	if err := begin("10", "user:eve", 0); err != nil {
+		t.Errorf("one more with room: %v", err)
+	}
+	if got := read(t, s, func(ctx context.Context, v store.View) ([]store.Piece, error) { return v.Pieces(ctx, "01", 0, 10) }); len(got) > 0 {
 		t.Errorf("a recording that went left %d pieces", len(got))
 	}
 }

@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"HeavyEventsAreBounded":                testHeavyEvents,
 		"AccessRequestsAreFoundAndForgotten":   testAccessRequests,
 		"RecordingsGrowAndAreBounded":          testRecordings,
+		"RecordingsMakeRoomByWhoTakesTheMost":  testRecordingRoom,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

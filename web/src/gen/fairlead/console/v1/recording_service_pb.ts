@@ -251,7 +251,7 @@ export type ListRecordingsResponse = Message<"fairlead.console.v1.ListRecordings
   recordings: Recording[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page may have fewer than page_size, or none, and another page behind it.
    *
    * @generated from field: string next_page_token = 2;
    */

@@ -1,0 +1,66 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Pieces that come while others are written share one transaction, and each hears of its own refusal.
+func TestPiecesThatWaitAreWrittenTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var b batch
+		var writes, refused atomic.Int64
+		first := make(chan struct{})
+		write := func(_ context.Context, pieces []store.RecordingPiece) ([]error, error) {
+			if writes.Add(1) == 1 {
+				<-first
+			}
+			out := make([]error, len(pieces))
+			for i, p := range pieces {
+				if p.Sequence%10 == 0 {
+					out[i] = store.ErrFull
+				}
+			}
+			return out, nil
+		}
+		const pieces = 100
+		var wg sync.WaitGroup
+		for i := range pieces {
+			wg.Go(func() {
+				if err := b.append(t.Context(), store.RecordingPiece{Piece: store.Piece{Sequence: int64(i)}}, write); errors.Is(err, store.ErrFull) {
+					refused.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait() // all but the first one wait for it
+		close(first)
+		wg.Wait()
+		if n := writes.Load(); n != 3 { // the first one, groupPieces, and the rest
+			t.Errorf("%d transactions for %d pieces", n, pieces)
+		}
+		if n := refused.Load(); n != pieces/10 {
+			t.Errorf("%d pieces were refused", n)
+		}
+	})
+}
+
+// A transaction that fails is the failure of all of its pieces, and of no later ones.
+func TestATransactionThatFailsFailsItsPiecesOnly(t *testing.T) {
+	t.Parallel()
+	var b batch
+	for _, want := range []error{store.ErrUnavailable, nil} {
+		got := b.append(t.Context(), store.RecordingPiece{}, func(context.Context, []store.RecordingPiece) ([]error, error) { return make([]error, 1), want })
+		if !errors.Is(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
