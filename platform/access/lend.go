@@ -29,7 +29,7 @@ func (r *Rules) MayLend(who identity.Identity, role string, cluster *consolev1.C
 	if slices.Contains(who.Groups, identity.AdminsGroup) {
 		return Decision{Allowed: true, Rule: adminsRule}
 	}
-	own := &Rules{Grants: lasting(r.Of(who)), Roles: r.Roles, Now: r.Now}
+	own := r.Lasting(who)
 	edits := own.May(who, Edit, Target{Kind: Cluster, Name: name, Cluster: name, ClusterLabels: cluster.GetMetadata().GetLabels()})
 	if !edits.Allowed {
 		return deny("that needs the right to edit the cluster by a grant without an end. Ask a member of " + identity.AdminsGroup)
@@ -41,6 +41,11 @@ func (r *Rules) MayLend(who identity.Identity, role string, cluster *consolev1.C
 		}
 	}
 	return deny("nobody lends more than a grant without an end gives them there. Ask a member of " + identity.AdminsGroup)
+}
+
+// Lasting are the rules that somebody has for good: their grants without an end.
+func (r *Rules) Lasting(who identity.Identity) *Rules {
+	return &Rules{Grants: lasting(r.Of(who)), Roles: r.Roles, Now: r.Now}
 }
 
 // lasting are the grants without an end.

@@ -73,9 +73,15 @@ func Of(id identity.Identity) Actor { return Actor{Kind: id.Kind, Name: id.Name,
 
 // NewID is a name for an event or a request. Those made later sort later.
 func NewID() string {
-	var id [8 + 10]byte
-	binary.BigEndian.PutUint64(id[:], uint64(time.Now().UnixMilli())) // below 2^48 for 8,000 years
-	_, _ = rand.Read(id[8:])                                          // it never fails
+	var random [10]byte
+	_, _ = rand.Read(random[:]) // it never fails
+	return FirstID(time.Now()) + hex.EncodeToString(random[:])
+}
+
+// FirstID sorts before all ids that NewID makes from a moment on, and behind those that it made before.
+func FirstID(at time.Time) string {
+	var id [8]byte
+	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())) // below 2^48 for 8,000 years
 	return hex.EncodeToString(id[2:])
 }
 

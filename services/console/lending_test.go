@@ -256,6 +256,72 @@ func TestAccessIsAskedForWithinBounds(t *testing.T) {
 	wantCode(t, err, connect.CodeFailedPrecondition, "20 requests of yours are open")
 }
 
+// Requests that are taken back at once fill no trail and wake nobody up without a bound.
+func TestRequestsForAccessAreCountedByTheDay(t *testing.T) {
+	t.Parallel()
+	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeople(t, db)
+			for range 100 {
+				r := p.bob.ask(t, "operator")
+				if _, err := p.bob.lending.RevokeAccessRequest(t.Context(), &consolev1.RevokeAccessRequestRequest{Id: r.GetId()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := p.bob.lending.CreateAccessRequest(t.Context(), asking("operator"))
+			wantCode(t, err, connect.CodeResourceExhausted, "24 hours")
+			p.lea.ask(t, "operator") // others go on
+		})
+	}
+}
+
+// Labels of a cluster choose who may what there: with what is lent nobody makes themselves a right that outlasts it.
+func TestLabelsOfAClusterAreNotChangedByWhatIsLent(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t, "")
+	get := func() *consolev1.Cluster {
+		t.Helper()
+		res, err := p.admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.GetCluster()
+	}
+	relabel := func(a api, labels map[string]string) error {
+		c := get()
+		c.Metadata.Labels = labels
+		_, err := a.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: c})
+		return err
+	}
+	p.admin.must(t, &consolev1.Grant{Metadata: meta("dev"), Spec: &consolev1.GrantSpec{
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}}, Role: "admin", Clusters: &consolev1.GrantClusters{Labels: map[string]string{"env": "dev"}},
+	}})
+	p.lea.approve(t, p.bob.ask(t, "admin").GetId())
+	wantCode(t, relabel(p.bob, map[string]string{"env": "dev"}), connect.CodePermissionDenied, "without an end")
+	if labels := get().GetMetadata().GetLabels(); len(labels) > 0 {
+		t.Errorf("labels %v", labels)
+	}
+	// All else of the cluster is what was lent, and so is the mark of a join.
+	for _, change := range []func(*consolev1.Cluster){
+		func(c *consolev1.Cluster) { c.Spec.Description = "bob was here" },
+		func(c *consolev1.Cluster) { c.Metadata.Labels = map[string]string{"fairlead.dev/joining": "1"} },
+	} {
+		c := get()
+		if c.Spec == nil {
+			c.Spec = &consolev1.ClusterSpec{}
+		}
+		change(c)
+		if _, err := p.bob.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: c}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := relabel(p.lea, map[string]string{"env": "test"}); err != nil {
+		t.Errorf("by a grant without an end: %v", err)
+	}
+	wantCode(t, relabel(p.bob, nil), connect.CodePermissionDenied, "without an end")
+}
+
 // Two who decide at the same moment make one grant.
 func TestOneDecisionCounts(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,7 @@ Roles are viewer, deployer, operator, admin and those of "fairlead get roles"; v
 func (a *app) listAccess() *cobra.Command {
 	var all bool
 	var format string
+	var limit int
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -79,12 +80,13 @@ func (a *app) listAccess() *cobra.Command {
 		Example: "  fairlead cluster access list\n  fairlead cluster access list --all -o json",
 		Args:    wants(0, 0),
 	}
+	cmd.Flags().IntVar(&limit, "limit", 200, "list so many of the newest at most")
 	cmd.Flags().BoolVar(&all, "all", false, "those that are over, too; they are kept for 90 days")
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 		list := &consolev1.ListAccessRequestsResponse{}
-		for token := ""; ; {
-			res, err := h.Lending.ListAccessRequests(ctx, &consolev1.ListAccessRequestsRequest{PageSize: pageSize, PageToken: token, All: all})
+		for token := ""; len(list.GetRequests()) < limit; {
+			res, err := h.Lending.ListAccessRequests(ctx, &consolev1.ListAccessRequestsRequest{PageSize: int32(min(limit-len(list.GetRequests()), pageSize)), PageToken: token, All: all})
 			if err != nil {
 				return err
 			}

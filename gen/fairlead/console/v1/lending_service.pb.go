@@ -442,7 +442,7 @@ func (x *ListAccessRequestsRequest) GetAll() bool {
 type ListAccessRequestsResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Requests []*AccessRequest       `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page. A page may have fewer than page_size, or none, and another page behind it.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -34,6 +34,8 @@ const (
 	KeptFor = 90 * 24 * time.Hour
 	// maxOpen bounds the requests of one person that wait or are lent.
 	maxOpen = 20
+	// maxDaily bounds the requests of one person in 24 hours, whatever became of them: each is an event, a notification and entries in the audit trail.
+	maxDaily = 100
 	// endEvery is how often it is looked for what has ended: a few rows of an index. Rights end by themselves before.
 	endEvery = 5 * time.Second
 	// endRows is how many are ended at once.
@@ -42,6 +44,8 @@ const (
 	clockAuthor = "clock"
 
 	defaultPageSize, maxPageSize = 100, 1000
+	// maxLooks is how many times maxPageSize rows are looked through for one page: a caller who sees few of them gets the rest with the next page.
+	maxLooks = 10
 )
 
 // Keeper keeps requests.
@@ -91,6 +95,13 @@ func (k *Keeper) Request(ctx context.Context, by catalog.By, ask Ask) (r store.A
 		}
 		if len(open) >= maxOpen {
 			return catalog.Refuse(catalog.Precondition, "%d requests of yours are open, and no more can be: end some with `fairlead cluster access revoke`", len(open))
+		}
+		daily, err := tx.RequestsSince(ctx, r.Subject, trail.FirstID(now.Add(-24*time.Hour)))
+		if err != nil {
+			return err
+		}
+		if daily >= maxDaily {
+			return catalog.Refuse(catalog.Exhausted, "%d requests of yours were made in the last 24 hours, and no more can be: ask an administrator for a grant", daily)
 		}
 		tx.Tell(event.AccessRequested(r, tx.Now()))
 		return k.put(ctx, tx, by, r, "access.request", r.Reason)
@@ -292,7 +303,7 @@ func (k *Keeper) put(ctx context.Context, tx *store.Tx, by catalog.By, r store.A
 // List returns a page of the requests that the caller sees, the newest first, and the token of the next one.
 func (k *Keeper) List(ctx context.Context, by catalog.By, all bool, size int, before string) (out []store.AccessRequest, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
-	for {
+	for range maxLooks {
 		var rows []store.AccessRequest
 		err := k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 			rows, err = v.AccessRequests(ctx, all, before, maxPageSize)
@@ -317,6 +328,7 @@ func (k *Keeper) List(ctx context.Context, by catalog.By, all bool, size int, be
 			return out, "", nil
 		}
 	}
+	return out, before, nil
 }
 
 // Run ends what is over until the context ends. Every console does so: the first one does it.

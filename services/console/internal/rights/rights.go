@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ const (
 	staleAfter = 250 * time.Millisecond
 	// pageSize is how many resources are read at once.
 	pageSize = 1000
+	// joiningLabel marks a cluster whose agent has not joined yet; grants have no reason to choose by it.
+	joiningLabel = "fairlead.dev/joining"
 )
 
 // Keeper knows the rules.
@@ -451,6 +454,9 @@ func (k *Keeper) mayWrite(ctx context.Context, tx *store.Tx, by catalog.By, befo
 			return err
 		}
 	}
+	if err := k.mayRelabel(ctx, by, before, after); err != nil {
+		return err
+	}
 	if verb == access.Deploy {
 		if err := k.mayPin(ctx, tx, by, *before, *after); err != nil {
 			return err
@@ -460,6 +466,35 @@ func (k *Keeper) mayWrite(ctx context.Context, tx *store.Tx, by catalog.By, befo
 		return err
 	}
 	return k.mayUse(ctx, by, before, after)
+}
+
+// mayRelabel refuses to change the labels of a cluster by a grant with an end: labels choose the grants, projects and services that are about the cluster, and the
+// change would outlast what was lent. The label that marks a join under way is taken away by a grant that made the cluster.
+func (k *Keeper) mayRelabel(ctx context.Context, by catalog.By, before, after *store.Resource) error {
+	if before == nil || after == nil || after.Kind != store.KindCluster {
+		return nil
+	}
+	was, is := maps.Clone(before.Labels), maps.Clone(after.Labels)
+	delete(was, joiningLabel)
+	delete(is, joiningLabel)
+	if maps.Equal(was, is) {
+		return nil
+	}
+	rules, err := k.get(ctx, min(k.since(by), staleAfter))
+	if err != nil {
+		return err
+	}
+	for _, r := range []*store.Resource{before, after} {
+		at, err := rules.target(*r)
+		if err != nil {
+			return err
+		}
+		if !rules.Lasting(by.Identity).May(by.Identity, access.Edit, at).Allowed {
+			return catalog.Refuse(catalog.Forbidden, "cluster %q: its labels choose the grants and services that are about it, and a change takes the right to edit the cluster by a grant without an end: "+
+				"what is lent would be outlasted. %s", after.Name, access.Help)
+		}
+	}
+	return nil
 }
 
 // mayGrant refuses rights that outlive the token that they are made with.

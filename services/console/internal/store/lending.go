@@ -90,6 +90,12 @@ func (v View) OpenRequests(ctx context.Context, subject string) ([]AccessRequest
 	return collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
 }
 
+// RequestsSince counts the requests of somebody from an id on.
+func (v View) RequestsSince(ctx context.Context, subject, from string) (n int, err error) {
+	err = v.q.QueryRowContext(ctx, "SELECT COUNT(*) FROM access_requests WHERE id >= $1 AND subject = $2", from, subject).Scan(&n)
+	return n, err
+}
+
 // DueRequests returns the requests whose time has come, the first ones first.
 func (v View) DueRequests(ctx context.Context, now time.Time, limit int) ([]AccessRequest, error) {
 	rows, err := v.q.QueryContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE due_time > 0 AND due_time <= $1 ORDER BY due_time LIMIT $2", Micros(now), limit)

@@ -218,7 +218,7 @@ export type ListAccessRequestsResponse = Message<"fairlead.console.v1.ListAccess
   requests: AccessRequest[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page. A page may have fewer than page_size, or none, and another page behind it.
    *
    * @generated from field: string next_page_token = 2;
    */
