@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal nodelocal install tidy clean
+.PHONY: help up build-agent vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -27,15 +27,26 @@ DURATION ?= 4m
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-up: build ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
-	@kubelocal=$$(tools/kubelocal/build.sh) && ln -sfn "$${kubelocal%/*}/kubectl" bin/kubectl && exec bin/fairlead up --kubelocal "$$kubelocal" --nodelocal "$$(tools/nodelocal/build.sh --path)" $(ARGS)
+# The command with the hub in it is built first; tools/up.sh builds what the clusters need while the hub is up already.
+up: ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
+	@mkdir -p bin
+	@echo "1 of 3: build the pages and the command, which has the hub in it (2 to 3 minutes the first time, then seconds)" >&2
+	@tools/web.sh
+	@$(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
+	@echo "2 of 3: start the hub and its Git server (seconds); 3 of 3: build Kubernetes and the agent (about 6 minutes the first time, then seconds), and have the clusters join" >&2
+	@exec bin/fairlead up --prepare tools/up.sh --nodelocal "$$(tools/nodelocal/build.sh --path)" $(ARGS)
 
 build: ## Build all deployables into bin/
 	@mkdir -p bin
 	@echo "build web" >&2; tools/web.sh
-	@for s in $(PROGRAMS); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
-	@echo "build agent-render" >&2; $(GOBUILD) -o bin/agent-render ./services/agent/cmd/agent-render
+	@for s in $(filter-out agent,$(PROGRAMS)); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
+	@$(MAKE) --no-print-directory build-agent
 	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
+
+# The agent and what renders for it.
+build-agent:
+	@mkdir -p bin
+	@for s in agent agent-render; do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/agent/cmd/$$s; done
 
 images: ## Make the container images (ARGS=-try-out: also those of docker-compose.yml; PLATFORMS=linux/amd64,linux/arm64)
 	@tools/web.sh

@@ -20,7 +20,7 @@ func TestUpFindsItsDataAgainAndLeavesNothingRunning(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	dir := t.TempDir()
-	s, err := stack.Up(ctx, bins, dir)
+	s, err := stack.Up(ctx, bins, dir, "--prepare", prepares(t, bins))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +66,16 @@ func TestUpFindsItsDataAgainAndLeavesNothingRunning(t *testing.T) {
 	for _, left := range running(t, dir) {
 		t.Errorf("still running: %s", left)
 	}
+}
+
+// prepares is a program as tools/up.sh is: it prints where kubelocal is once that is built. Clusters join a hub that is up already then.
+func prepares(t *testing.T, bins stack.Binaries) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "prepare.sh")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho building >&2\necho '"+bins.Kubelocal+"'\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // running lists the processes whose command line names a folder.

@@ -41,6 +41,14 @@ func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) e
 	if u.link, err = loginLink(living, api); err != nil {
 		return err
 	}
+	if u.options.prepares(clusters) {
+		if err := u.addClusters(living, api, clusters, moved, previous); err != nil {
+			if living.Err() != nil {
+				return nil // Asked to end, or told elsewhere.
+			}
+			return err
+		}
+	}
 	if err := u.announce(clusters, previous); err != nil {
 		return err
 	}
@@ -58,8 +66,11 @@ func loginLink(ctx context.Context, api *hubapi.Hub) (string, error) {
 }
 
 // rise starts the clusters and, at the same time, brings the hub up; then it joins the clusters to the
-// hub. It returns which context was the current one before.
+// hub. It returns which context was the current one before. Clusters that have to be prepared are left to addClusters.
 func (u *up) rise(ctx context.Context, clusters []cluster, moved bool) (previous string, err error) {
+	if u.options.prepares(clusters) {
+		return u.raiseHub(ctx, clusters)
+	}
 	group, inner := errgroup.WithContext(ctx)
 	for i := range clusters {
 		group.Go(func() error { return u.raiseCluster(inner, &clusters[i]) })

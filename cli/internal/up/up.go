@@ -55,6 +55,7 @@ type Options struct {
 	CAFile        string // Authority of CertFile; empty: one that the system trusts.
 	PortBase      int
 	Kubelocal     string // Path of the binary; empty: look for it.
+	Prepare       string // Program that builds what clusters and agents need while the hub is up already; empty: all is there.
 	Nodelocal     string // Path of the binary; empty, or not there: pods of the local clusters are pretended.
 	Agent         string // Path of the binary; empty: look for it.
 	NoClusters    bool   // Only the hub and the Git server.
@@ -166,7 +167,7 @@ func (o *Options) complete() error {
 
 // findPrograms finds what is run beside the hub, before anything is started.
 func (o *Options) findPrograms(clusters []cluster) (err error) {
-	if len(clusters) == 0 {
+	if len(clusters) == 0 || o.prepares(clusters) {
 		return nil
 	}
 	if o.Agent, err = find("agent", o.Agent, "--agent"); err != nil {
@@ -181,6 +182,9 @@ func (o *Options) findPrograms(clusters []cluster) (err error) {
 	}
 	return nil
 }
+
+// prepares tells whether the clusters wait for a program that builds what they need.
+func (o *Options) prepares(clusters []cluster) bool { return o.Prepare != "" && len(clusters) > 0 }
 
 // find looks where the person says, beside this program, and in PATH.
 func find(name, given, flag string) (string, error) {
@@ -217,7 +221,9 @@ func (u *up) run(ctx context.Context, clusters []cluster, logs io.Writer) (err e
 		return err
 	}
 	u.sayf("data in %s", u.data.path)
-	u.planNodes(ctx, clusters)
+	if !u.options.prepares(clusters) {
+		u.planNodes(ctx, clusters)
+	}
 	u.children, u.agents = newChildren(u.data, u.sayf), newChildren(u.data, u.sayf)
 	defer u.children.stop()
 	if err := u.startGit(ctx, logs); err != nil {
