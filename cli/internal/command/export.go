@@ -12,8 +12,12 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-// setLabel says which set a resource was applied with.
-const setLabel = "fairlead.dev/set"
+const (
+	// setLabel says which set a resource was applied with.
+	setLabel = "fairlead.dev/set"
+	// declaredLabel names the service whose folder declares a resource.
+	declaredLabel = "fairlead.dev/declared-by"
+)
 
 func (a *app) export() *cobra.Command {
 	var project, set string
@@ -21,7 +25,8 @@ func (a *app) export() *cobra.Command {
 		Use:   "export [KIND...]",
 		Short: "Print resources as apply takes them",
 		Long: `Print resources as YAML that "fairlead apply -f" takes: without what the hub fills in, in the order in
-which they depend on each other. Applied to the same hub it changes nothing.
+which they depend on each other. Applied to the same hub it changes nothing. Services of a global
+service, and what a folder declares, are left out: they come of these.
 
 Values of secrets are never read back: they are empty, which leaves them as they are. For another
 hub, write them in.`,
@@ -60,6 +65,9 @@ hub, write them in.`,
 				for _, m := range found {
 					if m.GetMetadata().GetUid() == "" {
 						continue // a role that is always there
+					}
+					if labels := m.GetMetadata().GetLabels(); labels[globalLabel] != "" || labels[declaredLabel] != "" {
+						continue // a global service makes it again, or a folder: apply takes it from nobody else
 					}
 					if set == "" || m.GetMetadata().GetLabels()[setLabel] == set {
 						if project == "" || ofProject(m, project) {

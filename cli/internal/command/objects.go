@@ -206,7 +206,7 @@ func (a *app) treeTextOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, 
 
 // treeOfCatalog is a service with those that its folder declares.
 func (a *app) treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Service) (string, error) {
-	list, err := read(ctx, h, serviceKind(), question{filter: "labels.fairlead.dev/declared-by = " + s.GetMetadata().GetName()}, nil)
+	list, err := read(ctx, h, serviceKind(), question{filter: "labels." + declaredLabel + " = " + s.GetMetadata().GetName()}, nil)
 	if err != nil {
 		return "", err
 	}

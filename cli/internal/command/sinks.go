@@ -44,12 +44,23 @@ func (v view) sinks(found []manifest.Message) (*table.Table, []note) {
 
 // sinkTo is for people: of a URL the host, for what is behind it is long.
 func sinkTo(spec *consolev1.SinkSpec) string {
+	at := func(kind, address string) string {
+		if u, err := url.Parse(address); err == nil && u.Host != "" {
+			return kind + " " + u.Host
+		}
+		return kind
+	}
 	switch to := spec.GetTo().(type) {
 	case *consolev1.SinkSpec_Webhook:
-		if u, err := url.Parse(to.Webhook.GetUrl()); err == nil {
-			return "webhook " + u.Host
-		}
-		return "webhook"
+		return at("webhook", to.Webhook.GetUrl())
+	case *consolev1.SinkSpec_Teams:
+		return "teams"
+	case *consolev1.SinkSpec_PagerDuty:
+		return at("pagerduty", to.PagerDuty.GetUrl())
+	case *consolev1.SinkSpec_Alertmanager:
+		return at("alertmanager", to.Alertmanager.GetUrl())
+	case *consolev1.SinkSpec_Grafana:
+		return at("grafana", to.Grafana.GetUrl())
 	case *consolev1.SinkSpec_Email:
 		return "email " + strings.Join(to.Email.GetTo(), ",")
 	}
@@ -59,13 +70,33 @@ func sinkTo(spec *consolev1.SinkSpec) string {
 // testTimeout is longer than a console tries to send.
 const testTimeout = 30 * time.Second
 
-func (a *app) testSink() *cobra.Command {
+// sink is what people do with sinks besides reading and writing them.
+func (a *app) sink() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sink",
+		Short: "Try where events are sent to",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.testSink("test"))
+	return cmd
+}
+
+// testSinkAsBefore is for scripts that call it as it was called before.
+func (a *app) testSinkAsBefore() *cobra.Command {
+	cmd := a.testSink("test-sink")
+	cmd.Hidden = true
+	return cmd
+}
+
+// testSink sends a test event.
+func (a *app) testSink(verb string) *cobra.Command {
 	return &cobra.Command{
-		Use:   "test-sink NAME",
+		Use:   verb + " NAME",
 		Short: "Send a test event to a sink now, and say what the other side answers",
 		Long: `Send a test event to a sink now, and say what the other side answers. It is sent once, whatever else waits for the sink,
 by its template, to where its events go. Whoever may change the sink may test it.`,
-		Example: "  fairlead admin test-sink chat",
+		Example: "  fairlead sink test chat",
 		Args:    wants(1, 1),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, testTimeout)

@@ -253,8 +253,6 @@ func (v view) cluster(c *consolev1.Cluster) (state, message string) {
 		return "Connected", clockTrouble(s.GetClockSkew().AsDuration())
 	case s.GetConnected():
 		return "Connected", ""
-	case !isSet(s.GetJoinTime()) && c.GetSpec().GetDescription() != "":
-		return "Pending", fmt.Sprintf("no agent has joined (%s): `fairlead cluster join-token %s` lets one join", c.GetSpec().GetDescription(), name)
 	case !isSet(s.GetJoinTime()):
 		return "Pending", fmt.Sprintf("no agent has joined: run `fairlead cluster join-token %s`", name)
 	case !isSet(s.GetLastSeenTime()):

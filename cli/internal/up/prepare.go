@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/platform/subprocess"
 )
 
-// The descriptions of a local cluster on its way: `fairlead get clusters` and the pages show them.
+// The descriptions of a local cluster on its way: `fairlead get clusters -o wide` shows them.
 const (
 	describedBuilding = "Kubernetes and the agent are being built on this machine: some minutes the first time, then cached"
 	describedStarting = "Kubernetes is starting on this machine: some seconds, with a real node up to a minute"

@@ -94,6 +94,10 @@ type SinkSpec struct {
 	//	*SinkSpec_Webhook
 	//	*SinkSpec_Slack
 	//	*SinkSpec_Email
+	//	*SinkSpec_Teams
+	//	*SinkSpec_PagerDuty
+	//	*SinkSpec_Alertmanager
+	//	*SinkSpec_Grafana
 	To isSinkSpec_To `protobuf_oneof:"to"`
 	// Events of this project only, and its operators may change the sink. Empty: events of the whole hub.
 	Project string `protobuf:"bytes,4,opt,name=project,proto3" json:"project,omitempty"`
@@ -112,7 +116,7 @@ type SinkSpec struct {
 	Template string `protobuf:"bytes,11,opt,name=template,proto3" json:"template,omitempty"`
 	// Nothing is sent while it is; what happens then is never sent.
 	Disabled bool `protobuf:"varint,12,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// Least time between two messages; what happens meanwhile comes in one. Unset: 1s to webhooks, 5s to Slack, 1m by email.
+	// Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s.
 	Interval *durationpb.Duration `protobuf:"bytes,13,opt,name=interval,proto3" json:"interval,omitempty"`
 	// How long an event is tried to be sent; then it is given up, which is an event itself. Unset: 24h.
 	RetryFor      *durationpb.Duration `protobuf:"bytes,14,opt,name=retry_for,json=retryFor,proto3" json:"retry_for,omitempty"`
@@ -179,6 +183,42 @@ func (x *SinkSpec) GetEmail() *EmailSink {
 	if x != nil {
 		if x, ok := x.To.(*SinkSpec_Email); ok {
 			return x.Email
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetTeams() *TeamsSink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_Teams); ok {
+			return x.Teams
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetPagerDuty() *PagerDutySink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_PagerDuty); ok {
+			return x.PagerDuty
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetAlertmanager() *AlertmanagerSink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_Alertmanager); ok {
+			return x.Alertmanager
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetGrafana() *GrafanaSink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_Grafana); ok {
+			return x.Grafana
 		}
 	}
 	return nil
@@ -277,11 +317,35 @@ type SinkSpec_Email struct {
 	Email *EmailSink `protobuf:"bytes,3,opt,name=email,proto3,oneof"`
 }
 
+type SinkSpec_Teams struct {
+	Teams *TeamsSink `protobuf:"bytes,15,opt,name=teams,proto3,oneof"`
+}
+
+type SinkSpec_PagerDuty struct {
+	PagerDuty *PagerDutySink `protobuf:"bytes,16,opt,name=pager_duty,json=pagerDuty,proto3,oneof"`
+}
+
+type SinkSpec_Alertmanager struct {
+	Alertmanager *AlertmanagerSink `protobuf:"bytes,17,opt,name=alertmanager,proto3,oneof"`
+}
+
+type SinkSpec_Grafana struct {
+	Grafana *GrafanaSink `protobuf:"bytes,18,opt,name=grafana,proto3,oneof"`
+}
+
 func (*SinkSpec_Webhook) isSinkSpec_To() {}
 
 func (*SinkSpec_Slack) isSinkSpec_To() {}
 
 func (*SinkSpec_Email) isSinkSpec_To() {}
+
+func (*SinkSpec_Teams) isSinkSpec_To() {}
+
+func (*SinkSpec_PagerDuty) isSinkSpec_To() {}
+
+func (*SinkSpec_Alertmanager) isSinkSpec_To() {}
+
+func (*SinkSpec_Grafana) isSinkSpec_To() {}
 
 // SinkSecret is what nobody may read again.
 type SinkSecret struct {
@@ -648,6 +712,272 @@ func (x *EmailSink) GetCa() string {
 	return ""
 }
 
+// TeamsSink is a webhook of a workflow of Microsoft Teams, which posts an adaptive card.
+type TeamsSink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The webhook's URL. Whoever has it can write there: so it is a secret.
+	Url *SinkSecret `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Authorities of the receiver, in PEM. Empty: those of the console's system.
+	Ca            string `protobuf:"bytes,2,opt,name=ca,proto3" json:"ca,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TeamsSink) Reset() {
+	*x = TeamsSink{}
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TeamsSink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TeamsSink) ProtoMessage() {}
+
+func (x *TeamsSink) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TeamsSink.ProtoReflect.Descriptor instead.
+func (*TeamsSink) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TeamsSink) GetUrl() *SinkSecret {
+	if x != nil {
+		return x.Url
+	}
+	return nil
+}
+
+func (x *TeamsSink) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+// PagerDutySink is an integration of PagerDuty's Events API v2. What begins a trouble triggers an alert, and what ends it resolves that: such ends are
+// sent also where severity and types leave them out.
+type PagerDutySink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The integration key of a service of PagerDuty.
+	Key *SinkSecret `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Where events go. Empty: https://events.pagerduty.com/v2/enqueue.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// Authorities of the receiver, in PEM. Empty: those of the console's system.
+	Ca            string `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PagerDutySink) Reset() {
+	*x = PagerDutySink{}
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PagerDutySink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PagerDutySink) ProtoMessage() {}
+
+func (x *PagerDutySink) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PagerDutySink.ProtoReflect.Descriptor instead.
+func (*PagerDutySink) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PagerDutySink) GetKey() *SinkSecret {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *PagerDutySink) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *PagerDutySink) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+// AlertmanagerSink is the API v2 of an Alertmanager. What begins a trouble is an alert until what ends it, and a day at most: such ends are sent also
+// where severity and types leave them out. Other events are alerts for five minutes.
+type AlertmanagerSink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// https://; http:// only to addresses that the console's --allow-addresses lists. Without /api/v2/alerts.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Who logs in; empty: nobody.
+	Username string      `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	Password *SinkSecret `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	// Authorities of the receiver, in PEM. Empty: those of the console's system.
+	Ca            string `protobuf:"bytes,4,opt,name=ca,proto3" json:"ca,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertmanagerSink) Reset() {
+	*x = AlertmanagerSink{}
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertmanagerSink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertmanagerSink) ProtoMessage() {}
+
+func (x *AlertmanagerSink) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertmanagerSink.ProtoReflect.Descriptor instead.
+func (*AlertmanagerSink) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AlertmanagerSink) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *AlertmanagerSink) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *AlertmanagerSink) GetPassword() *SinkSecret {
+	if x != nil {
+		return x.Password
+	}
+	return nil
+}
+
+func (x *AlertmanagerSink) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+// GrafanaSink is the annotations of a Grafana: one for each event.
+type GrafanaSink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// https://; http:// only to addresses that the console's --allow-addresses lists. Without /api/annotations.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Token of a service account that may write annotations.
+	Token *SinkSecret `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// UID of the dashboard whose annotations they are. Empty: of the organisation, found by their tags.
+	Dashboard string `protobuf:"bytes,3,opt,name=dashboard,proto3" json:"dashboard,omitempty"`
+	// Authorities of the receiver, in PEM. Empty: those of the console's system.
+	Ca            string `protobuf:"bytes,4,opt,name=ca,proto3" json:"ca,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrafanaSink) Reset() {
+	*x = GrafanaSink{}
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrafanaSink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrafanaSink) ProtoMessage() {}
+
+func (x *GrafanaSink) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrafanaSink.ProtoReflect.Descriptor instead.
+func (*GrafanaSink) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GrafanaSink) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *GrafanaSink) GetToken() *SinkSecret {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *GrafanaSink) GetDashboard() string {
+	if x != nil {
+		return x.Dashboard
+	}
+	return ""
+}
+
+func (x *GrafanaSink) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
 type SinkStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When a message was taken last.
@@ -666,7 +996,7 @@ type SinkStatus struct {
 
 func (x *SinkStatus) Reset() {
 	*x = SinkStatus{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +1008,7 @@ func (x *SinkStatus) String() string {
 func (*SinkStatus) ProtoMessage() {}
 
 func (x *SinkStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +1021,7 @@ func (x *SinkStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SinkStatus.ProtoReflect.Descriptor instead.
 func (*SinkStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SinkStatus) GetSendTime() *timestamppb.Timestamp {
@@ -745,7 +1075,7 @@ type TestSinkRequest struct {
 
 func (x *TestSinkRequest) Reset() {
 	*x = TestSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +1087,7 @@ func (x *TestSinkRequest) String() string {
 func (*TestSinkRequest) ProtoMessage() {}
 
 func (x *TestSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +1100,7 @@ func (x *TestSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSinkRequest.ProtoReflect.Descriptor instead.
 func (*TestSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TestSinkRequest) GetName() string {
@@ -792,7 +1122,7 @@ type TestSinkResponse struct {
 
 func (x *TestSinkResponse) Reset() {
 	*x = TestSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +1134,7 @@ func (x *TestSinkResponse) String() string {
 func (*TestSinkResponse) ProtoMessage() {}
 
 func (x *TestSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +1147,7 @@ func (x *TestSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSinkResponse.ProtoReflect.Descriptor instead.
 func (*TestSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TestSinkResponse) GetAnswer() string {
@@ -850,7 +1180,7 @@ type GetSinkRequest struct {
 
 func (x *GetSinkRequest) Reset() {
 	*x = GetSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +1192,7 @@ func (x *GetSinkRequest) String() string {
 func (*GetSinkRequest) ProtoMessage() {}
 
 func (x *GetSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +1205,7 @@ func (x *GetSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSinkRequest.ProtoReflect.Descriptor instead.
 func (*GetSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetSinkRequest) GetName() string {
@@ -894,7 +1224,7 @@ type GetSinkResponse struct {
 
 func (x *GetSinkResponse) Reset() {
 	*x = GetSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1236,7 @@ func (x *GetSinkResponse) String() string {
 func (*GetSinkResponse) ProtoMessage() {}
 
 func (x *GetSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1249,7 @@ func (x *GetSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSinkResponse.ProtoReflect.Descriptor instead.
 func (*GetSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetSinkResponse) GetSink() *Sink {
@@ -947,7 +1277,7 @@ type ListSinksRequest struct {
 
 func (x *ListSinksRequest) Reset() {
 	*x = ListSinksRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1289,7 @@ func (x *ListSinksRequest) String() string {
 func (*ListSinksRequest) ProtoMessage() {}
 
 func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1302,7 @@ func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksRequest.ProtoReflect.Descriptor instead.
 func (*ListSinksRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListSinksRequest) GetPageSize() int32 {
@@ -1021,7 +1351,7 @@ type ListSinksResponse struct {
 
 func (x *ListSinksResponse) Reset() {
 	*x = ListSinksResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1363,7 @@ func (x *ListSinksResponse) String() string {
 func (*ListSinksResponse) ProtoMessage() {}
 
 func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1376,7 @@ func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksResponse.ProtoReflect.Descriptor instead.
 func (*ListSinksResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListSinksResponse) GetSinks() []*Sink {
@@ -1074,7 +1404,7 @@ type UpdateSinkRequest struct {
 
 func (x *UpdateSinkRequest) Reset() {
 	*x = UpdateSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1416,7 @@ func (x *UpdateSinkRequest) String() string {
 func (*UpdateSinkRequest) ProtoMessage() {}
 
 func (x *UpdateSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1429,7 @@ func (x *UpdateSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSinkRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdateSinkRequest) GetSink() *Sink {
@@ -1126,7 +1456,7 @@ type UpdateSinkResponse struct {
 
 func (x *UpdateSinkResponse) Reset() {
 	*x = UpdateSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1468,7 @@ func (x *UpdateSinkResponse) String() string {
 func (*UpdateSinkResponse) ProtoMessage() {}
 
 func (x *UpdateSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1481,7 @@ func (x *UpdateSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSinkResponse.ProtoReflect.Descriptor instead.
 func (*UpdateSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UpdateSinkResponse) GetSink() *Sink {
@@ -1179,7 +1509,7 @@ type DeleteSinkRequest struct {
 
 func (x *DeleteSinkRequest) Reset() {
 	*x = DeleteSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1521,7 @@ func (x *DeleteSinkRequest) String() string {
 func (*DeleteSinkRequest) ProtoMessage() {}
 
 func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1534,7 @@ func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteSinkRequest) GetName() string {
@@ -1229,7 +1559,7 @@ type DeleteSinkResponse struct {
 
 func (x *DeleteSinkResponse) Reset() {
 	*x = DeleteSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1571,7 @@ func (x *DeleteSinkResponse) String() string {
 func (*DeleteSinkResponse) ProtoMessage() {}
 
 func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1584,7 @@ func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{21}
 }
 
 var File_fairlead_console_v1_sink_service_proto protoreflect.FileDescriptor
@@ -1265,11 +1595,16 @@ const file_fairlead_console_v1_sink_service_proto_rawDesc = "" +
 	"\x04Sink\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x129\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1d.fairlead.console.v1.SinkSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x127\n" +
-	"\x06status\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkStatusR\x06status\"\xd5\x05\n" +
+	"\x06status\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkStatusR\x06status\"\xdd\a\n" +
 	"\bSinkSpec\x12<\n" +
 	"\awebhook\x18\x01 \x01(\v2 .fairlead.console.v1.WebhookSinkH\x00R\awebhook\x126\n" +
 	"\x05slack\x18\x02 \x01(\v2\x1e.fairlead.console.v1.SlackSinkH\x00R\x05slack\x126\n" +
-	"\x05email\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EmailSinkH\x00R\x05email\x12!\n" +
+	"\x05email\x18\x03 \x01(\v2\x1e.fairlead.console.v1.EmailSinkH\x00R\x05email\x126\n" +
+	"\x05teams\x18\x0f \x01(\v2\x1e.fairlead.console.v1.TeamsSinkH\x00R\x05teams\x12C\n" +
+	"\n" +
+	"pager_duty\x18\x10 \x01(\v2\".fairlead.console.v1.PagerDutySinkH\x00R\tpagerDuty\x12K\n" +
+	"\falertmanager\x18\x11 \x01(\v2%.fairlead.console.v1.AlertmanagerSinkH\x00R\falertmanager\x12<\n" +
+	"\agrafana\x18\x12 \x01(\v2 .fairlead.console.v1.GrafanaSinkH\x00R\agrafana\x12!\n" +
 	"\aproject\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\aproject\x12&\n" +
 	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
 	"\x102\"\x06r\x04\x10\x01\x18@R\x05types\x12C\n" +
@@ -1315,7 +1650,26 @@ const file_fairlead_console_v1_sink_service_proto_rawDesc = "" +
 	"\busername\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\xc0\x02R\busername\x12;\n" +
 	"\bpassword\x18\a \x01(\v2\x1f.fairlead.console.v1.SinkSecretR\bpassword\x12\"\n" +
 	"\asubject\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\asubject\x12\x19\n" +
-	"\x02ca\x18\t \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02caJ\x04\b\x04\x10\x05R\x06secret\"\x80\x02\n" +
+	"\x02ca\x18\t \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02caJ\x04\b\x04\x10\x05R\x06secret\"a\n" +
+	"\tTeamsSink\x129\n" +
+	"\x03url\x18\x01 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x03url\x12\x19\n" +
+	"\x02ca\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\x81\x01\n" +
+	"\rPagerDutySink\x129\n" +
+	"\x03key\x18\x01 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x03key\x12\x1a\n" +
+	"\x03url\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x03url\x12\x19\n" +
+	"\x02ca\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\xae\x01\n" +
+	"\x10AlertmanagerSink\x12\x1c\n" +
+	"\x03url\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12$\n" +
+	"\busername\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc0\x02R\busername\x12;\n" +
+	"\bpassword\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkSecretR\bpassword\x12\x19\n" +
+	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\xac\x01\n" +
+	"\vGrafanaSink\x12\x1c\n" +
+	"\x03url\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12=\n" +
+	"\x05token\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x05token\x12%\n" +
+	"\tdashboard\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdashboard\x12\x19\n" +
+	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\x80\x02\n" +
 	"\n" +
 	"SinkStatus\x127\n" +
 	"\tsend_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bsendTime\x126\n" +
@@ -1378,7 +1732,7 @@ func file_fairlead_console_v1_sink_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_sink_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_sink_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_fairlead_console_v1_sink_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_fairlead_console_v1_sink_service_proto_goTypes = []any{
 	(*Sink)(nil),                  // 0: fairlead.console.v1.Sink
 	(*SinkSpec)(nil),              // 1: fairlead.console.v1.SinkSpec
@@ -1387,64 +1741,76 @@ var file_fairlead_console_v1_sink_service_proto_goTypes = []any{
 	(*WebhookSink)(nil),           // 4: fairlead.console.v1.WebhookSink
 	(*SlackSink)(nil),             // 5: fairlead.console.v1.SlackSink
 	(*EmailSink)(nil),             // 6: fairlead.console.v1.EmailSink
-	(*SinkStatus)(nil),            // 7: fairlead.console.v1.SinkStatus
-	(*TestSinkRequest)(nil),       // 8: fairlead.console.v1.TestSinkRequest
-	(*TestSinkResponse)(nil),      // 9: fairlead.console.v1.TestSinkResponse
-	(*GetSinkRequest)(nil),        // 10: fairlead.console.v1.GetSinkRequest
-	(*GetSinkResponse)(nil),       // 11: fairlead.console.v1.GetSinkResponse
-	(*ListSinksRequest)(nil),      // 12: fairlead.console.v1.ListSinksRequest
-	(*ListSinksResponse)(nil),     // 13: fairlead.console.v1.ListSinksResponse
-	(*UpdateSinkRequest)(nil),     // 14: fairlead.console.v1.UpdateSinkRequest
-	(*UpdateSinkResponse)(nil),    // 15: fairlead.console.v1.UpdateSinkResponse
-	(*DeleteSinkRequest)(nil),     // 16: fairlead.console.v1.DeleteSinkRequest
-	(*DeleteSinkResponse)(nil),    // 17: fairlead.console.v1.DeleteSinkResponse
-	(*Metadata)(nil),              // 18: fairlead.console.v1.Metadata
-	(Severity)(0),                 // 19: fairlead.console.v1.Severity
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*Problem)(nil),               // 22: fairlead.console.v1.Problem
-	(*fieldmaskpb.FieldMask)(nil), // 23: google.protobuf.FieldMask
-	(Outcome)(0),                  // 24: fairlead.console.v1.Outcome
+	(*TeamsSink)(nil),             // 7: fairlead.console.v1.TeamsSink
+	(*PagerDutySink)(nil),         // 8: fairlead.console.v1.PagerDutySink
+	(*AlertmanagerSink)(nil),      // 9: fairlead.console.v1.AlertmanagerSink
+	(*GrafanaSink)(nil),           // 10: fairlead.console.v1.GrafanaSink
+	(*SinkStatus)(nil),            // 11: fairlead.console.v1.SinkStatus
+	(*TestSinkRequest)(nil),       // 12: fairlead.console.v1.TestSinkRequest
+	(*TestSinkResponse)(nil),      // 13: fairlead.console.v1.TestSinkResponse
+	(*GetSinkRequest)(nil),        // 14: fairlead.console.v1.GetSinkRequest
+	(*GetSinkResponse)(nil),       // 15: fairlead.console.v1.GetSinkResponse
+	(*ListSinksRequest)(nil),      // 16: fairlead.console.v1.ListSinksRequest
+	(*ListSinksResponse)(nil),     // 17: fairlead.console.v1.ListSinksResponse
+	(*UpdateSinkRequest)(nil),     // 18: fairlead.console.v1.UpdateSinkRequest
+	(*UpdateSinkResponse)(nil),    // 19: fairlead.console.v1.UpdateSinkResponse
+	(*DeleteSinkRequest)(nil),     // 20: fairlead.console.v1.DeleteSinkRequest
+	(*DeleteSinkResponse)(nil),    // 21: fairlead.console.v1.DeleteSinkResponse
+	(*Metadata)(nil),              // 22: fairlead.console.v1.Metadata
+	(Severity)(0),                 // 23: fairlead.console.v1.Severity
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*Problem)(nil),               // 26: fairlead.console.v1.Problem
+	(*fieldmaskpb.FieldMask)(nil), // 27: google.protobuf.FieldMask
+	(Outcome)(0),                  // 28: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_sink_service_proto_depIdxs = []int32{
-	18, // 0: fairlead.console.v1.Sink.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 0: fairlead.console.v1.Sink.metadata:type_name -> fairlead.console.v1.Metadata
 	1,  // 1: fairlead.console.v1.Sink.spec:type_name -> fairlead.console.v1.SinkSpec
-	7,  // 2: fairlead.console.v1.Sink.status:type_name -> fairlead.console.v1.SinkStatus
+	11, // 2: fairlead.console.v1.Sink.status:type_name -> fairlead.console.v1.SinkStatus
 	4,  // 3: fairlead.console.v1.SinkSpec.webhook:type_name -> fairlead.console.v1.WebhookSink
 	5,  // 4: fairlead.console.v1.SinkSpec.slack:type_name -> fairlead.console.v1.SlackSink
 	6,  // 5: fairlead.console.v1.SinkSpec.email:type_name -> fairlead.console.v1.EmailSink
-	19, // 6: fairlead.console.v1.SinkSpec.severity:type_name -> fairlead.console.v1.Severity
-	20, // 7: fairlead.console.v1.SinkSpec.interval:type_name -> google.protobuf.Duration
-	20, // 8: fairlead.console.v1.SinkSpec.retry_for:type_name -> google.protobuf.Duration
-	3,  // 9: fairlead.console.v1.SinkSecret.ref:type_name -> fairlead.console.v1.SinkSecretRef
-	2,  // 10: fairlead.console.v1.WebhookSink.key:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 11: fairlead.console.v1.SlackSink.url:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 12: fairlead.console.v1.EmailSink.password:type_name -> fairlead.console.v1.SinkSecret
-	21, // 13: fairlead.console.v1.SinkStatus.send_time:type_name -> google.protobuf.Timestamp
-	22, // 14: fairlead.console.v1.SinkStatus.problem:type_name -> fairlead.console.v1.Problem
-	21, // 15: fairlead.console.v1.SinkStatus.retry_time:type_name -> google.protobuf.Timestamp
-	20, // 16: fairlead.console.v1.TestSinkResponse.duration:type_name -> google.protobuf.Duration
-	0,  // 17: fairlead.console.v1.GetSinkResponse.sink:type_name -> fairlead.console.v1.Sink
-	23, // 18: fairlead.console.v1.ListSinksRequest.read_mask:type_name -> google.protobuf.FieldMask
-	0,  // 19: fairlead.console.v1.ListSinksResponse.sinks:type_name -> fairlead.console.v1.Sink
-	0,  // 20: fairlead.console.v1.UpdateSinkRequest.sink:type_name -> fairlead.console.v1.Sink
-	0,  // 21: fairlead.console.v1.UpdateSinkResponse.sink:type_name -> fairlead.console.v1.Sink
-	24, // 22: fairlead.console.v1.UpdateSinkResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	10, // 23: fairlead.console.v1.SinkService.GetSink:input_type -> fairlead.console.v1.GetSinkRequest
-	12, // 24: fairlead.console.v1.SinkService.ListSinks:input_type -> fairlead.console.v1.ListSinksRequest
-	14, // 25: fairlead.console.v1.SinkService.UpdateSink:input_type -> fairlead.console.v1.UpdateSinkRequest
-	16, // 26: fairlead.console.v1.SinkService.DeleteSink:input_type -> fairlead.console.v1.DeleteSinkRequest
-	8,  // 27: fairlead.console.v1.SinkService.TestSink:input_type -> fairlead.console.v1.TestSinkRequest
-	11, // 28: fairlead.console.v1.SinkService.GetSink:output_type -> fairlead.console.v1.GetSinkResponse
-	13, // 29: fairlead.console.v1.SinkService.ListSinks:output_type -> fairlead.console.v1.ListSinksResponse
-	15, // 30: fairlead.console.v1.SinkService.UpdateSink:output_type -> fairlead.console.v1.UpdateSinkResponse
-	17, // 31: fairlead.console.v1.SinkService.DeleteSink:output_type -> fairlead.console.v1.DeleteSinkResponse
-	9,  // 32: fairlead.console.v1.SinkService.TestSink:output_type -> fairlead.console.v1.TestSinkResponse
-	28, // [28:33] is the sub-list for method output_type
-	23, // [23:28] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	7,  // 6: fairlead.console.v1.SinkSpec.teams:type_name -> fairlead.console.v1.TeamsSink
+	8,  // 7: fairlead.console.v1.SinkSpec.pager_duty:type_name -> fairlead.console.v1.PagerDutySink
+	9,  // 8: fairlead.console.v1.SinkSpec.alertmanager:type_name -> fairlead.console.v1.AlertmanagerSink
+	10, // 9: fairlead.console.v1.SinkSpec.grafana:type_name -> fairlead.console.v1.GrafanaSink
+	23, // 10: fairlead.console.v1.SinkSpec.severity:type_name -> fairlead.console.v1.Severity
+	24, // 11: fairlead.console.v1.SinkSpec.interval:type_name -> google.protobuf.Duration
+	24, // 12: fairlead.console.v1.SinkSpec.retry_for:type_name -> google.protobuf.Duration
+	3,  // 13: fairlead.console.v1.SinkSecret.ref:type_name -> fairlead.console.v1.SinkSecretRef
+	2,  // 14: fairlead.console.v1.WebhookSink.key:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 15: fairlead.console.v1.SlackSink.url:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 16: fairlead.console.v1.EmailSink.password:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 17: fairlead.console.v1.TeamsSink.url:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 18: fairlead.console.v1.PagerDutySink.key:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 19: fairlead.console.v1.AlertmanagerSink.password:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 20: fairlead.console.v1.GrafanaSink.token:type_name -> fairlead.console.v1.SinkSecret
+	25, // 21: fairlead.console.v1.SinkStatus.send_time:type_name -> google.protobuf.Timestamp
+	26, // 22: fairlead.console.v1.SinkStatus.problem:type_name -> fairlead.console.v1.Problem
+	25, // 23: fairlead.console.v1.SinkStatus.retry_time:type_name -> google.protobuf.Timestamp
+	24, // 24: fairlead.console.v1.TestSinkResponse.duration:type_name -> google.protobuf.Duration
+	0,  // 25: fairlead.console.v1.GetSinkResponse.sink:type_name -> fairlead.console.v1.Sink
+	27, // 26: fairlead.console.v1.ListSinksRequest.read_mask:type_name -> google.protobuf.FieldMask
+	0,  // 27: fairlead.console.v1.ListSinksResponse.sinks:type_name -> fairlead.console.v1.Sink
+	0,  // 28: fairlead.console.v1.UpdateSinkRequest.sink:type_name -> fairlead.console.v1.Sink
+	0,  // 29: fairlead.console.v1.UpdateSinkResponse.sink:type_name -> fairlead.console.v1.Sink
+	28, // 30: fairlead.console.v1.UpdateSinkResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	14, // 31: fairlead.console.v1.SinkService.GetSink:input_type -> fairlead.console.v1.GetSinkRequest
+	16, // 32: fairlead.console.v1.SinkService.ListSinks:input_type -> fairlead.console.v1.ListSinksRequest
+	18, // 33: fairlead.console.v1.SinkService.UpdateSink:input_type -> fairlead.console.v1.UpdateSinkRequest
+	20, // 34: fairlead.console.v1.SinkService.DeleteSink:input_type -> fairlead.console.v1.DeleteSinkRequest
+	12, // 35: fairlead.console.v1.SinkService.TestSink:input_type -> fairlead.console.v1.TestSinkRequest
+	15, // 36: fairlead.console.v1.SinkService.GetSink:output_type -> fairlead.console.v1.GetSinkResponse
+	17, // 37: fairlead.console.v1.SinkService.ListSinks:output_type -> fairlead.console.v1.ListSinksResponse
+	19, // 38: fairlead.console.v1.SinkService.UpdateSink:output_type -> fairlead.console.v1.UpdateSinkResponse
+	21, // 39: fairlead.console.v1.SinkService.DeleteSink:output_type -> fairlead.console.v1.DeleteSinkResponse
+	13, // 40: fairlead.console.v1.SinkService.TestSink:output_type -> fairlead.console.v1.TestSinkResponse
+	36, // [36:41] is the sub-list for method output_type
+	31, // [31:36] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_sink_service_proto_init() }
@@ -1458,6 +1824,10 @@ func file_fairlead_console_v1_sink_service_proto_init() {
 		(*SinkSpec_Webhook)(nil),
 		(*SinkSpec_Slack)(nil),
 		(*SinkSpec_Email)(nil),
+		(*SinkSpec_Teams)(nil),
+		(*SinkSpec_PagerDuty)(nil),
+		(*SinkSpec_Alertmanager)(nil),
+		(*SinkSpec_Grafana)(nil),
 	}
 	file_fairlead_console_v1_sink_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*SinkSecret_Secret)(nil),
@@ -1469,7 +1839,7 @@ func file_fairlead_console_v1_sink_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_sink_service_proto_rawDesc), len(file_fairlead_console_v1_sink_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

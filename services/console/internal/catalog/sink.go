@@ -10,11 +10,15 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// SinkSpec is where events are sent to. One of Webhook, Slack and Email is set.
+// SinkSpec is where events are sent to. One of Webhook to Grafana is set.
 type SinkSpec struct {
-	Webhook *WebhookSink `json:"webhook,omitempty"`
-	Slack   *SlackSink   `json:"slack,omitempty"`
-	Email   *EmailSink   `json:"email,omitempty"`
+	Webhook      *WebhookSink      `json:"webhook,omitempty"`
+	Slack        *SlackSink        `json:"slack,omitempty"`
+	Email        *EmailSink        `json:"email,omitempty"`
+	Teams        *TeamsSink        `json:"teams,omitempty"`
+	PagerDuty    *PagerDutySink    `json:"pagerDuty,omitempty"`
+	Alertmanager *AlertmanagerSink `json:"alertmanager,omitempty"`
+	Grafana      *GrafanaSink      `json:"grafana,omitempty"`
 	// Project whose events they are; empty: all of the hub.
 	Project string `json:"project,omitempty"`
 	// Types, Projects, Clusters and Services are patterns; none: any.
@@ -34,11 +38,12 @@ type SinkSpec struct {
 	Credentials Settings `json:"credentials,omitempty"`
 }
 
-// The names of credentials: of a webhook, of Slack and of email.
+// The names of credentials: of webhooks and PagerDuty; of Slack and Teams; of email and Alertmanager; of Grafana.
 const (
 	SinkKey      = "key"
 	SinkURL      = "url"
 	SinkPassword = "password"
+	SinkToken    = "token"
 )
 
 // WebhookSink is an HTTP POST.
@@ -51,6 +56,31 @@ type WebhookSink struct {
 // SlackSink is an incoming webhook of Slack, of which the URL is a credential.
 type SlackSink struct {
 	CA string `json:"ca,omitempty"`
+}
+
+// TeamsSink is a webhook of a workflow of Teams, of which the URL is a credential.
+type TeamsSink struct {
+	CA string `json:"ca,omitempty"`
+}
+
+// PagerDutySink is PagerDuty's Events API v2.
+type PagerDutySink struct {
+	URL string `json:"url,omitempty"` // Empty: PagerDuty's own.
+	CA  string `json:"ca,omitempty"`
+}
+
+// AlertmanagerSink is the API of an Alertmanager.
+type AlertmanagerSink struct {
+	URL      string `json:"url"`
+	Username string `json:"username,omitempty"`
+	CA       string `json:"ca,omitempty"`
+}
+
+// GrafanaSink is the annotations of a Grafana.
+type GrafanaSink struct {
+	URL       string `json:"url"`
+	Dashboard string `json:"dashboard,omitempty"`
+	CA        string `json:"ca,omitempty"`
 }
 
 // EmailSink is mail.
@@ -71,9 +101,20 @@ func (s SinkSpec) Kind() string {
 		return "webhook"
 	case s.Slack != nil:
 		return "slack"
+	case s.Teams != nil:
+		return "teams"
+	case s.PagerDuty != nil:
+		return "pagerDuty"
+	case s.Alertmanager != nil:
+		return "alertmanager"
+	case s.Grafana != nil:
+		return "grafana"
 	}
 	return "email"
 }
+
+// Alerts tells whether what begins a trouble is open at the receiver until it is told of the end.
+func (s SinkSpec) Alerts() bool { return s.PagerDuty != nil || s.Alertmanager != nil }
 
 func (s SinkSpec) settings() Settings { return s.Credentials }
 
@@ -84,7 +125,7 @@ func (s SinkSpec) Filters() SinkSpec {
 	}
 }
 
-// target is who gets credentials, or what is signed with them. For the rest the URL of Slack says so itself.
+// target is who gets credentials, or what is signed with them. For the rest the URLs of Slack and Teams say so themselves.
 func (s SinkSpec) target() string {
 	switch {
 	case s.Webhook != nil:
@@ -93,6 +134,14 @@ func (s SinkSpec) target() string {
 		return s.Slack.CA
 	case s.Email != nil:
 		return s.Email.Server + "\n" + s.Email.CA
+	case s.Teams != nil:
+		return s.Teams.CA
+	case s.PagerDuty != nil:
+		return s.PagerDuty.URL + "\n" + s.PagerDuty.CA
+	case s.Alertmanager != nil:
+		return s.Alertmanager.URL + "\n" + s.Alertmanager.CA
+	case s.Grafana != nil:
+		return s.Grafana.URL + "\n" + s.Grafana.CA
 	}
 	return ""
 }

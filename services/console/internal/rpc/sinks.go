@@ -134,6 +134,18 @@ func decodeSink(in *consolev1.Sink) catalog.Sink {
 			Username: to.Email.GetUsername(), Subject: to.Email.GetSubject(), CA: to.Email.GetCa(),
 		}
 		credential(catalog.SinkPassword, to.Email.GetPassword())
+	case *consolev1.SinkSpec_Teams:
+		out.Spec.Teams = &catalog.TeamsSink{CA: to.Teams.GetCa()}
+		credential(catalog.SinkURL, to.Teams.GetUrl())
+	case *consolev1.SinkSpec_PagerDuty:
+		out.Spec.PagerDuty = &catalog.PagerDutySink{URL: to.PagerDuty.GetUrl(), CA: to.PagerDuty.GetCa()}
+		credential(catalog.SinkKey, to.PagerDuty.GetKey())
+	case *consolev1.SinkSpec_Alertmanager:
+		out.Spec.Alertmanager = &catalog.AlertmanagerSink{URL: to.Alertmanager.GetUrl(), Username: to.Alertmanager.GetUsername(), CA: to.Alertmanager.GetCa()}
+		credential(catalog.SinkPassword, to.Alertmanager.GetPassword())
+	case *consolev1.SinkSpec_Grafana:
+		out.Spec.Grafana = &catalog.GrafanaSink{URL: to.Grafana.GetUrl(), Dashboard: to.Grafana.GetDashboard(), CA: to.Grafana.GetCa()}
+		credential(catalog.SinkToken, to.Grafana.GetToken())
 	}
 	return out
 }
@@ -172,6 +184,18 @@ func encodeSink(in catalog.Sink) *consolev1.Sink {
 			Server: at.Server, ImplicitTls: at.ImplicitTLS, From: at.From, To: at.To, Username: at.Username, Subject: at.Subject, Ca: at.CA,
 			Password: credential(catalog.SinkPassword),
 		}}
+	case is.Teams != nil:
+		spec.To = &consolev1.SinkSpec_Teams{Teams: &consolev1.TeamsSink{Ca: is.Teams.CA, Url: credential(catalog.SinkURL)}}
+	case is.PagerDuty != nil:
+		spec.To = &consolev1.SinkSpec_PagerDuty{PagerDuty: &consolev1.PagerDutySink{Url: is.PagerDuty.URL, Ca: is.PagerDuty.CA, Key: credential(catalog.SinkKey)}}
+	case is.Alertmanager != nil:
+		spec.To = &consolev1.SinkSpec_Alertmanager{Alertmanager: &consolev1.AlertmanagerSink{
+			Url: is.Alertmanager.URL, Username: is.Alertmanager.Username, Ca: is.Alertmanager.CA, Password: credential(catalog.SinkPassword),
+		}}
+	case is.Grafana != nil:
+		spec.To = &consolev1.SinkSpec_Grafana{Grafana: &consolev1.GrafanaSink{
+			Url: is.Grafana.URL, Dashboard: is.Grafana.Dashboard, Ca: is.Grafana.CA, Token: credential(catalog.SinkToken),
+		}}
 	}
 	return &consolev1.Sink{Metadata: encodeMeta(in.Meta), Spec: spec}
 }
@@ -188,4 +212,8 @@ func maskSink(spec *consolev1.SinkSpec, changed map[string]bool) {
 	mask(catalog.SinkKey, spec.GetWebhook().GetKey())
 	mask(catalog.SinkURL, spec.GetSlack().GetUrl())
 	mask(catalog.SinkPassword, spec.GetEmail().GetPassword())
+	mask(catalog.SinkURL, spec.GetTeams().GetUrl())
+	mask(catalog.SinkKey, spec.GetPagerDuty().GetKey())
+	mask(catalog.SinkPassword, spec.GetAlertmanager().GetPassword())
+	mask(catalog.SinkToken, spec.GetGrafana().GetToken())
 }

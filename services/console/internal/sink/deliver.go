@@ -1,4 +1,4 @@
-// Package sink sends events to where people want to hear of them: webhooks, Slack, mail.
+// Package sink sends events to where people want to hear of them: webhooks, chats, mail, alerts.
 //
 // How far each sink is stands in the database, so that a console that starts, or another one, goes on there: each event that fits is
 // sent at least once. One console at a time sends to a sink, by a claim in the database; each sink has a goroutine of its own while it
@@ -346,10 +346,21 @@ func (t target) interval() time.Duration {
 		return t.spec.Interval
 	case t.spec.Email != nil:
 		return time.Minute
-	case t.spec.Slack != nil:
+	case t.spec.Slack != nil, t.spec.Teams != nil:
 		return 5 * time.Second
 	}
 	return time.Second
+}
+
+// most is how many events come in one message.
+func (t target) most() int {
+	switch {
+	case t.spec.Webhook != nil, t.spec.Alertmanager != nil:
+		return maxWebhook
+	case t.spec.PagerDuty != nil, t.spec.Grafana != nil:
+		return 1 // their APIs take no more
+	}
+	return maxWaiting
 }
 
 // send sends a message of what waits, writes what came of it into of, and returns what is to be told and when the next may come.
@@ -365,10 +376,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 		}
 		return tell, 0
 	}
-	most := maxWaiting
-	if b.spec.Webhook != nil {
-		most = maxWebhook
-	}
+	most := b.most()
 	if was.Attempts >= aloneAfter && was.Waiting > 0 {
 		most = 1
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"reflect"
@@ -178,6 +179,35 @@ func (t target) check() (field string, err error) {
 			return "slack.url", err
 		}
 		ca = s.Slack.CA
+	case s.Teams != nil:
+		if _, err := checkURL(t.credentials[catalog.SinkURL]); err != nil {
+			return "teams.url", err
+		}
+		ca = s.Teams.CA
+	case s.PagerDuty != nil:
+		if _, err := checkURL(t.pagerDutyURL()); err != nil {
+			return "pagerDuty.url", err
+		}
+		if t.credentials[catalog.SinkKey] == "" {
+			return "pagerDuty.key", errors.New("is empty: it is the integration key of a service of PagerDuty")
+		}
+		ca = s.PagerDuty.CA
+	case s.Alertmanager != nil:
+		if _, err := under(s.Alertmanager.URL, alertsPath); err != nil {
+			return "alertmanager.url", err
+		}
+		if (s.Alertmanager.Username == "") != (t.credentials[catalog.SinkPassword] == "") {
+			return "alertmanager.password", errors.New("goes with alertmanager.username: give both, or none")
+		}
+		ca = s.Alertmanager.CA
+	case s.Grafana != nil:
+		if _, err := under(s.Grafana.URL, annotationsPath); err != nil {
+			return "grafana.url", err
+		}
+		if t.credentials[catalog.SinkToken] == "" {
+			return "grafana.token", errors.New("is empty: it is the token of a service account of Grafana")
+		}
+		ca = s.Grafana.CA
 	case s.Email != nil:
 		if host, port, err := net.SplitHostPort(s.Email.Server); err != nil || host == "" || port == "" {
 			return "email.server", fmt.Errorf("%q: must be host:port", s.Email.Server)

@@ -92,10 +92,16 @@ func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
 // concerns tells whether an event is for the sink by what all services of an event have in common.
 func (m matcher) concerns(e *consolev1.Event) bool {
 	s := m.spec
-	return e.GetSink() != m.name && e.GetSeverity() >= m.least &&
-		(s.Project == "" || e.GetProject() == s.Project) &&
-		(len(s.Types) == 0 || wildcard.Any(s.Types, e.GetType())) &&
-		names(s.Projects, e.GetProject())
+	return e.GetSink() != m.name && m.wants(e) && (s.Project == "" || e.GetProject() == s.Project) && names(s.Projects, e.GetProject())
+}
+
+// wants tells whether the sink asks for an event by its type and severity. Where alerts are open until their end, it gets the ends of what it asks for.
+func (m matcher) wants(e *consolev1.Event) bool {
+	ofType := func(typ string) bool { return len(m.spec.Types) == 0 || wildcard.Any(m.spec.Types, typ) }
+	if m.spec.Alerts() && slices.ContainsFunc(event.Ended(e.GetType()), ofType) {
+		return true
+	}
+	return e.GetSeverity() >= m.least && ofType(e.GetType())
 }
 
 // fits tells whether an event is for the sink. How sending to it goes is not: it would go on telling itself.

@@ -89,7 +89,18 @@ func (s *sender) send(ctx context.Context, t target, events []*consolev1.Event) 
 		answer, err = s.webhook(ctx, t, events)
 	case "slack":
 		answer, err = s.slack(ctx, t, events)
+	case "teams":
+		answer, err = s.teams(ctx, t, events)
+	case "pagerDuty":
+		answer, err = s.pagerDuty(ctx, t, events)
+	case "alertmanager":
+		answer, err = s.alertmanager(ctx, t, events)
+	case "grafana":
+		answer, err = s.grafana(ctx, t, events)
 	default:
+		if t.spec.Email == nil { // while consoles are upgraded
+			return "", failed("this console does not know where the sink sends to: a newer one wrote it, and sends when all are upgraded")
+		}
 		answer, err = s.email(ctx, t, events)
 	}
 	if err == nil {
@@ -132,7 +143,13 @@ func (t target) secrets() []string {
 		list = append(list, secret, strings.Trim(strconv.Quote(secret), `"`), url.QueryEscape(secret), url.PathEscape(secret))
 		switch name {
 		case catalog.SinkPassword:
-			list = append(list, inBase64(secret), inBase64(plainAuth(t.spec.Email.Username, secret)))
+			list = append(list, inBase64(secret))
+			if t.spec.Email != nil {
+				list = append(list, inBase64(plainAuth(t.spec.Email.Username, secret)))
+			}
+			if t.spec.Alertmanager != nil {
+				list = append(list, inBase64(t.spec.Alertmanager.Username+":"+secret))
+			}
 		case catalog.SinkURL:
 			if u, err := url.Parse(secret); err == nil {
 				list = append(list, u.RequestURI(), u.Path, u.EscapedPath(), u.RawQuery)

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/sink_service.proto.
  */
 export const file_fairlead_console_v1_sink_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3Npbmtfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKVAQoEU2luaxIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESKwoEc3BlYxgCIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NwZWMSLwoGc3RhdHVzGAMgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU3RhdHVzIr0DCghTaW5rU3BlYxIzCgd3ZWJob29rGAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5XZWJob29rU2lua0gAEi8KBXNsYWNrGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5TbGFja1NpbmtIABIvCgVlbWFpbBgDIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW1haWxTaW5rSAASDwoHcHJvamVjdBgEIAEoCRINCgV0eXBlcxgFIAMoCRIvCghzZXZlcml0eRgGIAEoDjIdLmZhaXJsZWFkLmNvbnNvbGUudjEuU2V2ZXJpdHkSEAoIcHJvamVjdHMYByADKAkSEAoIY2x1c3RlcnMYCCADKAkSEAoIc2VydmljZXMYCSADKAkSDgoGZmlsdGVyGAogASgJEhAKCHRlbXBsYXRlGAsgASgJEhAKCGRpc2FibGVkGAwgASgIEisKCGludGVydmFsGA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCXJldHJ5X2ZvchgOIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIECgJ0byJaCgpTaW5rU2VjcmV0EhAKBnNlY3JldBgBIAEoCUgAEjEKA3JlZhgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldFJlZkgAQgcKBXZhbHVlIioKDVNpbmtTZWNyZXRSZWYSDAoEcGF0aBgBIAEoCRILCgNrZXkYAiABKAkiYgoLV2ViaG9va1NpbmsSCwoDdXJsGAEgASgJEiwKA2tleRgDIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBIKCgJjYRgEIAEoCUoECAIQA1IGc2VjcmV0IlMKCVNsYWNrU2luaxIsCgN1cmwYAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCgoCY2EYAyABKAlKBAgBEAJSBnNlY3JldCK7AQoJRW1haWxTaW5rEg4KBnNlcnZlchgBIAEoCRIMCgRmcm9tGAIgASgJEgoKAnRvGAMgAygJEhQKDGltcGxpY2l0X3RscxgFIAEoCBIQCgh1c2VybmFtZRgGIAEoCRIxCghwYXNzd29yZBgHIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBIPCgdzdWJqZWN0GAggASgJEgoKAmNhGAkgASgJSgQIBBAFUgZzZWNyZXQiygEKClNpbmtTdGF0dXMSLQoJc2VuZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAIgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEg8KB3dhaXRpbmcYAyABKAMSDwoHZHJvcHBlZBgEIAEoAxIMCgRzZW50GAUgASgDEi4KCnJldHJ5X3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIisKD1Rlc3RTaW5rUmVxdWVzdBIMCgRuYW1lGAIgASgJSgQIARACUgRzaW5rImEKEFRlc3RTaW5rUmVzcG9uc2USDgoGYW5zd2VyGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIh4KDkdldFNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkiOgoPR2V0U2lua1Jlc3BvbnNlEicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsiigEKEExpc3RTaW5rc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDgoGZmlsdGVyGAMgASgJEhAKCG9yZGVyX2J5GAQgASgJEi0KCXJlYWRfbWFzaxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siVgoRTGlzdFNpbmtzUmVzcG9uc2USKAoFc2lua3MYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlMKEVVwZGF0ZVNpbmtSZXF1ZXN0EicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFQoNYWxsb3dfbWlzc2luZxgCIAEoCCJsChJVcGRhdGVTaW5rUmVzcG9uc2USJwoEc2luaxgBIAEoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuU2luaxItCgdvdXRjb21lGAIgASgOMhwuZmFpcmxlYWQuY29uc29sZS52MS5PdXRjb21lIi8KEURlbGV0ZVNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEZXRhZxgCIAEoCSIUChJEZWxldGVTaW5rUmVzcG9uc2Uy6gMKC1NpbmtTZXJ2aWNlElkKB0dldFNpbmsSIy5mYWlybGVhZC5jb25zb2xlLnYxLkdldFNpbmtSZXF1ZXN0GiQuZmFpcmxlYWQuY29uc29sZS52MS5HZXRTaW5rUmVzcG9uc2UiA5ACARJfCglMaXN0U2lua3MSJS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1JlcXVlc3QaJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1Jlc3BvbnNlIgOQAgESYgoKVXBkYXRlU2luaxImLmZhaXJsZWFkLmNvbnNvbGUudjEuVXBkYXRlU2lua1JlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlVwZGF0ZVNpbmtSZXNwb25zZSIDkAICEmIKCkRlbGV0ZVNpbmsSJi5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZVNpbmtSZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVTaW5rUmVzcG9uc2UiA5ACAhJXCghUZXN0U2luaxIkLmZhaXJsZWFkLmNvbnNvbGUudjEuVGVzdFNpbmtSZXF1ZXN0GiUuZmFpcmxlYWQuY29uc29sZS52MS5UZXN0U2lua1Jlc3BvbnNlYgZwcm90bzM", [file_fairlead_console_v1_event_service, file_fairlead_console_v1_resources, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3Npbmtfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKVAQoEU2luaxIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESKwoEc3BlYxgCIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NwZWMSLwoGc3RhdHVzGAMgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU3RhdHVzIpwFCghTaW5rU3BlYxIzCgd3ZWJob29rGAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5XZWJob29rU2lua0gAEi8KBXNsYWNrGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5TbGFja1NpbmtIABIvCgVlbWFpbBgDIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW1haWxTaW5rSAASLwoFdGVhbXMYDyABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLlRlYW1zU2lua0gAEjgKCnBhZ2VyX2R1dHkYECABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlBhZ2VyRHV0eVNpbmtIABI9CgxhbGVydG1hbmFnZXIYESABKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLkFsZXJ0bWFuYWdlclNpbmtIABIzCgdncmFmYW5hGBIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5HcmFmYW5hU2lua0gAEg8KB3Byb2plY3QYBCABKAkSDQoFdHlwZXMYBSADKAkSLwoIc2V2ZXJpdHkYBiABKA4yHS5mYWlybGVhZC5jb25zb2xlLnYxLlNldmVyaXR5EhAKCHByb2plY3RzGAcgAygJEhAKCGNsdXN0ZXJzGAggAygJEhAKCHNlcnZpY2VzGAkgAygJEg4KBmZpbHRlchgKIAEoCRIQCgh0ZW1wbGF0ZRgLIAEoCRIQCghkaXNhYmxlZBgMIAEoCBIrCghpbnRlcnZhbBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCglyZXRyeV9mb3IYDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CBAoCdG8iWgoKU2lua1NlY3JldBIQCgZzZWNyZXQYASABKAlIABIxCgNyZWYYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXRSZWZIAEIHCgV2YWx1ZSIqCg1TaW5rU2VjcmV0UmVmEgwKBHBhdGgYASABKAkSCwoDa2V5GAIgASgJImIKC1dlYmhvb2tTaW5rEgsKA3VybBgBIAEoCRIsCgNrZXkYAyABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCgoCY2EYBCABKAlKBAgCEANSBnNlY3JldCJTCglTbGFja1NpbmsSLAoDdXJsGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU2VjcmV0EgoKAmNhGAMgASgJSgQIARACUgZzZWNyZXQiuwEKCUVtYWlsU2luaxIOCgZzZXJ2ZXIYASABKAkSDAoEZnJvbRgCIAEoCRIKCgJ0bxgDIAMoCRIUCgxpbXBsaWNpdF90bHMYBSABKAgSEAoIdXNlcm5hbWUYBiABKAkSMQoIcGFzc3dvcmQYByABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSDwoHc3ViamVjdBgIIAEoCRIKCgJjYRgJIAEoCUoECAQQBVIGc2VjcmV0IkUKCVRlYW1zU2luaxIsCgN1cmwYASABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCgoCY2EYAiABKAkiVgoNUGFnZXJEdXR5U2luaxIsCgNrZXkYASABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCwoDdXJsGAIgASgJEgoKAmNhGAMgASgJInAKEEFsZXJ0bWFuYWdlclNpbmsSCwoDdXJsGAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEjEKCHBhc3N3b3JkGAMgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU2VjcmV0EgoKAmNhGAQgASgJImkKC0dyYWZhbmFTaW5rEgsKA3VybBgBIAEoCRIuCgV0b2tlbhgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBIRCglkYXNoYm9hcmQYAyABKAkSCgoCY2EYBCABKAkiygEKClNpbmtTdGF0dXMSLQoJc2VuZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAIgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEg8KB3dhaXRpbmcYAyABKAMSDwoHZHJvcHBlZBgEIAEoAxIMCgRzZW50GAUgASgDEi4KCnJldHJ5X3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIisKD1Rlc3RTaW5rUmVxdWVzdBIMCgRuYW1lGAIgASgJSgQIARACUgRzaW5rImEKEFRlc3RTaW5rUmVzcG9uc2USDgoGYW5zd2VyGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIh4KDkdldFNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkiOgoPR2V0U2lua1Jlc3BvbnNlEicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsiigEKEExpc3RTaW5rc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDgoGZmlsdGVyGAMgASgJEhAKCG9yZGVyX2J5GAQgASgJEi0KCXJlYWRfbWFzaxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siVgoRTGlzdFNpbmtzUmVzcG9uc2USKAoFc2lua3MYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlMKEVVwZGF0ZVNpbmtSZXF1ZXN0EicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFQoNYWxsb3dfbWlzc2luZxgCIAEoCCJsChJVcGRhdGVTaW5rUmVzcG9uc2USJwoEc2luaxgBIAEoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuU2luaxItCgdvdXRjb21lGAIgASgOMhwuZmFpcmxlYWQuY29uc29sZS52MS5PdXRjb21lIi8KEURlbGV0ZVNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEZXRhZxgCIAEoCSIUChJEZWxldGVTaW5rUmVzcG9uc2Uy6gMKC1NpbmtTZXJ2aWNlElkKB0dldFNpbmsSIy5mYWlybGVhZC5jb25zb2xlLnYxLkdldFNpbmtSZXF1ZXN0GiQuZmFpcmxlYWQuY29uc29sZS52MS5HZXRTaW5rUmVzcG9uc2UiA5ACARJfCglMaXN0U2lua3MSJS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1JlcXVlc3QaJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1Jlc3BvbnNlIgOQAgESYgoKVXBkYXRlU2luaxImLmZhaXJsZWFkLmNvbnNvbGUudjEuVXBkYXRlU2lua1JlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlVwZGF0ZVNpbmtSZXNwb25zZSIDkAICEmIKCkRlbGV0ZVNpbmsSJi5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZVNpbmtSZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVTaW5rUmVzcG9uc2UiA5ACAhJXCghUZXN0U2luaxIkLmZhaXJsZWFkLmNvbnNvbGUudjEuVGVzdFNpbmtSZXF1ZXN0GiUuZmFpcmxlYWQuY29uc29sZS52MS5UZXN0U2lua1Jlc3BvbnNlYgZwcm90bzM", [file_fairlead_console_v1_event_service, file_fairlead_console_v1_resources, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * Sink is where events are sent to: each event that fits at least once, in their order.
@@ -74,6 +74,30 @@ export type SinkSpec = Message<"fairlead.console.v1.SinkSpec"> & {
      */
     value: EmailSink;
     case: "email";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.TeamsSink teams = 15;
+     */
+    value: TeamsSink;
+    case: "teams";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.PagerDutySink pager_duty = 16;
+     */
+    value: PagerDutySink;
+    case: "pagerDuty";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.AlertmanagerSink alertmanager = 17;
+     */
+    value: AlertmanagerSink;
+    case: "alertmanager";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.GrafanaSink grafana = 18;
+     */
+    value: GrafanaSink;
+    case: "grafana";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -137,7 +161,7 @@ export type SinkSpec = Message<"fairlead.console.v1.SinkSpec"> & {
   disabled: boolean;
 
   /**
-   * Least time between two messages; what happens meanwhile comes in one. Unset: 1s to webhooks, 5s to Slack, 1m by email.
+   * Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s.
    *
    * @generated from field: google.protobuf.Duration interval = 13;
    */
@@ -348,6 +372,153 @@ export const EmailSinkSchema: GenMessage<EmailSink> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_sink_service, 6);
 
 /**
+ * TeamsSink is a webhook of a workflow of Microsoft Teams, which posts an adaptive card.
+ *
+ * @generated from message fairlead.console.v1.TeamsSink
+ */
+export type TeamsSink = Message<"fairlead.console.v1.TeamsSink"> & {
+  /**
+   * The webhook's URL. Whoever has it can write there: so it is a secret.
+   *
+   * @generated from field: fairlead.console.v1.SinkSecret url = 1;
+   */
+  url?: SinkSecret | undefined;
+
+  /**
+   * Authorities of the receiver, in PEM. Empty: those of the console's system.
+   *
+   * @generated from field: string ca = 2;
+   */
+  ca: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.TeamsSink.
+ * Use `create(TeamsSinkSchema)` to create a new message.
+ */
+export const TeamsSinkSchema: GenMessage<TeamsSink> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sink_service, 7);
+
+/**
+ * PagerDutySink is an integration of PagerDuty's Events API v2. What begins a trouble triggers an alert, and what ends it resolves that: such ends are
+ * sent also where severity and types leave them out.
+ *
+ * @generated from message fairlead.console.v1.PagerDutySink
+ */
+export type PagerDutySink = Message<"fairlead.console.v1.PagerDutySink"> & {
+  /**
+   * The integration key of a service of PagerDuty.
+   *
+   * @generated from field: fairlead.console.v1.SinkSecret key = 1;
+   */
+  key?: SinkSecret | undefined;
+
+  /**
+   * Where events go. Empty: https://events.pagerduty.com/v2/enqueue.
+   *
+   * @generated from field: string url = 2;
+   */
+  url: string;
+
+  /**
+   * Authorities of the receiver, in PEM. Empty: those of the console's system.
+   *
+   * @generated from field: string ca = 3;
+   */
+  ca: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.PagerDutySink.
+ * Use `create(PagerDutySinkSchema)` to create a new message.
+ */
+export const PagerDutySinkSchema: GenMessage<PagerDutySink> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sink_service, 8);
+
+/**
+ * AlertmanagerSink is the API v2 of an Alertmanager. What begins a trouble is an alert until what ends it, and a day at most: such ends are sent also
+ * where severity and types leave them out. Other events are alerts for five minutes.
+ *
+ * @generated from message fairlead.console.v1.AlertmanagerSink
+ */
+export type AlertmanagerSink = Message<"fairlead.console.v1.AlertmanagerSink"> & {
+  /**
+   * https://; http:// only to addresses that the console's --allow-addresses lists. Without /api/v2/alerts.
+   *
+   * @generated from field: string url = 1;
+   */
+  url: string;
+
+  /**
+   * Who logs in; empty: nobody.
+   *
+   * @generated from field: string username = 2;
+   */
+  username: string;
+
+  /**
+   * @generated from field: fairlead.console.v1.SinkSecret password = 3;
+   */
+  password?: SinkSecret | undefined;
+
+  /**
+   * Authorities of the receiver, in PEM. Empty: those of the console's system.
+   *
+   * @generated from field: string ca = 4;
+   */
+  ca: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.AlertmanagerSink.
+ * Use `create(AlertmanagerSinkSchema)` to create a new message.
+ */
+export const AlertmanagerSinkSchema: GenMessage<AlertmanagerSink> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sink_service, 9);
+
+/**
+ * GrafanaSink is the annotations of a Grafana: one for each event.
+ *
+ * @generated from message fairlead.console.v1.GrafanaSink
+ */
+export type GrafanaSink = Message<"fairlead.console.v1.GrafanaSink"> & {
+  /**
+   * https://; http:// only to addresses that the console's --allow-addresses lists. Without /api/annotations.
+   *
+   * @generated from field: string url = 1;
+   */
+  url: string;
+
+  /**
+   * Token of a service account that may write annotations.
+   *
+   * @generated from field: fairlead.console.v1.SinkSecret token = 2;
+   */
+  token?: SinkSecret | undefined;
+
+  /**
+   * UID of the dashboard whose annotations they are. Empty: of the organisation, found by their tags.
+   *
+   * @generated from field: string dashboard = 3;
+   */
+  dashboard: string;
+
+  /**
+   * Authorities of the receiver, in PEM. Empty: those of the console's system.
+   *
+   * @generated from field: string ca = 4;
+   */
+  ca: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.GrafanaSink.
+ * Use `create(GrafanaSinkSchema)` to create a new message.
+ */
+export const GrafanaSinkSchema: GenMessage<GrafanaSink> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sink_service, 10);
+
+/**
  * @generated from message fairlead.console.v1.SinkStatus
  */
 export type SinkStatus = Message<"fairlead.console.v1.SinkStatus"> & {
@@ -395,7 +566,7 @@ export type SinkStatus = Message<"fairlead.console.v1.SinkStatus"> & {
  * Use `create(SinkStatusSchema)` to create a new message.
  */
 export const SinkStatusSchema: GenMessage<SinkStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 7);
+  messageDesc(file_fairlead_console_v1_sink_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.TestSinkRequest
@@ -412,7 +583,7 @@ export type TestSinkRequest = Message<"fairlead.console.v1.TestSinkRequest"> & {
  * Use `create(TestSinkRequestSchema)` to create a new message.
  */
 export const TestSinkRequestSchema: GenMessage<TestSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 8);
+  messageDesc(file_fairlead_console_v1_sink_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.TestSinkResponse
@@ -441,7 +612,7 @@ export type TestSinkResponse = Message<"fairlead.console.v1.TestSinkResponse"> &
  * Use `create(TestSinkResponseSchema)` to create a new message.
  */
 export const TestSinkResponseSchema: GenMessage<TestSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 9);
+  messageDesc(file_fairlead_console_v1_sink_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.GetSinkRequest
@@ -458,7 +629,7 @@ export type GetSinkRequest = Message<"fairlead.console.v1.GetSinkRequest"> & {
  * Use `create(GetSinkRequestSchema)` to create a new message.
  */
 export const GetSinkRequestSchema: GenMessage<GetSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 10);
+  messageDesc(file_fairlead_console_v1_sink_service, 14);
 
 /**
  * @generated from message fairlead.console.v1.GetSinkResponse
@@ -475,7 +646,7 @@ export type GetSinkResponse = Message<"fairlead.console.v1.GetSinkResponse"> & {
  * Use `create(GetSinkResponseSchema)` to create a new message.
  */
 export const GetSinkResponseSchema: GenMessage<GetSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 11);
+  messageDesc(file_fairlead_console_v1_sink_service, 15);
 
 /**
  * @generated from message fairlead.console.v1.ListSinksRequest
@@ -522,7 +693,7 @@ export type ListSinksRequest = Message<"fairlead.console.v1.ListSinksRequest"> &
  * Use `create(ListSinksRequestSchema)` to create a new message.
  */
 export const ListSinksRequestSchema: GenMessage<ListSinksRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 12);
+  messageDesc(file_fairlead_console_v1_sink_service, 16);
 
 /**
  * @generated from message fairlead.console.v1.ListSinksResponse
@@ -546,7 +717,7 @@ export type ListSinksResponse = Message<"fairlead.console.v1.ListSinksResponse">
  * Use `create(ListSinksResponseSchema)` to create a new message.
  */
 export const ListSinksResponseSchema: GenMessage<ListSinksResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 13);
+  messageDesc(file_fairlead_console_v1_sink_service, 17);
 
 /**
  * @generated from message fairlead.console.v1.UpdateSinkRequest
@@ -570,7 +741,7 @@ export type UpdateSinkRequest = Message<"fairlead.console.v1.UpdateSinkRequest">
  * Use `create(UpdateSinkRequestSchema)` to create a new message.
  */
 export const UpdateSinkRequestSchema: GenMessage<UpdateSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 14);
+  messageDesc(file_fairlead_console_v1_sink_service, 18);
 
 /**
  * @generated from message fairlead.console.v1.UpdateSinkResponse
@@ -592,7 +763,7 @@ export type UpdateSinkResponse = Message<"fairlead.console.v1.UpdateSinkResponse
  * Use `create(UpdateSinkResponseSchema)` to create a new message.
  */
 export const UpdateSinkResponseSchema: GenMessage<UpdateSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 15);
+  messageDesc(file_fairlead_console_v1_sink_service, 19);
 
 /**
  * @generated from message fairlead.console.v1.DeleteSinkRequest
@@ -616,7 +787,7 @@ export type DeleteSinkRequest = Message<"fairlead.console.v1.DeleteSinkRequest">
  * Use `create(DeleteSinkRequestSchema)` to create a new message.
  */
 export const DeleteSinkRequestSchema: GenMessage<DeleteSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 16);
+  messageDesc(file_fairlead_console_v1_sink_service, 20);
 
 /**
  * @generated from message fairlead.console.v1.DeleteSinkResponse
@@ -629,7 +800,7 @@ export type DeleteSinkResponse = Message<"fairlead.console.v1.DeleteSinkResponse
  * Use `create(DeleteSinkResponseSchema)` to create a new message.
  */
 export const DeleteSinkResponseSchema: GenMessage<DeleteSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 17);
+  messageDesc(file_fairlead_console_v1_sink_service, 21);
 
 /**
  * SinkService keeps sinks: where events are sent to. Reading is for whoever may view sinks, writing for operators of the

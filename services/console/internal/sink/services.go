@@ -1,0 +1,287 @@
+package sink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+)
+
+const (
+	// teamsText is what a card of Teams may have, whose whole is 28 KB, and teamsLines how many paragraphs.
+	teamsText, teamsLines = 16_000, 100
+	// summaryText is what PagerDuty takes as summary, and subjectText as the key of an alert.
+	summaryText, subjectText = 1024, 255
+	pagerDutyURL             = "https://events.pagerduty.com/v2/enqueue"
+	alertsPath               = "/api/v2/alerts"
+	annotationsPath          = "/api/annotations"
+	// alertFor is how long an alert lasts whose end nobody tells, and noticeFor one that has no end.
+	alertFor, noticeFor = 24 * time.Hour, 5 * time.Minute
+	// oneText is what is said of one event if there is no template.
+	oneText = `{{range .Events}}{{if .Service}}{{.Service}} {{end}}{{if .Cluster}}at {{.Cluster}} {{end}}{{if .Source}}{{.Source}} {{end}}{{if .Sink}}{{.Sink}} {{end}}{{if .GlobalService}}{{.GlobalService}} {{end}}{{.Type}}: {{.Message}}{{if .Commit}} ({{short .Commit}}){{end}}{{end}}`
+)
+
+// asJSON is the header of what is sent.
+func asJSON() http.Header { return http.Header{"Content-Type": {"application/json"}} }
+
+// text is what the template makes of events, or the one that stands for it.
+func (t target) text(events []*consolev1.Event, otherwise string) (string, error) {
+	from := t.spec.Template
+	if from == "" {
+		from = otherwise
+	}
+	said, err := render("template", from, newMessage(t, events, asIs))
+	if err != nil {
+		return "", failed("spec.template: %s", err)
+	}
+	return strings.TrimSpace(said), nil
+}
+
+// postJSON sends a body as JSON.
+func (s *sender) postJSON(ctx context.Context, to, ca string, header http.Header, body any) (string, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return "", fmt.Errorf("encode message: %w", err)
+	}
+	return s.post(ctx, to, ca, header, text)
+}
+
+// under is a path behind the URL of a server.
+func under(base, path string) (string, error) {
+	u, err := checkURL(base)
+	if err != nil {
+		return "", err
+	}
+	if u.RawQuery != "" {
+		return "", errors.New("must have no query")
+	}
+	return strings.TrimSuffix(base, "/") + path, nil
+}
+
+// teams posts an adaptive card. Its paragraphs are runs of text, in which no character means anything: a message of an event can't become a link.
+func (s *sender) teams(ctx context.Context, t target, events []*consolev1.Event) (string, error) {
+	said, err := t.text(events, defaultText)
+	if err != nil {
+		return "", err
+	}
+	lines := strings.SplitN(cut(said, teamsText), "\n", teamsLines)
+	paragraphs := make([]any, 0, len(lines))
+	for _, line := range lines {
+		paragraphs = append(paragraphs, map[string]any{"type": "RichTextBlock", "inlines": []any{map[string]any{"type": "TextRun", "text": line}}})
+	}
+	return s.postJSON(ctx, t.credentials[catalog.SinkURL], t.spec.Teams.CA, asJSON(), map[string]any{
+		"type": "message",
+		"attachments": []any{map[string]any{
+			"contentType": "application/vnd.microsoft.card.adaptive",
+			"content":     map[string]any{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.2", "body": paragraphs},
+		}},
+	})
+}
+
+// subjects are what an event is about, each by its names: itself, or its services.
+func subjects(e *consolev1.Event) []map[string]string {
+	about := func(cluster, service string) map[string]string {
+		out := map[string]string{}
+		for name, value := range map[string]string{
+			"project": e.GetProject(), "cluster": cluster, "service": service, "source": e.GetSource(), "sink": e.GetSink(), "globalservice": e.GetGlobalService(),
+		} {
+			if value != "" {
+				out[name] = value
+			}
+		}
+		return out
+	}
+	if len(e.GetMembers()) == 0 {
+		return []map[string]string{about(e.GetCluster(), e.GetService())}
+	}
+	var list []map[string]string
+	for _, m := range e.GetMembers() {
+		list = append(list, about(m.GetCluster(), m.GetService()))
+	}
+	return list
+}
+
+// alert is what a receiver keeps open.
+type alert struct {
+	name    string // Of the trouble.
+	subject map[string]string
+	ends    bool
+}
+
+// alerts are what an event begins, or ends.
+func alerts(e *consolev1.Event) (list []alert) {
+	if ended := event.Ended(e.GetType()); len(ended) > 0 {
+		seen := map[string]bool{}
+		for _, typ := range ended {
+			name := event.Trouble(typ)
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			for _, subject := range subjects(e) {
+				list = append(list, alert{name, subject, true})
+			}
+		}
+		return list
+	}
+	for _, subject := range subjects(e) {
+		list = append(list, alert{name: troubleOf(e.GetType()), subject: subject})
+	}
+	return list
+}
+
+// troubleOf is the name of an event's alert: service.drift_repaired is ServiceDriftRepaired.
+func troubleOf(typ string) string {
+	if name := event.Trouble(typ); name != "" {
+		return name
+	}
+	var b strings.Builder
+	for _, word := range strings.FieldsFunc(typ, func(r rune) bool { return r == '.' || r == '_' }) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+// key is the same for what begins and for what ends.
+func (a alert) key(t target) string {
+	parts := []string{"fairlead", t.uid, a.name}
+	for _, name := range []string{"cluster", "service", "source", "sink", "globalservice"} {
+		parts = append(parts, url.PathEscape(a.subject[name]))
+	}
+	return strings.Join(parts, "/")
+}
+
+func (t target) pagerDutyURL() string {
+	if to := t.spec.PagerDuty.URL; to != "" {
+		return to
+	}
+	return pagerDutyURL
+}
+
+// pagerDuty triggers and resolves alerts, by a request each.
+func (s *sender) pagerDuty(ctx context.Context, t target, events []*consolev1.Event) (answer string, err error) {
+	for _, e := range events {
+		summary, err := t.text([]*consolev1.Event{e}, oneText)
+		if err != nil {
+			return "", err
+		}
+		for _, a := range alerts(e) {
+			if answer, err = s.page(ctx, t, e, a, summary); err != nil {
+				return "", err
+			}
+		}
+		if e.GetType() == event.Test { // nobody is to be woken for long
+			if answer, err = s.page(ctx, t, e, alert{name: troubleOf(event.Test), subject: subjects(e)[0], ends: true}, summary); err != nil {
+				return "", err
+			}
+		}
+	}
+	return answer, nil
+}
+
+func (s *sender) page(ctx context.Context, t target, e *consolev1.Event, a alert, summary string) (string, error) {
+	key := a.key(t)
+	if event.Trouble(e.GetType()) == "" && !a.ends && e.GetType() != event.Test {
+		key = "fairlead/" + t.uid + "/" + e.GetId() // it has no end: each is one of its own
+	}
+	if len(key) > subjectText {
+		key = key[:subjectText]
+	}
+	body := map[string]any{"routing_key": t.credentials[catalog.SinkKey], "event_action": "resolve", "dedup_key": key}
+	if !a.ends {
+		from := "fairlead"
+		if cluster := a.subject["cluster"]; cluster != "" {
+			from = cluster
+		}
+		body["event_action"], body["client"] = "trigger", "Fairlead"
+		body["payload"] = map[string]any{
+			"summary": cut(summary, summaryText-len("…")), "source": from, "severity": pagerSeverity(e.GetSeverity()),
+			"timestamp": e.GetTime().AsTime().UTC().Format(time.RFC3339Nano), "component": a.subject["service"], "group": a.subject["project"], "class": e.GetType(),
+			"custom_details": map[string]any{"message": e.GetMessage(), "commit": e.GetCommit(), "source": e.GetSource(), "actor": e.GetActor(), "event": e.GetId()},
+		}
+	}
+	return s.postJSON(ctx, t.pagerDutyURL(), t.spec.PagerDuty.CA, asJSON(), body)
+}
+
+// pagerSeverity is one of those that PagerDuty knows.
+func pagerSeverity(s consolev1.Severity) string { return strings.ToLower(event.SeverityName(s)) }
+
+// alertmanager hands alerts over. Their labels are those of the trouble, so that what ends it finds it.
+func (s *sender) alertmanager(ctx context.Context, t target, events []*consolev1.Event) (string, error) {
+	to, err := under(t.spec.Alertmanager.URL, alertsPath)
+	if err != nil {
+		return "", failed("spec.alertmanager.url %s", err)
+	}
+	type handed struct {
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations,omitempty"`
+		StartsAt    *time.Time        `json:"startsAt,omitempty"`
+		EndsAt      time.Time         `json:"endsAt"`
+	}
+	var list []handed
+	for _, e := range events {
+		summary, err := t.text([]*consolev1.Event{e}, oneText)
+		if err != nil {
+			return "", err
+		}
+		at := e.GetTime().AsTime().UTC()
+		for _, a := range alerts(e) {
+			labels := a.subject
+			labels["alertname"], labels["fairlead_sink"] = "Fairlead"+a.name, t.name
+			is := handed{Labels: labels, EndsAt: at}
+			if !a.ends {
+				is.StartsAt, is.EndsAt = &at, at.Add(noticeFor)
+				if event.Trouble(e.GetType()) != "" {
+					is.EndsAt = at.Add(alertFor)
+				}
+				is.Annotations = map[string]string{"summary": summary, "type": e.GetType(), "severity": pagerSeverity(e.GetSeverity())}
+			}
+			list = append(list, is)
+		}
+	}
+	header := asJSON()
+	if user := t.spec.Alertmanager.Username; user != "" {
+		header.Set("Authorization", "Basic "+inBase64(user+":"+t.credentials[catalog.SinkPassword]))
+	}
+	return s.postJSON(ctx, to, t.spec.Alertmanager.CA, header, list)
+}
+
+// grafana writes annotations, by a request each.
+func (s *sender) grafana(ctx context.Context, t target, events []*consolev1.Event) (answer string, err error) {
+	to, err := under(t.spec.Grafana.URL, annotationsPath)
+	if err != nil {
+		return "", failed("spec.grafana.url %s", err)
+	}
+	header := asJSON()
+	header.Set("Authorization", "Bearer "+t.credentials[catalog.SinkToken])
+	for _, e := range events {
+		said, err := t.text([]*consolev1.Event{e}, oneText)
+		if err != nil {
+			return "", err
+		}
+		tags := []string{"fairlead", e.GetType(), "severity:" + pagerSeverity(e.GetSeverity())}
+		for _, tag := range []struct{ name, value string }{
+			{"project", e.GetProject()}, {"cluster", e.GetCluster()}, {"service", e.GetService()}, {"source", e.GetSource()}, {"commit", e.GetCommit()},
+		} {
+			if tag.value != "" {
+				tags = append(tags, tag.name+":"+tag.value)
+			}
+		}
+		body := map[string]any{"time": e.GetTime().AsTime().UnixMilli(), "tags": tags, "text": said}
+		if uid := t.spec.Grafana.Dashboard; uid != "" {
+			body["dashboardUID"] = uid
+		}
+		if answer, err = s.postJSON(ctx, to, t.spec.Grafana.CA, header, body); err != nil {
+			return "", err
+		}
+	}
+	return answer, nil
+}
