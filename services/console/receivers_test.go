@@ -65,9 +65,9 @@ func (s *standIn) got(t *testing.T) []string {
 }
 
 // read decodes what only has fields of a documentation.
-func read(req *http.Request, body []byte, method, path string, into any) error {
-	if req.Method != method || req.URL.Path != path || !strings.HasPrefix(req.Header.Get("Content-Type"), "application/json") {
-		return fmt.Errorf("not %s %s with JSON", method, path)
+func read(req *http.Request, body []byte, path string, into any) error {
+	if req.Method != http.MethodPost || req.URL.Path != path || !strings.HasPrefix(req.Header.Get("Content-Type"), "application/json") {
+		return fmt.Errorf("not POST %s with JSON", path)
 	}
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	d.DisallowUnknownFields()
@@ -87,7 +87,7 @@ func newPagerDuty(t *testing.T) *standIn {
 				Details                                                       map[string]any `json:"custom_details"`
 			}
 		}
-		if err := read(req, body, http.MethodPost, "/v2/enqueue", &in); err != nil {
+		if err := read(req, body, "/v2/enqueue", &in); err != nil {
 			return nil, err
 		}
 		severities := []string{"critical", "error", "warning", "info"}
@@ -118,7 +118,7 @@ func newAlertmanager(t *testing.T) *standIn {
 			StartsAt, EndsAt    *time.Time
 			GeneratorURL        string
 		}
-		if err := read(req, body, http.MethodPost, "/prefix/api/v2/alerts", &in); err != nil {
+		if err := read(req, body, "/prefix/api/v2/alerts", &in); err != nil {
 			return nil, err
 		}
 		if user, password, ok := req.BasicAuth(); !ok || user != "hub" || password != plantedToken {
@@ -150,7 +150,7 @@ func newGrafana(t *testing.T) *standIn {
 			Tags          []string
 			Text          string
 		}
-		if err := read(req, body, http.MethodPost, "/api/annotations", &in); err != nil {
+		if err := read(req, body, "/api/annotations", &in); err != nil {
 			return nil, err
 		}
 		if req.Header.Get("Authorization") != "Bearer "+plantedToken || in.Text == "" || in.Time < 1e12 || in.DashboardUID != "fleet" {
@@ -177,7 +177,7 @@ func newTeams(t *testing.T) *standIn {
 			}
 		}
 		body = []byte(strings.Replace(string(body), `"$schema"`, `"schema"`, 1))
-		if err := read(req, body, http.MethodPost, "/workflows/1/triggers/manual/paths/invoke", &in); err != nil {
+		if err := read(req, body, "/workflows/1/triggers/manual/paths/invoke", &in); err != nil {
 			return nil, err
 		}
 		if req.URL.Query().Get("sig") != plantedToken || len(body) > 28<<10 || in.Type != "message" || len(in.Attachments) != 1 ||

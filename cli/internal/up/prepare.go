@@ -135,4 +135,3 @@ func describe(ctx context.Context, api *hubapi.Hub, name, text string) error {
 	_, err = api.Clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{Cluster: is})
 	return err
 }
-

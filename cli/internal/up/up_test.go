@@ -211,10 +211,8 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 	}
 	out := &output{}
 	done := make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	go func() {
-		done <- Run(ctx, Options{
+		done <- Run(t.Context(), Options{
 			DataDir: filepath.Join(dir, "data"), Store: store, ListenHost: loopback, User: "tester", Stdout: out, Stderr: out, Prepare: program, Agent: "/nowhere/agent",
 		})
 	}()
