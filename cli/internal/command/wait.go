@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/flags"
 )
@@ -145,12 +146,23 @@ func (w awaited) stands(ctx context.Context, s *consolev1.Service) (code int, wh
 func needsPerson(s *consolev1.Service) bool {
 	switch s.GetStatus().GetState() {
 	case consolev1.ServiceState_SERVICE_STATE_HELD, consolev1.ServiceState_SERVICE_STATE_DIFFERS:
+		switch s.GetSpec().GetSync().GetMode() {
+		case deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED, deliveryv1.SyncMode_SYNC_MODE_AUTO:
+			return s.GetStatus().GetWindows().GetClosed() || !outdated(s)
+		}
 		return true
 	case consolev1.ServiceState_SERVICE_STATE_WAITING: // else for another service
 		return s.GetStatus().GetCluster().GetReport().GetGuard() != nil || s.GetStatus().GetWindows().GetClosed()
 	}
 	pin := s.GetSpec().GetSync().GetPin()
 	return pin != "" && s.GetStatus().GetHub().GetRevision().GetCommit() == pin
+}
+
+// outdated tells that the cluster's report is of before the service's newest change: a hold of then may be over.
+func outdated(s *consolev1.Service) bool {
+	cluster := s.GetStatus().GetCluster()
+	return cluster.GetReceiveTime().AsTime().Before(s.GetMetadata().GetUpdateTime().AsTime()) ||
+		cluster.GetReport().GetDigest() != s.GetStatus().GetHub().GetDigest()
 }
 
 // has tells whether a commit is the wanted one, or has it behind it.
