@@ -399,6 +399,51 @@ func TestPodsAreSpreadAndShutIn(t *testing.T) {
 	}
 }
 
+// TestIngressLeadsPathsAsTheFrontDoes: a path of type Prefix also matches itself without its last slash.
+func TestIngressLeadsPathsAsTheFrontDoes(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for name, text := range manifests(t) {
+		for _, object := range documents(t, text) {
+			if object["kind"] != "Ingress" || at(object, "metadata", "name") != "fairlead-console" {
+				continue
+			}
+			seen++
+			for path, want := range map[string]string{
+				"/": "console", "/clusters": "console", "/clusters/": "tunnel", "/clusters/edge-1/api": "tunnel", "/clustersx": "console", "/cluster/edge-1": "console",
+				"/fairlead.tunnel.v1.TunnelService/ListSessions": "tunnel", "/fairlead.gitcache.v1.SourceService/Browse": "gitcache", "/fairlead.console.v1.SourceService/Get": "console",
+			} {
+				if got := led(object, path); got != "fairlead-"+want {
+					t.Errorf("%s: %s leads to %q, want the %s", name, path, got, want)
+				}
+			}
+		}
+	}
+	if seen < 3 {
+		t.Errorf("only %d Ingresses of the console were looked at", seen)
+	}
+}
+
+// led is the service that an Ingress leads a path to, as its API says: an exact match comes first, then the longest prefix in whole elements.
+func led(ingress map[string]any, path string) (service string) {
+	longest := -1
+	paths, _ := at(ingress, "spec", "rules", 0, "http", "paths").([]any)
+	for _, p := range paths {
+		named, _ := at(p, "path").(string)
+		backend, _ := at(p, "backend", "service", "name").(string)
+		if at(p, "pathType") == "Exact" {
+			if path == named {
+				return backend
+			}
+			continue
+		}
+		if prefix := strings.TrimSuffix(named, "/"); len(prefix) > longest && strings.HasPrefix(path+"/", prefix+"/") {
+			longest, service = len(prefix), backend
+		}
+	}
+	return service
+}
+
 // A cluster that chooses users itself, as OpenShift does, gets pods that name none. Elsewhere every pod names its user, and its volumes' group.
 func TestPodsNameTheirUserUnlessTheClusterChooses(t *testing.T) {
 	t.Parallel()
