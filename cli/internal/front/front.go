@@ -34,6 +34,12 @@ const (
 	maxStreams = 250
 	// streamWindow bounds what a stalled reader keeps unread here, per stream; connectionWindow lets the other streams of its connection go on.
 	streamWindow, connectionWindow = 1 << 20, 16 << 20
+	// All browsers share one connection to each service. Its window is so many times a stream's that streams which nobody reads never stop the
+	// others; the memory is bounded by the number of streams.
+	serviceWindow = 1 << 30
+	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait: a machine that slept finds its
+	// connections gone, and nothing else would end them.
+	pingAfter, pingWait = time.Minute, 20 * time.Second
 	// drainTimeout lets requests finish at the end; streams are cut.
 	drainTimeout = time.Second
 )
@@ -82,7 +88,7 @@ func New(cfg Config, log *slog.Logger) (*Front, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait},
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what strangers do to the port
 	}}, nil
@@ -109,7 +115,7 @@ func transport(caFile string) (*http.Transport, error) {
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression:     true, // browsers ask for it themselves
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow},
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerConnection: serviceWindow, MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait},
 	}, nil
 }
 

@@ -13,10 +13,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/cli/internal/front"
 	"fairlead.dev/platform/localca"
 )
+
+// patience is for a busy machine.
+const patience = 10 * time.Second
 
 // world is a front before three services.
 type world struct {
@@ -190,6 +194,58 @@ func TestWebSocketsAndStreamsPass(t *testing.T) {
 	fmt.Fprintln(conn, "hello")
 	if line, err := reader.ReadString('\n'); err != nil || line != "https://here, you said hello\n" {
 		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// Answers that nobody reads, here of 20 browsers, stop nobody else, though all share one connection to the service.
+func TestUnreadAnswersStopNoOthers(t *testing.T) {
+	t.Parallel()
+	const unread, size = 20, 2 << 20
+	filled := make(chan struct{}, unread)
+	w := start(t, echo("console"), echo("gitcache"), func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/clusters/edge-1/large" {
+			_, _ = rw.Write(make([]byte, size))
+			return
+		}
+		_, _ = rw.Write(make([]byte, size/4))
+		rw.(http.Flusher).Flush()
+		filled <- struct{}{}
+		_, _ = rw.Write(make([]byte, size-size/4))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range unread {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 16}}
+		defer transport.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+w.addr+"/clusters/edge-1/large", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := (&http.Client{Transport: transport}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+	}
+	for range unread {
+		select {
+		case <-filled:
+		case <-ctx.Done():
+			t.Fatal("the answers that nobody reads stop each other")
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+w.addr+"/clusters/edge-1/api", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.Copy(io.Discard, resp.Body); err != nil || got != size {
+		t.Errorf("read %d bytes, %v", got, err)
 	}
 }
 
