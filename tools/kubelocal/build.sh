@@ -41,7 +41,8 @@ if [ ! -x "$dir/kubelocal" ]; then
     temp=$(mktemp -d "$cache/building.XXXXXX")
     build= # the process id of go build, while it runs
     trap '[ -z "$build" ] || kill "$build" 2>/dev/null; rm -rf "$temp"' EXIT
-    trap 'exit 1' INT TERM HUP
+    # PIPE: what reads our words is gone, and nobody waits for the build.
+    trap 'exit 1' INT TERM HUP PIPE
 
     say "building etcd, Kubernetes $version and kwok from source (about 5 minutes on 2 cores the first time, then cached in $cache)"
     major=$(echo "$version" | cut -d. -f1 | tr -d v)
