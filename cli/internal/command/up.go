@@ -33,7 +33,7 @@ one while it runs.`,
 	f := cmd.Flags()
 	f.StringVar(&o.DataDir, "data-dir", "", "folder for everything that is kept; default: fairlead in $XDG_DATA_HOME or ~/.local/share")
 	f.BoolVar(&o.Empty, "empty", false, "start clean: remove what the data folder holds from before")
-	f.IntVar(&o.PortBase, "port-base", 7400, "port of the console; the gitcache, distributor and tunnel have the next three, the Git server the 80th after it; 0: any free ports")
+	f.IntVar(&o.PortBase, "port-base", 7400, "port of the console; the gitcache, distributor, tunnel and pages have the next four, the Git server the 80th after it; 0: any free ports")
 	f.StringVar(&o.Kubelocal, "kubelocal", a.Getenv("KUBELOCAL"), "path of kubelocal, which runs the local clusters; default: $KUBELOCAL, or found beside this program or in PATH")
 	f.StringVar(&o.Prepare, "prepare", "", "program that builds the agent and kubelocal, and prints the path of kubelocal: it runs while the hub is up already, and the clusters join when it is done")
 	f.StringVar(&o.Nodelocal, "nodelocal", "", "path of nodelocal, which gives the first local cluster a real node, whose pods run, where this machine allows it (root, Linux); default: pods are pretended")
