@@ -42,7 +42,11 @@ func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) e
 		return err
 	}
 	if u.options.prepares(clusters) {
-		if err := u.addClusters(living, api, clusters, moved, previous); err != nil {
+		err := u.addClusters(living, api, clusters, moved, previous)
+		if err == nil {
+			u.link, err = loginLink(living, api) // The one of before may be used, or over: that took minutes.
+		}
+		if err != nil {
 			if living.Err() != nil {
 				return nil // Asked to end, or told elsewhere.
 			}
