@@ -53,6 +53,7 @@ func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) e
 			return err
 		}
 	}
+	u.undescribe(living, api)
 	if err := u.announce(clusters, previous); err != nil {
 		return err
 	}

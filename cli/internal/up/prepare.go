@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
 
 	hubapi "fairlead.dev/cli/internal/hub"
@@ -34,7 +35,6 @@ func (u *up) addClusters(ctx context.Context, api *hubapi.Hub, clusters []cluste
 		{describedBuilding, func() error { return u.prepare(ctx, clusters) }},
 		{describedStarting, func() error { return u.raiseClusters(ctx, clusters) }},
 		{describedJoining, func() error { return u.join(ctx, clusters, moved) }},
-		{"", func() error { return nil }},
 	}
 	for _, step := range steps {
 		u.describe(ctx, api, clusters, step.described)
@@ -109,6 +109,15 @@ func (u *up) describe(ctx context.Context, api *hubapi.Hub, clusters []cluster, 
 		}
 		if err := describe(ctx, api, c.Name, text); err != nil && ctx.Err() == nil {
 			u.sayf("describe cluster %s: %v", c.Name, err)
+		}
+	}
+}
+
+// undescribe takes off what describe has shown, in this run or in one that was interrupted: also of local clusters that this run is without.
+func (u *up) undescribe(ctx context.Context, api *hubapi.Hub) {
+	for _, name := range localNames() {
+		if err := describe(ctx, api, name, ""); err != nil && connect.CodeOf(err) != connect.CodeNotFound && ctx.Err() == nil {
+			u.sayf("describe cluster %s: %v", name, err)
 		}
 	}
 }

@@ -263,6 +263,40 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 	}
 }
 
+// A build that was interrupted leaves no description that says for ever that it goes on; what a person wrote stays.
+func TestDescriptionOfInterruptedBuildIsTakenOff(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := Options{DataDir: filepath.Join(dir, "data"), Store: contexts.NewStore(filepath.Join(dir, "config.yaml"), nil)}
+	described := []string{describedBuilding, "being built by ada"}
+	_, _, stop := runUp(t, o)
+	api, err := hubapi.Connect(t.Context(), o.Store, contextName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.HTTP.CloseIdleConnections()
+	for i, name := range localNames() {
+		left := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: name}, Spec: &consolev1.ClusterSpec{Description: described[i]}}
+		if _, err := api.Clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: left, AllowMissing: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	_, out, stop := runUp(t, o)
+	defer stop()
+	again, err := hubapi.Connect(t.Context(), o.Store, contextName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.HTTP.CloseIdleConnections()
+	for i, want := range []string{"", described[1]} {
+		got, err := again.Clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: localNames()[i]})
+		if err != nil || got.GetCluster().GetSpec().GetDescription() != want {
+			t.Errorf("%s: %v, %v, want the description %q\n%s", localNames()[i], got, err, want, out)
+		}
+	}
+}
+
 func TestServiceThatCanNotStartEndsAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
