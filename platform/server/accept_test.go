@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -246,6 +247,45 @@ func TestOneCallerHasNoMoreThanAShareOfConnections(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the place of a closed connection is not given back")
 		}
+	}
+}
+
+// A refused connection stays open while the server waits for the rest of its request. Until then it counts for its network: else one caller could
+// have any number of them.
+func TestARefusedConnectionStaysAStranger(t *testing.T) {
+	t.Parallel()
+	srv, log := newServer(t, Config{}, rpcMounts(fine)...)
+	guests := make(chan *guest, 2*connectionsPerAgent)
+	next := srv.http.ConnContext
+	srv.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		ctx = next(ctx, c)
+		g, _ := ctx.Value(guestKey{}).(*guest)
+		guests <- g
+		return ctx
+	}
+	s := run(t, srv, log)
+	for range connectionsPerAgent {
+		if resp, err := ask(dial(t, s), "agent"); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		if g := <-guests; g.place.Load() != nil {
+			t.Fatal("a connection within the share is a stranger's")
+		}
+	}
+	more := dial(t, s)
+	if _, err := io.WriteString(more, "GET /version HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer agent\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(more), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	g := <-guests
+	isStranger := g.place.Load() != nil
+	// A close takes the place away, and marks the connection as gone before that.
+	if isOpen := !g.gone.Load(); resp.StatusCode != http.StatusTooManyRequests || isOpen && !isStranger {
+		t.Errorf("one more: %s, a stranger: %v", resp.Status, isStranger)
 	}
 }
 

@@ -85,13 +85,17 @@ func (s *seat) leave() {
 }
 
 // meetCaller takes note that a caller has shown an identity on the request's connection; false: it is one connection more than the caller's share.
+// Such a connection stays a stranger's, or in the share that it is in already: it ends only after the rest of its request, and must count until then.
 func meetCaller(ctx context.Context, id identity.Identity) bool {
 	g, ok := ctx.Value(guestKey{}).(*guest)
 	if !ok {
 		return true
 	}
+	if g.network != "" && !g.seat.take(g.door.callers, id) {
+		return false
+	}
 	g.known()
-	return g.network == "" || g.seat.take(g.door.callers, id)
+	return true
 }
 
 const tooManyConnections = "too many of your connections to this replica are open: send requests over fewer connections, and come back after the time in Retry-After"
