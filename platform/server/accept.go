@@ -201,7 +201,7 @@ func (d *door) arrive(g *guest) *tls.Conn {
 		_ = g.Close()
 		return nil
 	}
-	g.arrival.Store(time.AfterFunc(d.newTime, g.settle))
+	g.begin(d.newTime)
 	return d.handshake(g)
 }
 
@@ -264,6 +264,14 @@ type guest struct {
 	arrival atomic.Pointer[time.Timer]   // ends the time in which it is new; nil: it is not
 	place   atomic.Pointer[shares.Place] // among strangers
 	seat    seat                         // in the share of a caller
+}
+
+// begin counts a connection, for which a turn was taken, as new for so long at most.
+func (g *guest) begin(newTime time.Duration) {
+	// The time starts once the timer is stored: settle gives the turn back only if it finds the timer.
+	timer := time.AfterFunc(time.Hour, g.settle)
+	g.arrival.Store(timer)
+	timer.Reset(newTime)
 }
 
 // settle takes a connection out of the count of those that are new.

@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/shares"
 )
 
 // patience is how long what has to happen may take on a machine that is busy.
@@ -358,6 +359,20 @@ func TestACrowdOfOneNetworkIsServedWithoutCuts(t *testing.T) {
 		})
 	}
 	calls.Wait()
+}
+
+// The time in which a connection is new may be over before anything else happens. Its turn is given back then, too.
+func TestTheTurnOfANewConnectionEndsHoweverShortItsTime(t *testing.T) {
+	t.Parallel()
+	d := &door{arrivals: shares.NewLine(1)}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range 20_000 {
+		if err := d.arrivals.Take(ctx, "192.0.2.1"); err != nil {
+			t.Fatalf("the turn before the %dth is held: %v", i, err)
+		}
+		(&guest{door: d, network: "192.0.2.1"}).begin(time.Nanosecond)
+	}
 }
 
 // Agents behind one address have a share each, and none together.
