@@ -125,9 +125,11 @@ func (t *tenure) lookAt(ctx context.Context, ref string) looked {
 	return looked{commit: commit, err: err}
 }
 
-// aside keeps what polls remember apart from a look, until the returned function is called.
+// aside keeps what polls remember apart from a look, until the returned function is called. Looks have holds of their own: a person may look at
+// any revision, and one whose pack breaks a limit must not hold back what services follow.
 func (t *tenure) aside() (back func()) {
 	kept := t.work
+	t.holds = t.lookHolds
 	if t.trust != nil {
 		own := *t.trust
 		t.trust = &own

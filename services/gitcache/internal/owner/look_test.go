@@ -1,0 +1,70 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/pack"
+)
+
+// tooLarge is a host each pack of which breaks a limit.
+type tooLarge struct{ fetches int }
+
+func (*tooLarge) List(context.Context, fetch.Remote, fetch.Names) (*fetch.Listing, error) {
+	return &fetch.Listing{}, nil
+}
+
+func (f *tooLarge) Fetch(context.Context, fetch.Remote, *fetch.Listing, []plumbing.Hash, fetch.Target) (int64, error) {
+	f.fetches++
+	return 0, errors.Join(&fetch.Error{Kind: fetch.KindContent, Message: "too large"}, &pack.LimitError{})
+}
+
+// A person may look at any branch: one whose pack breaks a limit must not hold back what services follow.
+func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
+	t.Parallel()
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &tooLarge{}
+	o := New(Config{}, Deps{Fetcher: host, Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer("")})
+	tn := &tenure{loop: newLoop(o, Source{Name: "shop"}), work: newWork(), lookHolds: holds{}}
+	fetches := func(commit string) bool {
+		before := host.fetches
+		if err := tn.fetchInto(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, nil, []plumbing.Hash{plumbing.NewHash(commit)}, nil); err == nil {
+			t.Fatal("a pack that breaks a limit is taken")
+		}
+		return host.fetches > before
+	}
+	look := func(commit string) bool {
+		defer tn.aside()()
+		return fetches(commit)
+	}
+	if !look("01") {
+		t.Fatal("the first look fetches nothing")
+	}
+	if look("01") || look("02") {
+		t.Error("looks go on fetching from a repository whose packs break a limit")
+	}
+	if !fetches("03") {
+		t.Error("a look holds the polls back")
+	}
+	tn.holds.add("submodule", errors.New("down"), mostBackoff)
+	func() {
+		defer tn.aside()()
+		for i := range 2 * maxHolds {
+			tn.holds.add(fmt.Sprint(i), errors.New("down"), mostBackoff)
+		}
+	}()
+	if tn.holds.check("submodule") == nil {
+		t.Error("looks have polls try again at once what did not work")
+	}
+}
