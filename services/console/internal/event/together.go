@@ -226,6 +226,23 @@ func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func
 	return e, looked
 }
 
+// Each returns the chosen events of the single services, all of them: the event that Narrow returns names a few.
+func (t Told) Each(chosen func(*consolev1.Event) bool) (list []*consolev1.Event) {
+	keep := func(one *consolev1.Event) {
+		if chosen(one) {
+			list = append(list, one)
+		}
+	}
+	if t.members == nil {
+		keep(t.Event)
+		return list
+	}
+	if err := t.each(keep); err != nil { // as Narrow does
+		return nil
+	}
+	return list
+}
+
 // each calls do with the event of each service.
 func (t Told) each(do func(*consolev1.Event)) error {
 	unpacked := io.LimitedReader{R: flate.NewReader(bytes.NewReader(t.members)), N: maxMembers}

@@ -59,9 +59,10 @@ type Deliverer struct {
 
 	passes sync.WaitGroup
 	// reading is held by the one pass that reads what waits: a console that starts has one for each sink, and others read, too.
-	reading sync.Mutex
-	mu      sync.Mutex
-	busy    map[string]bool // sinks, by uid; guarded by mu
+	reading  sync.Mutex
+	mu       sync.Mutex
+	busy     map[string]bool     // sinks, by uid; guarded by mu
+	progress map[string]progress // within an event of many services, by the uid of the sink; guarded by mu
 
 	// What follows is Run's own.
 	at    int64            // up to here all sinks were asked
@@ -207,10 +208,18 @@ func (d *Deliverer) done(uid string) {
 	delete(d.busy, uid)
 }
 
-// waiting is what of an event is for a sink, with its place.
+// waiting is what of an event is for a sink, with its place, and its part if the event is sent in several.
 type waiting struct {
 	seq int64
 	*consolev1.Event
+	part int
+}
+
+// progress is the next part of an event that is sent in several. The database knows only whole events: after a restart all parts are sent again.
+type progress struct {
+	etag string // of the sink: another filter makes other parts
+	seq  int64
+	part int
 }
 
 // batch is what waits for a sink.
@@ -218,7 +227,9 @@ type batch struct {
 	target
 	// broken is why it can't be sent to at all.
 	broken *failure
-	// waiting are events that fit, at most maxWaiting of them, and next is up to where there are no others.
+	etag   string // of the sink
+	// waiting are events that fit, maxWaiting of them or a few more so that all parts of the last event are there, and next is up to where there are
+	// no others.
 	waiting []waiting
 	next    int64
 	more    bool // behind next
@@ -240,6 +251,9 @@ func (d *Deliverer) pass(ctx context.Context, uid string) error {
 	kept, err := d.Store.PutSending(noting, of, wait, tell...)
 	if err == nil && !kept {
 		d.Log.WarnContext(ctx, "another console took over a sink: a message may have come twice", "sink", b.name)
+	}
+	if err != nil || !kept {
+		d.setProgress(uid, progress{})
 	}
 	return err
 }
@@ -273,6 +287,7 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 		return b, err
 	}
 	match := matcherOf(row)
+	b.etag = match.etag
 	if match.broken != nil {
 		b.broken = match.broken
 	}
@@ -302,19 +317,56 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 	now := d.Now()
 	oldest := now.Add(-b.retryFor())
 	for _, e := range events {
-		is := match.of(e, now)
+		list := match.list(e, now)
 		switch {
-		case is == nil:
+		case len(list) == 0:
 		case e.GetTime().AsTime().Before(oldest):
 			b.stale++
-		case len(b.waiting) == maxWaiting:
+		case len(b.waiting) >= maxWaiting:
 			b.next, b.more = e.seq-1, true
 			return b, nil
 		default:
-			b.waiting = append(b.waiting, waiting{e.seq, is})
+			first := 0
+			if at := d.progressOf(row.UID); len(b.waiting) == 0 && at.seq == e.seq && at.etag == b.etag && at.part < len(list) {
+				first = at.part
+			}
+			for i := first; i < len(list); i++ {
+				b.waiting = append(b.waiting, waiting{e.seq, list[i], i})
+			}
 		}
 	}
 	return b, nil
+}
+
+func (d *Deliverer) progressOf(uid string) progress {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.progress[uid]
+}
+
+func (d *Deliverer) setProgress(uid string, at progress) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at.part == 0 {
+		delete(d.progress, uid)
+		return
+	}
+	if d.progress == nil {
+		d.progress = map[string]progress{}
+	}
+	d.progress[uid] = at
+}
+
+// advance writes into of that the first n of what waits are done.
+func (d *Deliverer) advance(of *store.Sending, b batch, n int) {
+	if n == len(b.waiting) {
+		of.Seq = b.next
+		d.setProgress(b.uid, progress{})
+		return
+	}
+	next := b.waiting[n]
+	of.Seq = next.seq - 1
+	d.setProgress(b.uid, progress{b.etag, next.seq, next.part})
 }
 
 // target reads what is needed to send to a sink; broken is what is wrong with that.
@@ -388,10 +440,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 	}
 	taken := problem == nil || problem.taken
 	if taken {
-		of.Seq = b.next
-		if len(some) < len(b.waiting) {
-			of.Seq = b.waiting[len(some)].seq - 1
-		}
+		d.advance(of, b, len(some))
 		of.Sent += int64(len(some))
 		of.SendTime, of.Rejections = d.Now().UTC().Truncate(time.Microsecond), 0
 		d.Metrics.events.WithLabelValues(b.spec.Kind(), "sent").Add(float64(len(some)))
@@ -422,14 +471,15 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 	if taken {
 		return tell, b.interval()
 	}
-	of.Seq = b.waiting[0].seq - 1
+	d.advance(of, b, 0)
 	of.Waiting, of.Oldest = len(b.waiting), b.waiting[0].GetTime().AsTime()
 	wait = backoff(of.Attempts)
 	if problem.rejected && len(some) == 1 { // it answers, and those behind this event may be taken
 		of.Rejections++
 		if wait = backoff(of.Rejections); of.Rejections == rejections {
 			tell = append(tell, d.drop(ctx, of, b, 1, "It does not take one: "+of.Problem))
-			of.Seq, of.Waiting = some[0].seq, of.Waiting-1
+			d.advance(of, b, 1)
+			of.Waiting--
 		}
 	}
 	return tell, max(wait, problem.after)

@@ -89,6 +89,18 @@ func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
 	return is
 }
 
+// list returns what the sink gets of an event, in messages of its own each. A receiver that keeps an alert open per service has to hear of the end
+// for each service, and an event of many services names only some of them.
+func (m matcher) list(e numbered, now time.Time) []*consolev1.Event {
+	if m.broken == nil && m.spec.Alerts() && len(event.Ended(e.GetType())) > 0 {
+		return e.Each(func(one *consolev1.Event) bool { return m.fits(e.seq, one, now) })
+	}
+	if is := m.of(e, now); is != nil {
+		return []*consolev1.Event{is}
+	}
+	return nil
+}
+
 // concerns tells whether an event is for the sink by what all services of an event have in common.
 func (m matcher) concerns(e *consolev1.Event) bool {
 	s := m.spec

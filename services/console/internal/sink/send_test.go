@@ -192,7 +192,7 @@ func TestWhatOthersSayIsFitToBeKept(t *testing.T) {
 
 func waitingFor(n int) (list []waiting) {
 	for i := range n {
-		list = append(list, waiting{int64(i + 1), &consolev1.Event{Id: string(rune('a' + i)), Type: event.ServiceFailed, Time: timestamppb.Now()}})
+		list = append(list, waiting{seq: int64(i + 1), Event: &consolev1.Event{Id: string(rune('a' + i)), Type: event.ServiceFailed, Time: timestamppb.Now()}})
 	}
 	return list
 }

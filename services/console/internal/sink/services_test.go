@@ -1,0 +1,200 @@
+package sink
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// pager is a stand-in for PagerDuty. It keeps which alerts are open, and does not take what refuse names.
+type pager struct {
+	*httptest.Server
+	refuse func(action, key string) int // a status, or 0
+
+	mu       sync.Mutex
+	open     map[string]bool // by deduplication key; guarded by mu
+	requests []string        // guarded by mu
+}
+
+func newPager(t *testing.T, refuse func(action, key string) int) *pager {
+	t.Helper()
+	p := &pager{refuse: refuse, open: map[string]bool{}}
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var in struct {
+			Action string `json:"event_action"`
+			Key    string `json:"dedup_key"`
+		}
+		if err := json.NewDecoder(req.Body).Decode(&in); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.refuse != nil {
+			if status := p.refuse(in.Action, in.Key); status != 0 {
+				w.WriteHeader(status)
+				return
+			}
+		}
+		p.requests = append(p.requests, in.Action+" "+in.Key)
+		if in.Action == "trigger" {
+			p.open[in.Key] = true
+		} else {
+			delete(p.open, in.Key)
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *pager) counts() (open, requests int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open), len(p.requests)
+}
+
+func (p *pager) target() target {
+	return target{
+		uid: "uid", name: "pager", spec: catalog.SinkSpec{PagerDuty: &catalog.PagerDutySink{URL: p.URL}}, credentials: map[string]string{catalog.SinkKey: plantedSecret},
+	}
+}
+
+// ofService is an event about a service that the store can keep.
+func ofService(t *testing.T, id, typ string, severity consolev1.Severity, service string) store.Event {
+	t.Helper()
+	e := &consolev1.Event{Id: id, Time: timestamppb.Now(), Type: typ, Severity: severity, Cluster: "edge-1", Service: service}
+	text, err := protojson.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Event{ID: id, Time: e.GetTime().AsTime(), Type: typ, Event: text}
+}
+
+// ofMany is an event about so many services, of which it names 20.
+func ofMany(t *testing.T, id, typ string, services int) store.Event {
+	t.Helper()
+	e := &consolev1.Event{Id: id, Time: timestamppb.Now(), Type: typ, Severity: consolev1.Severity_SEVERITY_INFO, Count: int32(services)}
+	var packed bytes.Buffer
+	packer, err := flate.NewWriter(&packed, flate.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range services {
+		one := &consolev1.Event{Service: fmt.Sprintf("web-%d", i), Cluster: "edge-1"}
+		if _, err := protodelim.MarshalTo(packer, one); err != nil {
+			t.Fatal(err)
+		}
+		if i < 20 {
+			e.Members = append(e.Members, &consolev1.EventMember{Service: one.GetService(), Cluster: one.GetCluster()})
+		}
+	}
+	if err := packer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := protojson.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Event{ID: id, Time: e.GetTime().AsTime(), Type: typ, Event: text, Members: packed.Bytes()}
+}
+
+// deliverTo returns a deliverer for a sink to a pager, and the sink's uid.
+func deliverTo(t *testing.T, p *pager) (*Deliverer, string) {
+	t.Helper()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d := newDeliverer()
+	d.Store, d.ID, d.Catalog = s, "a", &catalog.Catalog{}
+	var uid string
+	if err := s.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
+		list, err := tx.Create(ctx, store.Draft{Kind: store.KindSink, Name: "pager", Spec: fmt.Appendf(nil, `{"pagerDuty":{"url":%q}}`, p.URL)})
+		if err != nil {
+			return err
+		}
+		uid = list[0].UID
+		return tx.BeginSending(ctx, uid)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return d, uid
+}
+
+// sendAll takes the passes that events need, one by one and without the pauses between them, and returns how many there were.
+func sendAll(t *testing.T, d *Deliverer, uid string, most int) (passes int) {
+	t.Helper()
+	for ; passes < most; passes++ {
+		of, b, err := d.claim(t.Context(), uid)
+		if err != nil || b == nil {
+			t.Fatalf("claim: %v, %v", b, err)
+		}
+		none := len(b.waiting) == 0
+		tell, _ := d.send(t.Context(), &of, *b)
+		if _, err := d.Store.PutSending(t.Context(), of, 0, tell...); err != nil {
+			t.Fatal(err)
+		}
+		if none {
+			return passes
+		}
+	}
+	return passes
+}
+
+func TestAnEventOfManyServicesEndsTheAlertOfEach(t *testing.T) {
+	t.Parallel()
+	const services = 30
+	// A receiver that fails in the middle of the ends is told of the rest only.
+	failures := 2
+	p := newPager(t, func(action, key string) int {
+		if action == "resolve" && failures > 0 && strings.Contains(key, "/web-25/") {
+			failures--
+			return http.StatusTooManyRequests
+		}
+		return 0
+	})
+	d, uid := deliverTo(t, p)
+	var list []store.Event
+	for i := range services {
+		list = append(list, ofService(t, fmt.Sprint("degraded-", i), event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, fmt.Sprintf("web-%d", i)))
+	}
+	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, d, uid, 100)
+	if open, _ := p.counts(); open != services {
+		t.Fatalf("%d alerts are open", open)
+	}
+	if err := d.Store.AddEvents(t.Context(), ofMany(t, "healthy", event.ServiceHealthy, services)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Store.AddEvents(t.Context(), ofService(t, "last", event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, "web-0")); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, d, uid, 100)
+	if open, requests := p.counts(); open != 1 || requests != 2*services+1 {
+		t.Errorf("%d alerts are open after %d requests", open, requests)
+	}
+}
