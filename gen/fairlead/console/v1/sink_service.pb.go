@@ -116,7 +116,8 @@ type SinkSpec struct {
 	Template string `protobuf:"bytes,11,opt,name=template,proto3" json:"template,omitempty"`
 	// Nothing is sent while it is; what happens then is never sent.
 	Disabled bool `protobuf:"varint,12,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s.
+	// Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s;
+	// alerts that wait for PagerDuty or Alertmanager are then sent without a pause.
 	Interval *durationpb.Duration `protobuf:"bytes,13,opt,name=interval,proto3" json:"interval,omitempty"`
 	// How long an event is tried to be sent; then it is given up, which is an event itself. Unset: 24h.
 	RetryFor      *durationpb.Duration `protobuf:"bytes,14,opt,name=retry_for,json=retryFor,proto3" json:"retry_for,omitempty"`

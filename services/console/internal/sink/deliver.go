@@ -34,6 +34,9 @@ const (
 	maxMembers        = 8 << 20
 	// maxWaiting is how many events that wait are counted, and the most of one message to people; programs get maxWebhook.
 	maxWaiting, maxWebhook = 1000, 100
+	// maxPages is how many events PagerDuty gets in a pass. Each is up to four requests: where not all are
+	// answered within sendTimeout, the next pass goes on behind those that were.
+	maxPages = 20
 	// behind is how many events that are not for a sink may come before that is written down, unless its filter has changed.
 	behind = 1000
 	// Backoff doubles from minBackoff to maxBackoff, with full jitter.
@@ -404,13 +407,23 @@ func (t target) interval() time.Duration {
 	return time.Second
 }
 
+// pause is how long the next message waits. Alerts that wait are sent without one: the ends of a rollout would hold up a page.
+func (b batch) pause(sent int) time.Duration {
+	if (b.more || sent < len(b.waiting)) && b.spec.Alerts() && b.spec.Interval == 0 {
+		return 0
+	}
+	return b.interval()
+}
+
 // most is how many events come in one message.
 func (t target) most() int {
 	switch {
 	case t.spec.Webhook != nil, t.spec.Alertmanager != nil:
 		return maxWebhook
-	case t.spec.PagerDuty != nil, t.spec.Grafana != nil:
-		return 1 // their APIs take no more
+	case t.spec.PagerDuty != nil:
+		return maxPages
+	case t.spec.Grafana != nil:
+		return 1 // its API takes no more, and an annotation that comes twice is there twice
 	}
 	return maxWaiting
 }
@@ -439,11 +452,15 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 		return nil, 0
 	}
 	taken := problem == nil || problem.taken
-	if taken {
-		d.advance(of, b, len(some))
-		of.Sent += int64(len(some))
+	sent := len(some)
+	if !taken {
+		sent = problem.sent
+	}
+	d.advance(of, b, sent)
+	if sent > 0 {
+		of.Sent += int64(sent)
 		of.SendTime, of.Rejections = d.Now().UTC().Truncate(time.Microsecond), 0
-		d.Metrics.events.WithLabelValues(b.spec.Kind(), "sent").Add(float64(len(some)))
+		d.Metrics.events.WithLabelValues(b.spec.Kind(), "sent").Add(float64(sent))
 	}
 	if problem == nil {
 		if was.Problem != "" {
@@ -453,7 +470,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 			tell = append(tell, event.SinkRecovers(b.name, b.spec.Project, of.Sink, was.ProblemTime, d.Now()))
 		}
 		of.Attempts, of.Problem, of.ProblemTime = 0, "", time.Time{}
-		return tell, b.interval()
+		return tell, b.pause(sent)
 	}
 	d.Metrics.failures.WithLabelValues(b.spec.Kind()).Inc()
 	if of.Problem == "" {
@@ -471,8 +488,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 	if taken {
 		return tell, b.interval()
 	}
-	d.advance(of, b, 0)
-	of.Waiting, of.Oldest = len(b.waiting), b.waiting[0].GetTime().AsTime()
+	of.Waiting, of.Oldest = len(b.waiting)-sent, b.waiting[sent].GetTime().AsTime()
 	wait = backoff(of.Attempts)
 	if problem.rejected && len(some) == 1 { // it answers, and those behind this event may be taken
 		of.Rejections++

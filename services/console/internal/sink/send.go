@@ -62,6 +62,8 @@ type failure struct {
 	rejected bool
 	// taken says that some have it nonetheless, and that the others will not: it is not sent again.
 	taken bool
+	// sent is how many of the first events of a message that was not taken were nonetheless: those behind them are sent again.
+	sent int
 	// after is when to try again, if the other side said.
 	after time.Duration
 }

@@ -8,7 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
@@ -21,8 +24,10 @@ const (
 	// summaryText is what PagerDuty takes as summary, and subjectText as the key of an alert.
 	summaryText, subjectText = 1024, 255
 	pagerDutyURL             = "https://events.pagerduty.com/v2/enqueue"
-	alertsPath               = "/api/v2/alerts"
-	annotationsPath          = "/api/annotations"
+	// pageLanes is how many requests to PagerDuty are under way at once.
+	pageLanes       = 8
+	alertsPath      = "/api/v2/alerts"
+	annotationsPath = "/api/annotations"
 	// alertFor is how long an alert lasts whose end nobody tells, and noticeFor one that has no end.
 	alertFor, noticeFor = 24 * time.Hour, 5 * time.Minute
 	// oneText is what is said of one event if there is no template.
@@ -166,28 +171,87 @@ func (t target) pagerDutyURL() string {
 	return pagerDutyURL
 }
 
-// pagerDuty triggers and resolves alerts, by a request each.
+// pageRequest is what PagerDuty gets for an alert, on behalf of the event at a place of a message.
+type pageRequest struct {
+	place int
+	key   string
+	body  map[string]any
+}
+
+// pagerDuty triggers and resolves alerts, by a request each. Several are under way at once, as each takes a connection of its own; those of an alert
+// are sent one after another, because its end must not come before it begins.
 func (s *sender) pagerDuty(ctx context.Context, t target, events []*consolev1.Event) (answer string, err error) {
-	for _, e := range events {
+	var requests []pageRequest
+	for i, e := range events {
 		summary, err := t.text([]*consolev1.Event{e}, oneText)
 		if err != nil {
 			return "", err
 		}
 		for _, a := range alerts(e) {
-			if answer, err = s.page(ctx, t, e, a, summary); err != nil {
-				return "", err
-			}
+			requests = append(requests, t.page(i, e, a, summary))
 		}
 		if e.GetType() == event.Test { // nobody is to be woken for long
-			if answer, err = s.page(ctx, t, e, alert{name: troubleOf(event.Test), subject: subjects(e)[0], ends: true}, summary); err != nil {
-				return "", err
-			}
+			requests = append(requests, t.page(i, e, alert{name: troubleOf(event.Test), subject: subjects(e)[0], ends: true}, summary))
 		}
 	}
-	return answer, nil
+	return s.pages(ctx, t, requests)
 }
 
-func (s *sender) page(ctx context.Context, t target, e *consolev1.Event, a alert, summary string) (string, error) {
+// pages sends requests to PagerDuty. Its failure says how many events were taken before the first one that was not.
+func (s *sender) pages(ctx context.Context, t target, requests []pageRequest) (answer string, err error) {
+	byKey := map[string][]int{}
+	var keys []string // in the order of their first requests
+	for i, r := range requests {
+		if byKey[r.key] == nil {
+			keys = append(keys, r.key)
+		}
+		byKey[r.key] = append(byKey[r.key], i)
+	}
+	var (
+		lanes   errgroup.Group
+		mu      sync.Mutex
+		end     = len(requests) // the first that failed; guarded by mu
+		problem error           // of that one; guarded by mu
+	)
+	lanes.SetLimit(pageLanes)
+	// Behind a failure nothing begins any more: a receiver that limits requests is asked no further.
+	ended := func(i int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return i > end
+	}
+	for _, key := range keys {
+		lanes.Go(func() error {
+			for _, i := range byKey[key] {
+				if ended(i) {
+					return nil
+				}
+				said, err := s.postJSON(ctx, t.pagerDutyURL(), t.spec.PagerDuty.CA, asJSON(), requests[i].body)
+				mu.Lock()
+				if err == nil {
+					answer = said
+				} else if i < end {
+					end, problem = i, err
+				}
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	_ = lanes.Wait() // its functions return no errors
+	if problem == nil {
+		return answer, nil
+	}
+	f, ok := errors.AsType[*failure](problem)
+	if !ok {
+		f = failed("%s", reason(problem))
+	}
+	f.sent = requests[end].place // all before it were tried, and taken
+	return "", f
+}
+
+// page is the request for an alert of an event.
+func (t target) page(place int, e *consolev1.Event, a alert, summary string) pageRequest {
 	key := a.key(t)
 	if event.Trouble(e.GetType()) == "" && !a.ends && e.GetType() != event.Test {
 		key = "fairlead/" + t.uid + "/" + e.GetId() // it has no end: each is one of its own
@@ -208,7 +272,7 @@ func (s *sender) page(ctx context.Context, t target, e *consolev1.Event, a alert
 			"custom_details": map[string]any{"message": e.GetMessage(), "commit": e.GetCommit(), "source": e.GetSource(), "actor": e.GetActor(), "event": e.GetId()},
 		}
 	}
-	return s.postJSON(ctx, t.pagerDutyURL(), t.spec.PagerDuty.CA, asJSON(), body)
+	return pageRequest{place, key, body}
 }
 
 // pagerSeverity is one of those that PagerDuty knows.

@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -194,7 +196,96 @@ func TestAnEventOfManyServicesEndsTheAlertOfEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	sendAll(t, d, uid, 100)
-	if open, requests := p.counts(); open != 1 || requests != 2*services+1 {
+	if open, requests := p.counts(); open != 1 || requests > 2*services+1+2*pageLanes {
 		t.Errorf("%d alerts are open after %d requests", open, requests)
+	}
+}
+
+func TestPagesAreNotHeldUpByEnds(t *testing.T) {
+	t.Parallel()
+	const ends = 200
+	p := newPager(t, nil)
+	d, uid := deliverTo(t, p)
+	var list []store.Event
+	for i := range ends {
+		typ := []string{event.ServiceHealthy, event.ServicePruned, event.ServiceDeleted}[i%3]
+		list = append(list, ofService(t, fmt.Sprint("end-", i), typ, consolev1.Severity_SEVERITY_INFO, fmt.Sprintf("web-%d", i)))
+	}
+	list = append(list, ofService(t, "page", event.ServiceFailed, consolev1.Severity_SEVERITY_ERROR, "shop"))
+	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
+		t.Fatal(err)
+	}
+	if passes := sendAll(t, d, uid, 100); passes > ends/maxPages+1 {
+		t.Errorf("a page came after %d passes", passes)
+	}
+	if open, _ := p.counts(); open != 1 {
+		t.Errorf("%d alerts are open", open)
+	}
+	b := batch{target: p.target(), waiting: waitingFor(maxPages + 1)}
+	if _, wait := d.send(t.Context(), &store.Sending{}, b); wait != 0 {
+		t.Errorf("what waits is sent after %s", wait)
+	}
+	b.spec.Interval = time.Minute
+	if _, wait := d.send(t.Context(), &store.Sending{}, b); wait != time.Minute {
+		t.Errorf("with an interval what waits is sent after %s", wait)
+	}
+}
+
+func TestAnAlertBeginsBeforeItEnds(t *testing.T) {
+	t.Parallel()
+	p := newPager(t, nil)
+	var list []*consolev1.Event
+	for i := range maxPages / 2 {
+		for _, typ := range []string{event.ServiceDegraded, event.ServiceHealthy} {
+			list = append(list, &consolev1.Event{Type: typ, Severity: consolev1.Severity_SEVERITY_ERROR, Time: timestamppb.Now(), Service: fmt.Sprintf("web-%d", i%4)})
+		}
+	}
+	if _, problem := newDeliverer().sender().send(t.Context(), p.target(), list); problem != nil {
+		t.Fatal(problem)
+	}
+	p.mu.Lock()
+	requests := slices.Clone(p.requests)
+	p.mu.Unlock()
+	last := map[string]string{}
+	for _, request := range requests {
+		action, key, _ := strings.Cut(request, " ")
+		if last[key] == action || last[key] == "" && action == "resolve" {
+			t.Errorf("%s after %q", request, last[key])
+		}
+		last[key] = action
+	}
+	if open, sent := p.counts(); open != 0 || sent != len(list) {
+		t.Errorf("%d alerts are open after %d requests", open, sent)
+	}
+}
+
+// What PagerDuty has taken is not sent again because of an event behind it.
+func TestOnlyWhatWasNotTakenIsSentAgain(t *testing.T) {
+	t.Parallel()
+	p := newPager(t, func(_, key string) int {
+		if strings.Contains(key, "/web-12/") {
+			return http.StatusBadRequest
+		}
+		return 0
+	})
+	d := newDeliverer()
+	b := batch{target: p.target(), next: maxPages}
+	for i := range maxPages {
+		e := &consolev1.Event{Type: event.ServiceFailed, Severity: consolev1.Severity_SEVERITY_ERROR, Time: timestamppb.Now(), Service: fmt.Sprintf("web-%d", i)}
+		b.waiting = append(b.waiting, waiting{seq: int64(i + 1), Event: e})
+	}
+	var of store.Sending
+	d.send(t.Context(), &of, b)
+	if of.Seq != 12 || of.Sent != 12 || of.Waiting != maxPages-12 || of.Problem == "" {
+		t.Errorf("%+v", of)
+	}
+	b.waiting = b.waiting[12:]
+	for range rejections + aloneAfter {
+		if of.Dropped == 0 {
+			d.send(t.Context(), &of, b)
+		}
+	}
+	if of.Seq != 13 || of.Dropped != 1 {
+		t.Errorf("%+v", of)
 	}
 }

@@ -161,7 +161,8 @@ export type SinkSpec = Message<"fairlead.console.v1.SinkSpec"> & {
   disabled: boolean;
 
   /**
-   * Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s.
+   * Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s;
+   * alerts that wait for PagerDuty or Alertmanager are then sent without a pause.
    *
    * @generated from field: google.protobuf.Duration interval = 13;
    */
