@@ -245,7 +245,9 @@ func (u *recordingUsage) flush(ctx context.Context, tx *sql.Tx) error {
 
 // append adds one piece.
 func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiece, now time.Time) error {
-	r, err := u.Recording(ctx, p.ID)
+	// The write that changes nothing locks the row: without it another console could remove the recording between the read and the piece, which would be of none and
+	// be counted for good.
+	r, err := scanRecording(tx.QueryRowContext(ctx, "UPDATE recordings SET bytes = bytes WHERE id = $1 RETURNING "+recordingColumns, withoutNUL(p.ID)))
 	if err != nil {
 		return err
 	}
@@ -265,7 +267,7 @@ func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiec
 		if err != nil {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 { // another console was first
+		if n, err := res.RowsAffected(); err != nil || n == 0 { // a console of before this lock was first
 			return err
 		}
 		u.add(r, p.Bytes)
@@ -287,7 +289,7 @@ const over = "(end_time > 0 OR update_time < $1)"
 // for room. It returns how many were removed.
 func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds RecordingBounds, event func(now time.Time, r Recording) AuditEvent) (removed int, err error) {
 	for {
-		again := false
+		again, gone := false, false
 		err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			v := View{tx, &s.dialect}
 			r, err := scanRecording(tx.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE "+over+" AND begin_time < $2 ORDER BY begin_time LIMIT 1",
@@ -303,12 +305,15 @@ func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64
 				return fmt.Errorf("find a recording to remove: %w", err)
 			}
 			again = true
-			return s.removeRecording(ctx, tx, r, forRoom, event)
+			gone, err = s.removeRecording(ctx, tx, r, forRoom, event)
+			return err
 		})
 		if err != nil || !again {
 			return removed, err
 		}
-		removed++
+		if gone {
+			removed++
+		}
 	}
 }
 
@@ -336,23 +341,30 @@ func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (
 	return Recording{}, ErrNotFound
 }
 
-func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, forRoom bool, event func(time.Time, Recording) AuditEvent) error {
-	for _, stmt := range []string{"DELETE FROM recording_pieces WHERE recording_id = $1", "DELETE FROM recordings WHERE id = $1"} {
-		if _, err := tx.ExecContext(ctx, stmt, r.ID); err != nil {
-			return fmt.Errorf("remove recording: %w", err)
-		}
+// removeRecording returns false if another console has removed the recording since it was read.
+func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, forRoom bool, event func(time.Time, Recording) AuditEvent) (removed bool, err error) {
+	// The recording goes before its pieces: its row is what consoles wait for, and it may have grown since it was read.
+	err = tx.QueryRowContext(ctx, "DELETE FROM recordings WHERE id = $1 RETURNING bytes", r.ID).Scan(&r.Bytes)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "DELETE FROM recording_pieces WHERE recording_id = $1", r.ID)
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove recording: %w", err)
 	}
 	t := &Tx{View: View{tx, &s.dialect}, tx: tx, store: s, now: s.clock()}
 	usage := recordingUsage{View: t.View}
 	usage.add(r, -r.Bytes)
 	if err := usage.flush(ctx, tx); err != nil {
-		return err
+		return false, err
 	}
 	if _, err := tx.ExecContext(ctx, "DELETE FROM recording_usage WHERE subject IN ('', $1) AND bytes <= 0", r.Subject); err != nil {
-		return fmt.Errorf("count recordings: %w", err)
+		return false, fmt.Errorf("count recordings: %w", err)
 	}
 	if !forRoom {
-		return nil
+		return true, nil
 	}
-	return t.insertAudit(ctx, []AuditEvent{event(t.now, r)})
+	return true, t.insertAudit(ctx, []AuditEvent{event(t.now, r)})
 }

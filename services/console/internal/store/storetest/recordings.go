@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,5 +174,72 @@ func testRecordingRoom(t *testing.T, open Open) {
 	}
 	if got := read(t, s, func(ctx context.Context, v store.View) ([]store.Piece, error) { return v.Pieces(ctx, "01", 0, 10) }); len(got) > 0 {
 		t.Errorf("a recording that went left %d pieces", len(got))
+	}
+}
+
+// testRecordingRemovedOnce is about consoles that look at a recording while another one removes it.
+func testRecordingRemovedOnce(t *testing.T, open Open) {
+	const day = 24 * time.Hour
+	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	opts := store.Options{Now: func() time.Time { return now }}
+	first, second, third := open(opts), open(opts), open(opts)
+	bounds := store.RecordingBounds{One: 10, Person: 100, All: 100, Young: now.Add(-7 * day), Idle: now.Add(-day)}
+	add := func(s *store.Store, id string, sequence, bytes int64) error {
+		refused, err := s.AppendRecordings(t.Context(), []store.RecordingPiece{
+			{ID: id, Piece: store.Piece{Sequence: sequence, Data: []byte("sealed")}, Bytes: bytes, End: true},
+		}, bounds)
+		return errors.Join(err, errors.Join(refused...))
+	}
+	begin := func(id string, age time.Duration) error {
+		return first.BeginRecording(t.Context(), store.Recording{ID: id, Cluster: "edge-1", Subject: "user:ada", Begin: now.Add(-age)}, bounds)
+	}
+	for id, age := range map[string]time.Duration{"old": 30 * day, "young": 0} {
+		if err := errors.Join(begin(id, age), add(first, id, 1, 5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var events atomic.Int64
+	event := func(at time.Time, r store.Recording) store.AuditEvent {
+		return store.AuditEvent{ID: fmt.Sprintf("removed-%s-%d", r.ID, events.Add(1)), Time: at, Actor: "service:console", Action: "recording.removed", Event: []byte("{}")}
+	}
+	var others sync.WaitGroup
+	removed, err := first.TrimRecordings(t.Context(), time.Time{}, 5, bounds, func(at time.Time, r store.Recording) store.AuditEvent {
+		// The transaction that removes it is open.
+		others.Go(func() {
+			if removed, err := second.TrimRecordings(t.Context(), time.Time{}, 5, bounds, event); err != nil || removed > 0 {
+				t.Errorf("another console removed %d, %v", removed, err)
+			}
+		})
+		others.Go(func() {
+			if err := add(third, "old", 2, 5); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("a piece of a recording that was just removed: %v", err)
+			}
+		})
+		done := make(chan struct{})
+		go func() { others.Wait(); close(done) }()
+		select { // they wait for the end of the transaction; that they have come so far can't be seen from here
+		case <-done:
+		case <-time.After(300 * time.Millisecond):
+		}
+		return event(at, r)
+	})
+	if err != nil || removed != 1 {
+		t.Errorf("removed %d, %v", removed, err)
+	}
+	others.Wait()
+	if n := events.Load(); n != 1 {
+		t.Errorf("%d entries for one recording", n)
+	}
+	// The young one still takes its 5 bytes, and nothing else takes any.
+	bounds.All = 6
+	if err := begin("fits", 0); err != nil {
+		t.Errorf("more is counted than there is: %v", err)
+	}
+	bounds.All = 5
+	if err := begin("full", 0); !errors.Is(err, store.ErrAllFull) {
+		t.Errorf("less is counted than there is: %v", err)
+	}
+	if pieces := read(t, first, func(ctx context.Context, v store.View) ([]store.Piece, error) { return v.Pieces(ctx, "old", 0, 10) }); len(pieces) > 0 {
+		t.Errorf("%d pieces of no recording", len(pieces))
 	}
 }

@@ -67,6 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"AccessRequestsAreFoundAndForgotten":   testAccessRequests,
 		"RecordingsGrowAndAreBounded":          testRecordings,
 		"RecordingsMakeRoomByWhoTakesTheMost":  testRecordingRoom,
+		"RecordingsAreRemovedOnce":             testRecordingRemovedOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
