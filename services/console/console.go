@@ -274,9 +274,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.lending = &lending.Keeper{Store: s.store, Catalog: resources, Rights: keeper, Log: deps.Log, Now: time.Now}
 	s.events = event.NewLog(s.store, keeper, time.Now)
 	accesses := &audit.Accesses{Recorder: s.recorder}
-	s.recordings = &recording.Keeper{
+	s.recordings = recording.New(recording.Deps{
 		Store: s.store, Rights: keeper, Secret: hubsecret.Open(cfg.HubSecretFile), Accesses: accesses, Log: deps.Log, Days: cfg.RecordingDays, Bytes: cfg.RecordingMaxBytes,
-	}
+	})
 	mounts := rpc.Mounts(rpc.Deps{
 		Catalog: resources,
 		Rights:  keeper,

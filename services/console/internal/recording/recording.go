@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"fairlead.dev/platform/access"
@@ -40,8 +39,8 @@ const (
 	maxLooks = 10
 )
 
-// Keeper keeps recordings.
-type Keeper struct {
+// Deps are what a keeper needs.
+type Deps struct {
 	Store    *store.Store
 	Rights   *rights.Keeper
 	Secret   *hubsecret.File
@@ -52,10 +51,18 @@ type Keeper struct {
 	Bytes int64
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+}
+
+// Keeper keeps recordings.
+type Keeper struct {
+	Deps
 
 	batch    batch
-	trimming sync.Mutex // held by the one that removes recordings
+	trimming chan struct{} // full while a call removes recordings; a channel, since the wait for it ends with the context
 }
+
+// New returns a keeper of recordings.
+func New(d Deps) *Keeper { return &Keeper{Deps: d, trimming: make(chan struct{}, 1)} }
 
 func (k *Keeper) now() time.Time {
 	if k.Now == nil {
@@ -100,18 +107,36 @@ func (k *Keeper) Append(ctx context.Context, id string, sequence int64, data []b
 	}))
 }
 
-// withRoom removes recordings when there is no room, and tries again. While another call removes them, this one is refused: tunnels try again.
+// withRoom removes recordings when there is no room, and tries again. While another call removes them, this one waits for it: a shell that has to be recorded is
+// refused for good when there is no room. write is over when the wait begins, so nothing that the other call needs is held.
 func (k *Keeper) withRoom(ctx context.Context, write func() error) error {
-	err := write()
-	if !errors.Is(err, store.ErrAllFull) || !k.trimming.TryLock() {
+	if err := write(); !errors.Is(err, store.ErrAllFull) {
 		return err
 	}
-	defer k.trimming.Unlock()
-	if removed, err := k.trim(ctx); err != nil || removed == 0 {
-		return cmp.Or(err, store.ErrAllFull)
+	if err := k.beginTrim(ctx); err != nil {
+		return fmt.Errorf("wait for room for a recording: %w", err)
 	}
-	return write()
+	defer k.endTrim()
+	if err := write(); !errors.Is(err, store.ErrAllFull) { // the other call has made room
+		return err
+	}
+	if _, err := k.trim(ctx); err != nil {
+		return err
+	}
+	return write() // also if nothing was removed here: another console may have been first
 }
+
+// beginTrim waits until no other call removes recordings.
+func (k *Keeper) beginTrim(ctx context.Context) error {
+	select {
+	case k.trimming <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (k *Keeper) endTrim() { <-k.trimming }
 
 // refusal is what keeps a recording from growing in words.
 func (k *Keeper) refusal(id, subject string, err error) error {
@@ -206,7 +231,7 @@ func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64
 	return r, data, next, nil
 }
 
-// trim removes recordings that are too old or too many. The lock is held.
+// trim removes recordings that are too old or too many. The caller has begun it.
 func (k *Keeper) trim(ctx context.Context) (removed int, err error) {
 	removed, err = k.Store.TrimRecordings(ctx, k.now().AddDate(0, 0, -k.Days), k.Bytes-k.Bytes/headroom, k.bounds(), k.removed)
 	if removed > 0 {
@@ -230,9 +255,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	var away outage.Outage
 	for {
-		k.trimming.Lock()
-		_, err := k.trim(ctx)
-		k.trimming.Unlock()
+		err := k.beginTrim(ctx)
+		if err == nil {
+			_, err = k.trim(ctx)
+			k.endTrim()
+		}
 		switch {
 		case err == nil:
 			away.Over(ctx, k.Log, time.Now(), "recordings are bounded again")
