@@ -44,7 +44,8 @@ func TestPiecesThatWaitAreWrittenTogether(t *testing.T) {
 		synctest.Wait() // all but the first one wait for it
 		close(first)
 		wg.Wait()
-		if n := writes.Load(); n != 3 { // the first one, groupPieces, and the rest
+		// The first group has one piece, and up to groupPieces if more came before it was taken. The rest are two groups, or one.
+		if n := writes.Load(); n != 2 && n != 3 {
 			t.Errorf("%d transactions for %d pieces", n, pieces)
 		}
 		if n := refused.Load(); n != pieces/10 {
