@@ -322,6 +322,39 @@ func TestLabelsOfAClusterAreNotChangedByWhatIsLent(t *testing.T) {
 	wantCode(t, relabel(p.bob, nil), connect.CodePermissionDenied, "without an end")
 }
 
+// A cluster is not given other labels by deleting it and making it again, either.
+func TestAClusterIsNotMadeWithLabelsByAGrantWithAnEnd(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t, "")
+	everywhere := func(name, user string, until *timestamppb.Timestamp) *consolev1.Grant {
+		g := grantFor(name, "admin", user)
+		g.Spec.Clusters, g.Spec.UntilTime = &consolev1.GrantClusters{All: true}, until
+		return g
+	}
+	p.admin.must(t, newCluster("edge-9"), everywhere("for-a-while", "bob", timestamppb.New(time.Now().Add(time.Hour))), everywhere("for-good", "eve", nil))
+	remake := func(a api, labels map[string]string) error {
+		t.Helper()
+		if _, err := p.bob.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-9"}); err != nil && connect.CodeOf(err) != connect.CodeNotFound {
+			t.Fatal(err)
+		}
+		_, err := a.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
+			Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "edge-9", Labels: labels}}, AllowMissing: true,
+		})
+		return err
+	}
+	wantCode(t, remake(p.bob, map[string]string{"env": "dev"}), connect.CodePermissionDenied, "without an end")
+	wantCode(t, remake(p.bob, map[string]string{"env": "dev", "fairlead.dev/joining": "1"}), connect.CodePermissionDenied, "without an end")
+	if err := remake(p.bob, nil); err != nil {
+		t.Errorf("without labels: %v", err)
+	}
+	if err := remake(p.bob, map[string]string{"fairlead.dev/joining": "1"}); err != nil {
+		t.Errorf("by a join: %v", err)
+	}
+	if err := remake(p.eve, map[string]string{"env": "test"}); err != nil {
+		t.Errorf("by a grant without an end: %v", err)
+	}
+}
+
 // Two who decide at the same moment make one grant.
 func TestOneDecisionCounts(t *testing.T) {
 	t.Parallel()

@@ -469,12 +469,17 @@ func (k *Keeper) mayWrite(ctx context.Context, tx *store.Tx, by catalog.By, befo
 }
 
 // mayRelabel refuses to change the labels of a cluster by a grant with an end: labels choose the grants, projects and services that are about the cluster, and the
-// change would outlast what was lent. The label that marks a join under way is taken away by a grant that made the cluster.
+// change would outlast what was lent. A cluster that is made has had no labels: otherwise it could be deleted and made again with others. The label that marks a join
+// under way does not count: a join may be made by a grant with an end.
 func (k *Keeper) mayRelabel(ctx context.Context, by catalog.By, before, after *store.Resource) error {
-	if before == nil || after == nil || after.Kind != store.KindCluster {
+	if after == nil || after.Kind != store.KindCluster {
 		return nil
 	}
-	was, is := maps.Clone(before.Labels), maps.Clone(after.Labels)
+	var was map[string]string
+	if before != nil {
+		was = maps.Clone(before.Labels)
+	}
+	is := maps.Clone(after.Labels)
 	delete(was, joiningLabel)
 	delete(is, joiningLabel)
 	if maps.Equal(was, is) {
@@ -485,6 +490,9 @@ func (k *Keeper) mayRelabel(ctx context.Context, by catalog.By, before, after *s
 		return err
 	}
 	for _, r := range []*store.Resource{before, after} {
+		if r == nil {
+			continue
+		}
 		at, err := rules.target(*r)
 		if err != nil {
 			return err
