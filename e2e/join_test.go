@@ -188,7 +188,8 @@ func (j joiner) again(ctx context.Context, t *testing.T, name, values string) {
 	file := filepath.Join(j.dir, "agent.yaml")
 	out, err := j.run(ctx, "cluster", "join", name, "-f", values, "-o", file, "--timeout", "1s")
 	if err == nil || !strings.Contains(err.Error(), `no "reached the hub"`) ||
-		out != "kubectl apply --server-side -f "+file+"\nkubectl delete clusterrolebindings -l 'fairlead.dev/bind,fairlead.dev/bind notin (agent-least)'\n" {
+		out != "kubectl apply --server-side -f "+file+"\nkubectl delete clusterrolebindings -l 'fairlead.dev/bind,fairlead.dev/bind notin (agent-least)'\n"+
+			"kubectl delete clusterrolebinding fairlead-agent --ignore-not-found\n" {
 		t.Fatalf("nobody applied the manifest, and joining says %q, %v", out, err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {

@@ -272,7 +272,7 @@ func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) 
 		return err
 	}
 	if j.again { // with bindings that this manifest may lack
-		if err := j.app.printf("kubectl delete clusterrolebindings -l '%s'\n", boundBefore(manifest)); err != nil {
+		if err := j.app.printf("%s\n", strings.Join(unbindLines(manifest), "\n")); err != nil {
 			return err
 		}
 	}

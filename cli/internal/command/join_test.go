@@ -99,6 +99,11 @@ func TestBindingsThatAreGivenNoMoreAreTakenBack(t *testing.T) {
 		if selector := boundBefore(manifest); strings.Contains(selector, "notin") == (tt.gone == 4) {
 			t.Errorf("%s: kubectl is given %q", name, selector)
 		}
+		// By its name, since an earlier release gave it no label to find it by.
+		byName := slices.Contains(unbindLines(manifest), "kubectl delete clusterrolebinding fairlead-agent --ignore-not-found")
+		if mode := tt.rbac["mode"]; byName != (mode == "least") {
+			t.Errorf("%s: the agent's binding is deleted by its name: %v", name, byName)
+		}
 	}
 }
 

@@ -28,6 +28,8 @@ const (
 	joinSecret = "fairlead-agent-join"
 	// bindLabel is on the bindings of people's groups, with an id of group and role, and on the agent's own one, with the mode of its rights.
 	bindLabel = "fairlead.dev/bind"
+	// agentBinding binds the agent to cluster-admin, leastBinding with rbac.mode least. Releases before bindLabel had agentBinding for both.
+	agentBinding, leastBinding = "fairlead-agent", "fairlead-agent-least"
 	// agentObjects selects what the agent's chart makes.
 	agentObjects = "app.kubernetes.io/name=fairlead,app.kubernetes.io/component=agent"
 )
@@ -227,14 +229,25 @@ func agentManifest(manifest []byte) ([]agentObject, error) {
 func takenBack(objects []agentObject, there []string) []string {
 	return slices.DeleteFunc(slices.Clone(there), func(full string) bool {
 		_, name, _ := strings.Cut(full, "/")
-		if !slices.Contains([]string{"fairlead-admins", "fairlead-agent", "fairlead-agent-least"}, name) && !strings.HasPrefix(name, "fairlead-bind-") {
+		if !slices.Contains([]string{"fairlead-admins", agentBinding, leastBinding}, name) && !strings.HasPrefix(name, "fairlead-bind-") {
 			return true
 		}
 		return slices.ContainsFunc(objects, func(o agentObject) bool { return o.Kind == "ClusterRoleBinding" && o.Metadata.Name == name })
 	})
 }
 
-// boundBefore selects the same for kubectl, by label.
+// unbindLines are the commands that delete the same by hand, where this command does not reach the cluster. Releases before bindLabel bound the agent without it, so
+// that binding is deleted by its name; but for a manifest that does not bind the agent: there it may be somebody's own.
+func unbindLines(manifest []byte) (lines []string) {
+	lines = []string{fmt.Sprintf("kubectl delete clusterrolebindings -l '%s'", boundBefore(manifest))}
+	objects, _ := agentManifest(manifest) // of the console
+	if slices.ContainsFunc(objects, func(o agentObject) bool { return o.Kind == "ClusterRoleBinding" && o.Metadata.Name == leastBinding }) {
+		lines = append(lines, "kubectl delete clusterrolebinding "+agentBinding+" --ignore-not-found")
+	}
+	return lines
+}
+
+// boundBefore selects bindings that a manifest does not have for kubectl, by label.
 func boundBefore(manifest []byte) string {
 	objects, _ := agentManifest(manifest) // of the console
 	var bound []string
