@@ -18,7 +18,7 @@ func TestPiecesThatWaitAreWrittenTogether(t *testing.T) {
 		var b batch
 		var writes, refused atomic.Int64
 		first := make(chan struct{})
-		write := func(_ context.Context, pieces []store.RecordingPiece) ([]error, error) {
+		write := func(_ context.Context, pieces []store.RecordingPiece) ([]error, error) { //nolint:unparam // as batch calls it
 			if writes.Add(1) == 1 {
 				<-first
 			}
