@@ -15,7 +15,7 @@ import (
 func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	ship, err := s.NewShip(ctx, "seen", "seen")
 	if err != nil {

@@ -10,14 +10,14 @@ const outside = async (what) => {
   console.log(what);
   await lines.next();
 };
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] }); // tests run as root, too
+const browser = await chromium.launch({ executablePath, timeout: 120_000, args: ["--no-sandbox"] }); // tests run as root, too
 const wrong = [];
 try {
   const context = await browser.newContext({ ignoreHTTPSErrors: true });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   page.on("pageerror", (e) => wrong.push(`script: ${e.message}`));
-  page.on("console", (m) => m.type() === "error" && !/status of 40[0134]|response code \(403\)/.test(m.text()) && wrong.push(`console: ${m.text()}`));
+  page.on("console", (m) => m.type() === "error" && !/status of (40[0134]|429|50[234])|response code \(403\)/.test(m.text()) && wrong.push(`console: ${m.text()}`));
 
   // An address from a chat, before the login.
   const hub = new URL(link).origin;

@@ -158,10 +158,14 @@ func needsPerson(s *consolev1.Service) bool {
 	return pin != "" && s.GetStatus().GetHub().GetRevision().GetCommit() == pin
 }
 
+// reportPatience is how long the cluster may take to report again after a change of the service. A change that is none to the agent, of a label for
+// one, brings no report.
+const reportPatience = time.Minute
+
 // outdated tells that the cluster's report is of before the service's newest change: a hold of then may be over.
 func outdated(s *consolev1.Service) bool {
-	cluster := s.GetStatus().GetCluster()
-	return cluster.GetReceiveTime().AsTime().Before(s.GetMetadata().GetUpdateTime().AsTime()) ||
+	cluster, changed := s.GetStatus().GetCluster(), s.GetMetadata().GetUpdateTime().AsTime()
+	return cluster.GetReceiveTime().AsTime().Before(changed) && time.Since(changed) < reportPatience ||
 		cluster.GetReport().GetDigest() != s.GetStatus().GetHub().GetDigest()
 }
 

@@ -13,7 +13,7 @@ import (
 // A hold that has just ended stands in the cluster's last report: nobody has to do anything then.
 func TestWaitNeedsNobodyForAHoldThatIsOver(t *testing.T) {
 	t.Parallel()
-	changed := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	changed := time.Now()
 	held := func(mode deliveryv1.SyncMode, received time.Time, reported string, closed bool) *consolev1.Service {
 		return &consolev1.Service{
 			Metadata: &consolev1.Metadata{UpdateTime: timestamppb.New(changed)},

@@ -42,6 +42,8 @@ const (
 	nothingFor = time.Second
 	// shunFor is how long a replica that did not answer is asked last.
 	shunFor = 5 * time.Second
+	// lookPause is between two looks for a cluster, however many requests wait for it.
+	lookPause = 400 * time.Millisecond
 	// maxLookups bounds what is remembered: more than the clusters of any hub.
 	maxLookups = 50_000
 )
@@ -80,7 +82,8 @@ type Directory struct {
 	own      map[string]string // session id -> cluster
 	waiting  map[string]string // session ids to be written or taken out -> cluster
 	shunned  map[string]time.Time
-	news     chan struct{} // closed and made anew when anything changed
+	looked   map[string]time.Time // clusters of which coordination was asked anew a moment ago
+	news     chan struct{}        // closed and made anew when anything changed
 }
 
 type known struct {
@@ -92,9 +95,10 @@ type known struct {
 type lookup struct {
 	outdated atomic.Bool // something changed since coordination was asked
 
-	once  sync.Mutex // held while coordination is asked; guards what follows
-	until time.Time  // when it is asked again
-	holds []string   // replica ids
+	once   chan struct{} // has the turn of the one that asks coordination; guards what follows
+	failed time.Time     // until when it is not asked again whatever changes, for it did not answer
+	until  time.Time     // when it is asked again though nothing changes
+	holds  []string      // replica ids
 }
 
 // New returns a Directory that knows nobody.
@@ -103,7 +107,7 @@ func New(deps Deps) *Directory {
 	return &Directory{
 		deps: deps, id: id, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), known: make(map[string]known),
 		lookups: make(map[string]*lookup), own: map[string]string{id: mark}, waiting: map[string]string{id: mark},
-		shunned: make(map[string]time.Time), news: make(chan struct{}),
+		shunned: make(map[string]time.Time), looked: make(map[string]time.Time), news: make(chan struct{}),
 	}
 }
 
@@ -233,8 +237,17 @@ func (d *Directory) Forget(cluster string) {
 // a change may have been lost. News tells when the answer differs.
 func (d *Directory) Look(cluster string) {
 	d.mu.Lock()
-	d.outdateLocked(cluster)
+	now := time.Now()
+	look := now.Sub(d.looked[cluster]) >= lookPause
+	if look {
+		maps.DeleteFunc(d.looked, func(_ string, at time.Time) bool { return now.Sub(at) >= lookPause })
+		d.looked[cluster] = now
+		d.outdateLocked(cluster)
+	}
 	d.mu.Unlock()
+	if !look {
+		return
+	}
 	select {
 	case d.look <- struct{}{}:
 	default:

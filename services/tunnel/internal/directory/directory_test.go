@@ -2,10 +2,12 @@ package directory_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,6 +219,39 @@ func (s slow) Join(ctx context.Context, group string, m coordination.Member, ttl
 type mute struct{ coordination.Coordinator }
 
 func (mute) Publish(context.Context, string, []byte) error { return nil }
+
+// hung is a store that answers no question about members in time.
+type hung struct {
+	coordination.Coordinator
+	asked atomic.Int64
+}
+
+func (h *hung) Members(ctx context.Context, _ string) ([]coordination.Member, error) {
+	h.asked.Add(1)
+	<-time.After(coordination.OpTimeout)
+	return nil, errors.New("it does not answer")
+}
+
+// Requests that wait for a cluster while the store hangs don't stand behind each other's questions.
+func TestRequestsDontQueueForAStoreThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &hung{Coordinator: open(t, "")}
+		d := directory.New(directory.Deps{Coordinator: c, URL: func() string { return "https://ask" }, Log: slog.New(slog.DiscardHandler)})
+		began := time.Now()
+		var asking sync.WaitGroup
+		for range 50 {
+			asking.Go(func() {
+				d.Look("edge-1")
+				d.Holders(t.Context(), "edge-1")
+			})
+		}
+		asking.Wait()
+		if took := time.Since(began); took > coordination.OpTimeout || c.asked.Load() != 1 {
+			t.Errorf("50 requests took %v and asked %d times", took, c.asked.Load())
+		}
+	})
+}
 
 // Who is told of a new replica looks at once, and then not for seconds: it must be there to be found.
 func TestNewReplicaIsKnownAsSoonAsItIsListed(t *testing.T) {

@@ -45,13 +45,17 @@ func (d *Directory) find(ctx context.Context, cluster string) []string {
 		if len(d.lookups) >= maxLookups {
 			clear(d.lookups)
 		}
-		l = &lookup{}
+		l = &lookup{once: make(chan struct{}, 1)}
 		d.lookups[cluster] = l
 	}
 	d.mu.Unlock()
-	l.once.Lock()
-	defer l.once.Unlock()
-	if !l.outdated.Swap(false) && time.Now().Before(l.until) {
+	select {
+	case l.once <- struct{}{}:
+		defer func() { <-l.once }()
+	case <-ctx.Done():
+		return nil
+	}
+	if now := time.Now(); now.Before(l.failed) || !l.outdated.Swap(false) && now.Before(l.until) {
 		return l.holds
 	}
 	members, err := d.deps.Coordinator.Members(ctx, group(cluster))
@@ -62,8 +66,9 @@ func (d *Directory) find(ctx context.Context, cluster string) []string {
 	case ctx.Err() != nil:
 		l.outdated.Store(true)
 	default:
-		// What was known stays known. The next request need not wait for coordination, too.
-		l.until = time.Now().Add(nothingFor)
+		// What was known stays known. The next requests need not wait for coordination, too.
+		l.outdated.Store(true)
+		l.failed = time.Now().Add(nothingFor)
 		d.deps.Log.DebugContext(ctx, "look up sessions", "cluster", cluster, "err", err)
 	}
 	return l.holds

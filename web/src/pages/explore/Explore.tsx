@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { useEffect, useMemo, useState, useSyncExternalStore } from 'react'
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
 import { Link, Navigate, useParams, useSearchParams } from 'react-router'
 import { discover, type Kind, pathOf, sectioned } from '../../cluster/kinds'
 import { type Ask, askOf, json } from '../../cluster/request'
@@ -301,10 +301,17 @@ function Namespace({
     staleTime: 30_000,
     refetchInterval: false,
   })
+  // What was typed before the names were known counts when they are.
+  const input = useRef<HTMLInputElement>(null)
+  useEffect(() => {
+    const typed = input.current?.value.trim()
+    if (typed && typed !== value && names.data?.includes(typed)) choose(typed)
+  }, [names.data, value, choose])
   return (
     <>
       <input
         key={value}
+        ref={input}
         list="namespaces"
         aria-label="Namespace"
         placeholder="all namespaces"
