@@ -377,9 +377,13 @@ func (x *Source) GetStatus() *SourceStatus {
 	return nil
 }
 
+// SourceSpec says what to fetch: exactly one of its fields is set.
 type SourceSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Git           *GitSource             `protobuf:"bytes,1,opt,name=git,proto3" json:"git,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A Git repository.
+	Git *GitSource `protobuf:"bytes,1,opt,name=git,proto3" json:"git,omitempty"`
+	// A repository of Helm charts.
+	Helm          *HelmSource `protobuf:"bytes,2,opt,name=helm,proto3" json:"helm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,6 +425,107 @@ func (x *SourceSpec) GetGit() *GitSource {
 	return nil
 }
 
+func (x *SourceSpec) GetHelm() *HelmSource {
+	if x != nil {
+		return x.Helm
+	}
+	return nil
+}
+
+// HelmSource is a repository of Helm charts with an index.yaml. Its services name a chart and a version.
+type HelmSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// https://host/path of the folder that index.yaml is in; http:// to a loopback address only.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// How often the index is asked for. Default 120s, at least 5s.
+	Interval *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Name of a Secret with `username` and `password`, or `token`. They go to the scheme, host and port of url only,
+	// also where the index names packages elsewhere. Also `ca.crt` (PEM; only certificates from it are trusted
+	// then), `proxyUsername` and `proxyPassword`.
+	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	// http:// or https:// URL of the proxy, without credentials. Empty: the one of the gitcache's environment, if any.
+	Proxy string `protobuf:"bytes,4,opt,name=proxy,proto3" json:"proxy,omitempty"`
+	// Name of a Secret with `token`: lets the repository say that a chart was pushed, as with GitSource.
+	WebhookSecret string `protobuf:"bytes,5,opt,name=webhook_secret,json=webhookSecret,proto3" json:"webhook_secret,omitempty"`
+	// Publish other content under a version that was published before. Without it the content that was published first
+	// stays, and the source's problem names the version.
+	AllowReplaced bool `protobuf:"varint,6,opt,name=allow_replaced,json=allowReplaced,proto3" json:"allow_replaced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HelmSource) Reset() {
+	*x = HelmSource{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HelmSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HelmSource) ProtoMessage() {}
+
+func (x *HelmSource) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HelmSource.ProtoReflect.Descriptor instead.
+func (*HelmSource) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HelmSource) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *HelmSource) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *HelmSource) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *HelmSource) GetProxy() string {
+	if x != nil {
+		return x.Proxy
+	}
+	return ""
+}
+
+func (x *HelmSource) GetWebhookSecret() string {
+	if x != nil {
+		return x.WebhookSecret
+	}
+	return ""
+}
+
+func (x *HelmSource) GetAllowReplaced() bool {
+	if x != nil {
+		return x.AllowReplaced
+	}
+	return false
+}
+
 type GitSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// https://host/path, ssh://user@host/path or user@host:path; http:// to a loopback address only.
@@ -453,7 +558,7 @@ type GitSource struct {
 
 func (x *GitSource) Reset() {
 	*x = GitSource{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +570,7 @@ func (x *GitSource) String() string {
 func (*GitSource) ProtoMessage() {}
 
 func (x *GitSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +583,7 @@ func (x *GitSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitSource.ProtoReflect.Descriptor instead.
 func (*GitSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GitSource) GetUrl() string {
@@ -549,7 +654,7 @@ type Verification struct {
 
 func (x *Verification) Reset() {
 	*x = Verification{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +666,7 @@ func (x *Verification) String() string {
 func (*Verification) ProtoMessage() {}
 
 func (x *Verification) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +679,7 @@ func (x *Verification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verification.ProtoReflect.Descriptor instead.
 func (*Verification) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Verification) GetKeys() []string {
@@ -606,7 +711,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +723,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +736,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SourceStatus) GetHeads() []*Head {
@@ -666,12 +771,12 @@ func (x *SourceStatus) GetProblem() *Problem {
 type Head struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
-	// branch.
+	// branch; chart:<name>@<version> for a chart.
 	Ref      string       `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Revision *v1.Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When the hub had fetched it.
 	FetchTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
-	// The tag that a semver range chose: refs/tags/<name>.
+	// The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>.
 	ResolvedRef string `protobuf:"bytes,4,opt,name=resolved_ref,json=resolvedRef,proto3" json:"resolved_ref,omitempty"`
 	// Fingerprint of the key that signed it; empty: nobody asked.
 	SignedBy      string `protobuf:"bytes,5,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
@@ -681,7 +786,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +798,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +811,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Head) GetRef() string {
@@ -760,7 +865,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +877,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +890,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Problem) GetMessage() string {
@@ -831,7 +936,7 @@ type RefProblem struct {
 
 func (x *RefProblem) Reset() {
 	*x = RefProblem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +948,7 @@ func (x *RefProblem) String() string {
 func (*RefProblem) ProtoMessage() {}
 
 func (x *RefProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +961,7 @@ func (x *RefProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefProblem.ProtoReflect.Descriptor instead.
 func (*RefProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RefProblem) GetRef() string {
@@ -902,7 +1007,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1019,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1032,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -971,7 +1076,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1088,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1101,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -1053,7 +1158,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1170,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1183,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -1187,7 +1292,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1304,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1317,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -1260,7 +1365,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1377,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1390,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -1332,7 +1437,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1449,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1462,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -1424,7 +1529,12 @@ type ServiceSpec struct {
 	// highest version among the tags (semver:^1.4, semver:>=2.0.0 <3; semver:~1.2-0 takes
 	// pre-releases). Empty: the default branch.
 	Ref string `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	// Folder within the repository. Empty: all of it.
+	// A chart of a source with spec.helm, instead of ref.
+	Chart string `protobuf:"bytes,9,opt,name=chart,proto3" json:"chart,omitempty"`
+	// Version of the chart: an exact one, or a range whose highest version is taken (^1.4, ~2.1, 1.x, >=2.0.0 <3;
+	// >=1.0.0-0 takes pre-releases). Empty: the highest version that is no pre-release.
+	Version string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	// Folder within the repository, or within the chart. Empty: all of it.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Name of a Cluster. Empty in the template of a global service, and with catalog.
 	Cluster string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
@@ -1464,7 +1574,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1586,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1599,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -1502,6 +1612,20 @@ func (x *ServiceSpec) GetSource() string {
 func (x *ServiceSpec) GetRef() string {
 	if x != nil {
 		return x.Ref
+	}
+	return ""
+}
+
+func (x *ServiceSpec) GetChart() string {
+	if x != nil {
+		return x.Chart
+	}
+	return ""
+}
+
+func (x *ServiceSpec) GetVersion() string {
+	if x != nil {
+		return x.Version
 	}
 	return ""
 }
@@ -1633,7 +1757,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1769,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1782,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -1740,7 +1864,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1876,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1889,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -1809,7 +1933,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1945,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1958,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -1875,7 +1999,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2011,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2024,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -1956,7 +2080,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2092,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2105,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -2010,7 +2134,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2146,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2159,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -2064,7 +2188,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2200,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2213,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -2125,7 +2249,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2261,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2274,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -2203,7 +2327,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2339,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2352,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -2303,7 +2427,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2439,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2452,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -2375,10 +2499,22 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06Source\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12;\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SourceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x129\n" +
-	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"F\n" +
+	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"\xd3\x01\n" +
 	"\n" +
-	"SourceSpec\x128\n" +
-	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceB\x06\xbaH\x03\xc8\x01\x01R\x03git\"\x94\x03\n" +
+	"SourceSpec\x120\n" +
+	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceR\x03git\x123\n" +
+	"\x04helm\x18\x02 \x01(\v2\x1f.fairlead.console.v1.HelmSourceR\x04helm:^\xbaH[\x1aY\n" +
+	"\vsource.kind\x12)set exactly one of spec.git and spec.helm\x1a\x1fhas(this.git) != has(this.helm)\"\x8b\x02\n" +
+	"\n" +
+	"HelmSource\x12\x1c\n" +
+	"\x03url\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
+	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\x80\xa3\x052\x02\b\x05R\binterval\x12\x1f\n" +
+	"\x06secret\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06secret\x12\x1e\n" +
+	"\x05proxy\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x05proxy\x12.\n" +
+	"\x0ewebhook_secret\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12%\n" +
+	"\x0eallow_replaced\x18\x06 \x01(\bR\rallowReplaced\"\x94\x03\n" +
 	"\tGitSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -2474,11 +2610,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
 	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x129\n" +
 	"\n" +
-	"until_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\"\xe3\n" +
-	"\n" +
+	"until_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\"\xe9\r\n" +
 	"\vServiceSpec\x12!\n" +
 	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
-	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\x1c\n" +
+	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\xc1\x01\n" +
+	"\x05chart\x18\t \x01(\tB\xaa\x01\xbaH\xa6\x01\xba\x01\xa2\x01\n" +
+	"\rservice.chart\x12>must be the name of a chart: letters, digits, '.', '_' and '-'\x1aQthis == '' || this.size() <= 100 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')R\x05chart\x12\"\n" +
+	"\aversion\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\x12\x1c\n" +
 	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12!\n" +
 	"\acluster\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\acluster\x12\xe9\x01\n" +
 	"\tnamespace\x18\x05 \x01(\tB\xca\x01\xbaH\xc6\x01\xba\x01\xc2\x01\n" +
@@ -2501,7 +2640,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\ftest_request\x18) \x01(\v2!.fairlead.delivery.v1.TestRequestR\vtestRequest\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
-	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xf4\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01:\x9b\x01\xbaH\x97\x01\x1a\x94\x01\n" +
+	"\x14service.chart_or_ref\x12Dset either spec.ref or spec.chart; spec.version goes with spec.chart\x1a6this.chart != '' ? this.ref == '' : this.version == ''\"\xf4\x03\n" +
 	"\rServiceStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.fairlead.console.v1.ServiceStateR\x05state\x12#\n" +
 	"\rstate_message\x18\x02 \x01(\tR\fstateMessage\x12;\n" +
@@ -2604,7 +2744,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
 	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
@@ -2612,125 +2752,128 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*Metadata)(nil),              // 3: fairlead.console.v1.Metadata
 	(*Source)(nil),                // 4: fairlead.console.v1.Source
 	(*SourceSpec)(nil),            // 5: fairlead.console.v1.SourceSpec
-	(*GitSource)(nil),             // 6: fairlead.console.v1.GitSource
-	(*Verification)(nil),          // 7: fairlead.console.v1.Verification
-	(*SourceStatus)(nil),          // 8: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 9: fairlead.console.v1.Head
-	(*Problem)(nil),               // 10: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 11: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 12: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 13: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 14: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 15: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 16: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 17: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 18: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 19: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 20: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 21: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 22: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 23: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 24: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 25: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 26: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 27: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 28: fairlead.console.v1.GrantClusters
-	nil,                           // 29: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 30: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 31: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 32: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 33: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 36: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 37: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 38: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 39: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 40: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 41: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 42: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 43: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 44: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 45: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 46: fairlead.console.v1.ConfigSetting
+	(*HelmSource)(nil),            // 6: fairlead.console.v1.HelmSource
+	(*GitSource)(nil),             // 7: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 8: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 9: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 10: fairlead.console.v1.Head
+	(*Problem)(nil),               // 11: fairlead.console.v1.Problem
+	(*RefProblem)(nil),            // 12: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 13: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 14: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 15: fairlead.console.v1.ClusterStatus
+	(*Service)(nil),               // 16: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 17: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 18: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 19: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 20: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 21: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 22: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 23: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 24: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 25: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 26: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 27: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 28: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 29: fairlead.console.v1.GrantClusters
+	nil,                           // 30: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 31: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 32: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 33: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 34: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 37: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 38: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 39: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 40: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 41: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 42: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 43: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 44: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 45: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 46: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 47: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	29, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	34, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	34, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	30, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	35, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	35, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	8,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	6,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	35, // 7: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	7,  // 8: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
-	0,  // 9: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
-	9,  // 10: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	10, // 11: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	36, // 12: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	34, // 13: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	34, // 14: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	11, // 15: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	34, // 16: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	3,  // 17: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	13, // 18: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	14, // 19: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	37, // 20: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	30, // 21: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	38, // 22: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	34, // 23: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	34, // 24: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	34, // 25: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	34, // 26: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	34, // 27: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	35, // 28: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	3,  // 29: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	18, // 30: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	19, // 31: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	16, // 32: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	17, // 33: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	17, // 34: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	18, // 35: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	39, // 36: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	34, // 37: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	34, // 38: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	40, // 39: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	41, // 40: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	31, // 41: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	42, // 42: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	43, // 43: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	1,  // 44: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	34, // 45: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	21, // 46: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	22, // 47: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	23, // 48: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	10, // 49: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	20, // 50: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	34, // 51: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	36, // 52: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	34, // 53: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	10, // 54: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	36, // 55: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	44, // 56: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	34, // 57: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	10, // 58: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	45, // 59: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	34, // 60: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 61: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	32, // 62: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 63: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	26, // 64: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	27, // 65: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	28, // 66: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	34, // 67: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	33, // 68: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	46, // 69: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	46, // 70: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	9,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	7,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	6,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
+	36, // 8: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	36, // 9: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	8,  // 10: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	0,  // 11: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
+	10, // 12: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	11, // 13: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	37, // 14: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	35, // 15: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	35, // 16: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	12, // 17: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	35, // 18: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	3,  // 19: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	14, // 20: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	15, // 21: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	38, // 22: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	31, // 23: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	39, // 24: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	35, // 25: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	35, // 26: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	35, // 27: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	35, // 28: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	35, // 29: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	36, // 30: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	3,  // 31: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	19, // 32: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	20, // 33: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	17, // 34: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	18, // 35: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	18, // 36: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	19, // 37: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	40, // 38: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	35, // 39: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	35, // 40: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	41, // 41: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	42, // 42: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	32, // 43: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	43, // 44: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	44, // 45: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	1,  // 46: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	35, // 47: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	22, // 48: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	23, // 49: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	24, // 50: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	11, // 51: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	21, // 52: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	35, // 53: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	37, // 54: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	35, // 55: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	11, // 56: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	37, // 57: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	45, // 58: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	35, // 59: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	11, // 60: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	46, // 61: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	35, // 62: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 63: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	33, // 64: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 65: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	27, // 66: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	28, // 67: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	29, // 68: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	35, // 69: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	34, // 70: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	47, // 71: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	47, // 72: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -2739,7 +2882,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[24].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[25].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -2750,7 +2893,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
