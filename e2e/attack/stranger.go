@@ -321,8 +321,10 @@ func leftOut(f protoreflect.FieldDescriptor) bool {
 		return true // a schedule, an action and a duration belong together
 	}
 	switch f.FullName().Parent() {
+	case "fairlead.console.v1.SourceSpec":
+		return f.Name() == "helm"
 	case "fairlead.console.v1.ServiceSpec":
-		return slices.Contains([]protoreflect.Name{"render", "sync", "service_account", "tests", "test_request"}, f.Name())
+		return slices.Contains([]protoreflect.Name{"chart", "version", "render", "sync", "service_account", "tests", "test_request"}, f.Name())
 	case "fairlead.console.v1.GlobalServiceSpec":
 		return f.Name() == "overrides"
 	case "fairlead.console.v1.GitSource":

@@ -60,12 +60,12 @@ func NewService(s *consolev1.Service) *Service {
 		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()), project: unique.Make(spec.GetProject()),
 		options: unique.Make(optionsOf(spec)), config: unique.Make(s.GetStatus().GetConfigRevision()),
 		folder: unique.Make(Folder{
-			Source: spec.GetSource(), Ref: cmp.Or(spec.GetSync().GetPin(), spec.GetRef()), Path: spec.GetPath(),
+			Source: spec.GetSource(), Ref: cmp.Or(spec.GetSync().GetPin(), RefOf(spec)), Path: spec.GetPath(),
 			Include: NewRules(spec.GetInclude()), Ignore: NewRules(spec.GetIgnore()),
 		}),
 	}
 	if spec.GetSync().GetPin() != "" {
-		is.pinned = &pinned{spec.GetRef(), spec.GetUnpinAfter()}
+		is.pinned = &pinned{RefOf(spec), spec.GetUnpinAfter()}
 	}
 	return is
 }
@@ -99,11 +99,16 @@ func (s *Service) message() *consolev1.Service {
 	out := &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: s.Name, Uid: s.UID, Revision: s.Revision},
 		Spec: &consolev1.ServiceSpec{
-			Source: f.Source, Ref: f.Ref, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(), Project: s.Project(),
+			Source: f.Source, Path: f.Path, Cluster: s.Cluster(), Namespace: s.Namespace(), Project: s.Project(),
 			Include: f.Include.Lines(), Ignore: f.Ignore.Lines(), Render: options.GetRender(), Sync: options.GetSync(),
 			Tests: options.GetTests(), TestRequest: options.GetTestRequest(),
 		},
 	}
+	ref := f.Ref
+	if s.pinned != nil {
+		ref = s.pinned.ref
+	}
+	SetRef(out.Spec, ref)
 	if options.GetManual() {
 		out.Spec.Sync.Mode = deliveryv1.SyncMode_SYNC_MODE_MANUAL
 	}
@@ -117,7 +122,7 @@ func (s *Service) message() *consolev1.Service {
 		if out.Spec.Sync == nil {
 			out.Spec.Sync = &deliveryv1.SyncSpec{}
 		}
-		out.Spec.Ref, out.Spec.Sync.Pin, out.Spec.UnpinAfter = s.pinned.ref, f.Ref, s.pinned.after
+		out.Spec.Sync.Pin, out.Spec.UnpinAfter = f.Ref, s.pinned.after
 	}
 	if s.Config() != "" {
 		out.Status = &consolev1.ServiceStatus{ConfigRevision: s.Config()}

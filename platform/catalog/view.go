@@ -114,12 +114,12 @@ const (
 )
 
 // CanonicalRef is the name that a ref, as people write it in a service, is published under: nothing
-// is HEAD, a full commit id, semver:<range> and refs/... stay, and anything else is a branch.
+// is HEAD, a full commit id, semver:<range>, chart:<name>@<version> and refs/... stay, and anything else is a branch.
 func CanonicalRef(ref string) string {
 	switch {
 	case ref == "" || ref == headRef:
 		return headRef
-	case strings.HasPrefix(ref, "refs/"), strings.HasPrefix(ref, SemverPrefix):
+	case strings.HasPrefix(ref, "refs/"), strings.HasPrefix(ref, SemverPrefix), strings.HasPrefix(ref, ChartPrefix):
 		return ref
 	case isCommit(ref):
 		return strings.ToLower(ref)

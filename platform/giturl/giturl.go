@@ -69,7 +69,34 @@ func checkText(text string) error {
 	return nil
 }
 
+// ParseFolder reads https://host/path of a folder that is served over HTTP, such as a chart repository; http:// to this machine
+// only. Here the path may be that of the root.
+func ParseFolder(text string) (*url.URL, error) {
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil: // the parser's error quotes the URL
+		return nil, errors.New("can't be parsed. Write it as https://host/path")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("must begin with https://")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#"):
+		return nil, errors.New("has a query or a fragment. Credentials belong into a secret")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+	return checkHost(u)
+}
+
 func checkHTTP(u *url.URL) (*url.URL, error) {
+	if u, err := checkHost(u); err != nil || u.Path != "" {
+		return u, err
+	}
+	return nil, errors.New("names no repository. Write it as https://host/path")
+}
+
+// checkHost accepts hosts over HTTP.
+func checkHost(u *url.URL) (*url.URL, error) {
 	switch {
 	case u.User != nil:
 		return nil, errors.New("must not hold a user or password. Put them into a secret and name it in the source")
@@ -77,8 +104,6 @@ func checkHTTP(u *url.URL) (*url.URL, error) {
 		return nil, errors.New("names no host. Write it as https://host/path")
 	case u.Scheme == "http" && !loopback.Host(u.Hostname()):
 		return nil, errors.New("begins with http://, which is for loopback addresses (this machine only). Use https://")
-	case u.Path == "":
-		return nil, errors.New("names no repository. Write it as https://host/path")
 	}
 	return u, nil
 }

@@ -162,3 +162,38 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestFoldersMayBeTheRoot: a chart repository often is a whole host. What else a repository of Git may not be, it may not be either.
+func TestFoldersMayBeTheRoot(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"https://charts.example.com":          "https://charts.example.com",
+		"https://charts.example.com/":         "https://charts.example.com",
+		"https://charts.example.com:8443/a//": "https://charts.example.com:8443/a",
+		"http://127.0.0.1:8080/charts":        "http://127.0.0.1:8080/charts",
+	} {
+		u, err := giturl.ParseFolder(text)
+		if err != nil || u.String() != want {
+			t.Errorf("%s is read as %v, %v", text, u, err)
+		}
+	}
+	for text, word := range map[string]string{
+		"http://charts.example.com":            "begins with http://",
+		"https://ada:hush@charts.example.com":  "user or password",
+		"https://charts.example.com/?a=b":      "a query",
+		"https://charts.example.com/#":         "a fragment",
+		"git@charts.example.com:charts":        "",
+		"ssh://git@charts.example.com/charts":  "must begin with https://",
+		"oci://charts.example.com/charts":      "must begin with https://",
+		"file:///charts":                       "must begin with https://",
+		"https://":                             "names no host",
+		"https://127.1/charts":                 "names no host",
+		"-https://charts.example.com":          "must not begin",
+		"https://charts.example.com/" + "a b":  "spaces",
+		"https://" + strings.Repeat("a", 3000): "longer than",
+	} {
+		if u, err := giturl.ParseFolder(text); err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s is read as %v, %v; want an error with %q", text, u, err, word)
+		}
+	}
+}

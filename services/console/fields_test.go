@@ -124,6 +124,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	spec := &consolev1.SourceSpec{}
 	fill(spec.ProtoReflect(), map[protoreflect.FullName]any{
 		"fairlead.console.v1.GitSource.url": "https://git.example.com/shop", "fairlead.console.v1.GitSource.proxy": "http://proxy.example.com:3128",
+		"fairlead.console.v1.HelmSource.url": "https://charts.example.com", "fairlead.console.v1.HelmSource.proxy": "http://proxy.example.com:3128",
 		"fairlead.console.v1.Verification.keys": []string{pgpKey(t, false) + "\n" + pgpKey(t, false), sshKey(t) + "# two\n" + sshKey(t)},
 	})
 	for _, name := range []string{spec.GetGit().GetSecret(), spec.GetGit().GetWebhookSecret()} {
@@ -133,6 +134,13 @@ func TestEveryFieldIsCarried(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
+	wantCode(t, err, connect.CodeInvalidArgument, "set exactly one of spec.git and spec.helm")
+	charts := &consolev1.SourceSpec{Helm: spec.GetHelm()}
+	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("charts"), Spec: charts}}); err != nil {
+		t.Fatal(err)
+	}
+	spec.Helm = nil
 	source, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +160,13 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.delivery.v1.TestSpec.schedule":     "0 3 * * *", "fairlead.delivery.v1.TestSpec.time_zone": "Europe/Berlin",
 	})
 	service.TestRequest = nil // which RunTests alone sets
+	_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}})
+	wantCode(t, err, connect.CodeInvalidArgument, "set either spec.ref or spec.chart")
+	service.Chart, service.Version = "", ""
+	ofChart := &consolev1.ServiceSpec{Source: "charts", Chart: "web", Version: ">=1.0.0-0 <2", Cluster: "edge-1", Path: "charts/sub"}
+	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("z-of-chart"), Spec: ofChart}}); err != nil {
+		t.Fatal(err)
+	}
 	service.UnpinAfter = strings.Repeat("b", 40)
 	_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}})
 	wantCode(t, err, connect.CodeInvalidArgument, "spec.catalog", "leave out spec.cluster")
@@ -193,6 +208,9 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	for _, c := range []struct{ got, want proto.Message }{
 		{one.GetSource().GetSpec(), spec},
 		{f.sources["shop"].GetSpec(), spec},
+		{f.sources["charts"].GetSpec(), charts},
+		{all.GetServices()[2].GetSpec(), ofChart},
+		{f.services["z-of-chart"].GetSpec(), ofChart},
 		{all.GetServices()[1].GetSpec(), service},
 		{f.services["web"].GetSpec(), withoutConfig(service)},
 		{one.GetSource().GetStatus().GetHeads()[0], head},
@@ -259,13 +277,33 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 			t.Errorf("%s: the error gives away what was written: %v", name, err)
 		}
 	}
+	for word, helm := range map[string]*consolev1.HelmSource{
+		"spec.helm.url: begins with http://": {Url: "http://charts.example.com"},
+		"spec.helm.url: must begin with":     {Url: "oci://charts.example.com/x"},
+		"must not hold a user or password":   {Url: "https://ada:hunter2@charts.example.com"},
+		"has a query":                        {Url: "https://charts.example.com?token=hunter2"},
+		"spec.helm.proxy":                    {Url: "https://charts.example.com", Proxy: "socks5://ada:hunter2@proxy"},
+		"spec.helm.secret":                   {Url: "https://charts.example.com", Secret: "Hunter2"},
+		"spec.helm.webhookSecret":            {Url: "https://charts.example.com", WebhookSecret: "Hunter2"},
+	} {
+		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Helm: helm}}})
+		wantCode(t, err, connect.CodeInvalidArgument, word)
+		if strings.Contains(strings.ToLower(err.Error()), "hunter2") {
+			t.Errorf("%s: the error gives away what was written: %v", word, err)
+		}
+	}
 	for word, change := range map[string]func(*consolev1.ServiceSpec){
-		"spec.ref":            func(s *consolev1.ServiceSpec) { s.Ref = "semver:newest" },
-		"spec.include[1]":     func(s *consolev1.ServiceSpec) { s.Include = []string{"a", "  "} },
-		"is a comment":        func(s *consolev1.ServiceSpec) { s.Ignore = []string{"#a"} },
-		"control characters":  func(s *consolev1.ServiceSpec) { s.Ignore = []string{"a\nb"} },
-		"is not a range":      func(s *consolev1.ServiceSpec) { s.Ref = "semver:" },
-		"semver:^1.4, semver": func(s *consolev1.ServiceSpec) { s.Ref = "semver:^1.4 ||" },
+		"spec.chart":                    func(s *consolev1.ServiceSpec) { s.Chart = "../x" },
+		"spec.version":                  func(s *consolev1.ServiceSpec) { s.Chart, s.Version = "web", "newest" },
+		"spec.version goes with":        func(s *consolev1.ServiceSpec) { s.Version = "1" },
+		"neither a version nor a range": func(s *consolev1.ServiceSpec) { s.Chart, s.Version = "web", " " },
+		"is not a name of a chart":      func(s *consolev1.ServiceSpec) { s.Ref = "chart:../x@1" },
+		"spec.ref":                      func(s *consolev1.ServiceSpec) { s.Ref = "semver:newest" },
+		"spec.include[1]":               func(s *consolev1.ServiceSpec) { s.Include = []string{"a", "  "} },
+		"is a comment":                  func(s *consolev1.ServiceSpec) { s.Ignore = []string{"#a"} },
+		"control characters":            func(s *consolev1.ServiceSpec) { s.Ignore = []string{"a\nb"} },
+		"is not a range":                func(s *consolev1.ServiceSpec) { s.Ref = "semver:" },
+		"semver:^1.4, semver":           func(s *consolev1.ServiceSpec) { s.Ref = "semver:^1.4 ||" },
 	} {
 		spec := &consolev1.ServiceSpec{Source: "shop", Cluster: "edge-1"}
 		change(spec)

@@ -19,6 +19,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 )
@@ -133,8 +134,9 @@ func (c *console) setService(name, ref string) {
 	defer c.announce()
 	c.services[name] = &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name},
-		Spec:     &consolev1.ServiceSpec{Source: sourceName, Ref: ref, Cluster: "a"},
+		Spec:     &consolev1.ServiceSpec{Source: sourceName, Cluster: "a"},
 	}
+	catalog.SetRef(c.services[name].Spec, ref)
 }
 
 // grant gives ada a role in a project; none: everywhere at cluster a. No role: takes all away.

@@ -77,7 +77,7 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 	if len(written) < 20 {
 		t.Fatalf("the page has %d resources only", len(written))
 	}
-	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.Verification{}, &consolev1.ServiceSpec{}} {
+	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.HelmSource{}, &consolev1.Verification{}, &consolev1.ServiceSpec{}} {
 		shows(t, m, seen, "namespace", "render", "sync", "tests", "test_request") // these are about objects, not about sources
 	}
 }
@@ -88,7 +88,7 @@ func TestSyncingPageCanBeApplied(t *testing.T) {
 	_, seen := applyPage(t, "syncing.md", []string{"services"})
 	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time", "request_override", "request_overrides", "request_only", "windows") // which a lever sets, and another page's
 	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")                                                                           // which is another page's
-	shows(t, &consolev1.ServiceSpec{}, seen, "include", "ignore", "tests", "test_request")
+	shows(t, &consolev1.ServiceSpec{}, seen, "chart", "version", "include", "ignore", "tests", "test_request")
 }
 
 // What the page on windows tells people to write can be applied.

@@ -47,7 +47,7 @@ func pulls(s *consolev1.Service) (out []pulled) {
 			p.why = sync.GetReason()
 		}
 		if s.GetSpec().GetUnpinAfter() != "" {
-			p.until = fmt.Sprintf("until %s moves on from %s", orHead(s.GetSpec().GetRef()), short(s.GetSpec().GetUnpinAfter()))
+			p.until = fmt.Sprintf("until %s moves on from %s", followed(s.GetSpec()), short(s.GetSpec().GetUnpinAfter()))
 		}
 		out = append(out, p)
 	} else if l := levers.GetPin(); l != nil {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -314,14 +316,14 @@ func (a *app) changeOne(ctx context.Context, h *hub.Hub, wait *waiting, do pulle
 
 // stands is a service's sync in words.
 func stands(s *consolev1.Service, waited bool) string {
-	sync, words := s.GetSpec().GetSync(), "follows "+orHead(s.GetSpec().GetRef())
+	sync, words := s.GetSpec().GetSync(), "follows "+followed(s.GetSpec())
 	if pin := sync.GetPin(); pin != "" {
 		words = "is pinned to " + short(pin)
 		if n := s.GetLevers().GetPin().GetDeployment(); n > 0 {
 			words = fmt.Sprintf("is rolled back to deployment %d (%s)", n, short(pin))
 		}
 		if s.GetSpec().GetUnpinAfter() != "" {
-			words += " until " + orHead(s.GetSpec().GetRef()) + " moves on"
+			words += " until " + followed(s.GetSpec()) + " moves on"
 		}
 	}
 	for name, mode := range modes() {
@@ -346,11 +348,12 @@ func stands(s *consolev1.Service, waited bool) string {
 	return words
 }
 
-func orHead(ref string) string {
-	if ref == "" {
-		return "HEAD"
+// followed is what a service follows, pinned or not: a ref, or a chart and its version.
+func followed(spec *consolev1.ServiceSpec) string {
+	if spec.GetChart() != "" {
+		return catalog.ShowRef(catalog.RefOf(spec))
 	}
-	return ref
+	return cmp.Or(spec.GetRef(), "HEAD")
 }
 
 // settled waits until the cluster has done what was asked for.

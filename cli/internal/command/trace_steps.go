@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/catalog"
 )
 
 // mark says how a step is.
@@ -67,7 +68,7 @@ func (t *trail) wanted() string { return cmp.Or(t.service.GetSpec().GetSync().Ge
 func (t *trail) sourceStep() step {
 	name := t.service.GetSpec().GetSource()
 	s := step{name: "SOURCE", mark: markOK}
-	s.say("%s", strings.TrimSpace(name+"  "+withoutUser(cmp.Or(t.live.GetUrl(), t.source.GetSpec().GetGit().GetUrl()))))
+	s.say("%s", strings.TrimSpace(name+"  "+withoutUser(cmp.Or(t.live.GetUrl(), catalog.UpstreamOf(t.source.GetSpec()).URL))))
 	switch l := t.live; {
 	case l == nil:
 		s.mark = markNone
@@ -120,6 +121,9 @@ func (t *trail) commitStep() step {
 	spec := t.service.GetSpec()
 	s := step{name: "COMMIT", mark: markOK}
 	ref, r := cmp.Or(spec.GetRef(), "the default branch"), t.git().GetRevision()
+	if spec.GetChart() != "" {
+		s.name, ref = "CHART", followed(spec)
+	}
 	if r.GetCommit() == "" {
 		s.mark, s.cause = markWait, fmt.Sprintf("nothing was fetched at %s yet", ref)
 		s.next = fmt.Sprintf("`fairlead sources refresh %s` asks at once; `fairlead sources log %s` shows what is there", spec.GetSource(), spec.GetSource())
@@ -130,10 +134,14 @@ func (t *trail) commitStep() step {
 	if isSet(r.GetCommitTime()) {
 		age = ", " + table.Age(t.now, r.GetCommitTime().AsTime()) + " old"
 	}
-	s.say("%s is %s%s: %q%s", ref, short(r.GetCommit()), age, r.GetSubject(), by(r.GetAuthor()))
-	h := headOf(t.source, spec.GetRef())
+	author := by(r.GetAuthor())
+	if spec.GetChart() != "" {
+		author = "" // a package names none
+	}
+	s.say("%s is %s%s: %q%s", ref, short(r.GetCommit()), age, r.GetSubject(), author)
+	h := headOf(t.source, catalog.RefOf(spec))
 	fetched := "fetched" + strings.TrimPrefix(t.about(t.git().GetFetchTime()), ",")
-	if h.GetResolvedRef() != "" {
+	if h.GetResolvedRef() != "" && spec.GetChart() == "" {
 		fetched += ", by tag " + strings.TrimPrefix(h.GetResolvedRef(), "refs/tags/")
 	}
 	if h.GetSignedBy() != "" {

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -152,7 +153,10 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 				fetched = at
 			}
 		}
-		v.row(t, []string{name, state, head, fetched, withoutUser(s.GetSpec().GetGit().GetUrl())}, v.liveCells(s)...)
+		if catalog.IsCharts(s.GetSpec()) {
+			head = "(charts)"
+		}
+		v.row(t, []string{name, state, head, fetched, withoutUser(catalog.UpstreamOf(s.GetSpec()).URL)}, v.liveCells(s)...)
 	}
 	return t, notes
 }

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -47,7 +48,10 @@ func destination(s *consolev1.Service) string {
 // refOf is what a service follows, and the pin that keeps it from that.
 func refOf(spec *consolev1.ServiceSpec) string {
 	if pin := spec.GetSync().GetPin(); pin != "" {
-		return strings.TrimSpace(spec.GetRef() + " pinned to " + short(pin))
+		return strings.TrimSpace(catalog.ShowRef(catalog.RefOf(spec)) + " pinned to " + short(pin))
+	}
+	if spec.GetChart() != "" {
+		return catalog.ShowRef(catalog.RefOf(spec))
 	}
 	return spec.GetRef()
 }

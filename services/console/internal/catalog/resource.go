@@ -29,8 +29,36 @@ type Source struct {
 }
 
 // SourceSpec says what to fetch. The JSON of the specs and statuses here is what the store keeps.
+// Exactly one kind of source is set: it has a URL.
 type SourceSpec struct {
-	Git GitSource `json:"git"`
+	Git  GitSource  `json:"git,omitzero"`
+	Helm HelmSource `json:"helm,omitzero"`
+}
+
+// Upstream is what sources of all kinds have in common.
+type Upstream struct{ URL, Secret, Proxy, WebhookSecret string }
+
+// Upstream is that of the kind which is set.
+func (s SourceSpec) Upstream() Upstream {
+	if h := s.Helm; h.URL != "" {
+		return Upstream{h.URL, h.Secret, h.Proxy, h.WebhookSecret}
+	}
+	return Upstream{s.Git.URL, s.Git.Secret, s.Git.Proxy, s.Git.WebhookSecret}
+}
+
+// HelmSource is a repository of Helm charts.
+type HelmSource struct {
+	URL string `json:"url"`
+	// Interval between polls; 0: the fetcher's default.
+	Interval time.Duration `json:"intervalNanos,omitzero"`
+	// Secret names the credentials; empty: none.
+	Secret string `json:"secret,omitempty"`
+	// Proxy to the repository; empty: the fetcher's own way.
+	Proxy string `json:"proxy,omitempty"`
+	// WebhookSecret names what the repository authenticates with; empty: it may not.
+	WebhookSecret string `json:"webhookSecret,omitempty"`
+	// AllowReplaced publishes other content under a version that was published before.
+	AllowReplaced bool `json:"allowReplaced,omitempty"`
 }
 
 // GitSource is a repository in Git.

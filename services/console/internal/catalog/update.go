@@ -35,7 +35,7 @@ func (c *Catalog) UpdateSource(ctx context.Context, by By, in Source, want Expec
 func (s *Source) Draft(want Expectation) (Edit, error) {
 	err := s.validate()
 	d := store.Draft{Kind: store.KindSource, Name: s.Meta.Name, Labels: s.Meta.Labels}
-	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.Git.secrets()), err
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.secrets()), err
 }
 
 // UpdateCluster writes a cluster.

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ var (
 	// dnsSubdomain is the name of an object in Kubernetes.
 	dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 	commitID     = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	chartName  = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 	// accountName is namespace/name of a Kubernetes service account.
 	accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 	// kindPattern is a kind, and a group if it is not the core one.
@@ -28,27 +30,51 @@ var (
 // wantSecretName does not repeat what is there instead: it may be the secret itself.
 const wantSecretName = "must be the name of a Secret: the values go there, and its name here"
 
-// validate accepts what a fetcher can be pointed at. No value is repeated in an error: it could hold
-// a password or a private key.
-func (g GitSource) validate() error {
-	u, err := giturl.Parse(g.URL)
+// validate accepts what a fetcher can be pointed at.
+func (s SourceSpec) validate() error {
+	switch {
+	case s.Git.URL != "" && s.Helm.URL != "":
+		return refuse(Invalid, "spec: set exactly one of spec.git and spec.helm")
+	case s.Helm.URL != "":
+		u, err := giturl.ParseFolder(s.Helm.URL)
+		if err != nil {
+			return refuse(Invalid, "spec.helm.url: %s", err)
+		}
+		return s.Upstream().validate("spec.helm", u)
+	}
+	u, err := giturl.Parse(s.Git.URL)
 	if err != nil {
 		return refuse(Invalid, "spec.git.url: %s", err)
 	}
-	if g.Secret != "" && !dnsLabel.MatchString(g.Secret) {
-		return refuse(Invalid, "spec.git.secret: %s", wantSecretName)
+	if err := s.Upstream().validate("spec.git", u); err != nil {
+		return err
 	}
-	if g.WebhookSecret != "" && !dnsLabel.MatchString(g.WebhookSecret) {
-		return refuse(Invalid, "spec.git.webhookSecret: %s", wantSecretName)
+	return s.Git.validate()
+}
+
+// validate checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could hold a
+// password or a private key.
+func (s Upstream) validate(field string, u *url.URL) error {
+	if s.Secret != "" && !dnsLabel.MatchString(s.Secret) {
+		return refuse(Invalid, "%s.secret: %s", field, wantSecretName)
 	}
-	if g.Proxy != "" {
-		if u.Scheme == "ssh" {
-			return refuse(Invalid, "spec.git.proxy: is not for ssh. Remove it, or use an https:// url")
-		}
-		if _, err := giturl.ParseProxy(g.Proxy); err != nil {
-			return refuse(Invalid, "spec.git.proxy: the url %s", err)
-		}
+	if s.WebhookSecret != "" && !dnsLabel.MatchString(s.WebhookSecret) {
+		return refuse(Invalid, "%s.webhookSecret: %s", field, wantSecretName)
 	}
+	if s.Proxy == "" {
+		return nil
+	}
+	if u.Scheme == "ssh" {
+		return refuse(Invalid, "%s.proxy: is not for ssh. Remove it, or use an https:// url", field)
+	}
+	if _, err := giturl.ParseProxy(s.Proxy); err != nil {
+		return refuse(Invalid, "%s.proxy: the url %s", field, err)
+	}
+	return nil
+}
+
+// validate accepts what is Git's own.
+func (g GitSource) validate() error {
 	for _, repository := range g.SubmoduleRepositories {
 		if !isRepository(repository) {
 			return refuse(Invalid, "spec.git.submoduleRepositories: write paths on the host of spec.git.url, such as team/libs, or team/* for all below team")
@@ -67,12 +93,16 @@ func isRepository(text string) bool {
 }
 
 // secrets are those that a source names.
-func (g GitSource) secrets() (refs []reference) {
-	if g.Secret != "" {
-		refs = append(refs, refTo(store.KindSecret, g.Secret, "spec.git.secret"))
+func (s SourceSpec) secrets() (refs []reference) {
+	field, is := "spec.git", s.Upstream()
+	if s.Helm.URL != "" {
+		field = "spec.helm"
 	}
-	if g.WebhookSecret != "" {
-		refs = append(refs, refTo(store.KindSecret, g.WebhookSecret, "spec.git.webhookSecret"))
+	if is.Secret != "" {
+		refs = append(refs, refTo(store.KindSecret, is.Secret, field+".secret"))
+	}
+	if is.WebhookSecret != "" {
+		refs = append(refs, refTo(store.KindSecret, is.WebhookSecret, field+".webhookSecret"))
 	}
 	return refs
 }
@@ -85,6 +115,12 @@ func validateRef(ref string) error {
 		return nil
 	}
 	bad := func(why string) error { return refuse(Invalid, "spec.ref %q: %s", ref, why) }
+	if chart, version, ok := platform.ParseChartRef(ref); ok {
+		if !chartName.MatchString(chart) {
+			return refuse(Invalid, "spec.chart %q: is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
+		}
+		return validateVersion(version)
+	}
 	if versions, ok := strings.CutPrefix(ref, platform.SemverPrefix); ok {
 		if _, err := semver.NewConstraint(versions); err != nil || strings.TrimSpace(versions) == "" || strings.ContainsFunc(versions, unicode.IsControl) {
 			return bad("is not a range of versions; write it like semver:^1.4, semver:~2.1 or semver:>=2.0.0 <3")
@@ -102,6 +138,17 @@ func validateRef(ref string) error {
 		if part == "" || strings.HasPrefix(part, ".") || strings.HasSuffix(part, ".lock") {
 			return bad("is not a name that Git allows")
 		}
+	}
+	return nil
+}
+
+// validateVersion accepts a version of a chart, and a range of versions.
+func validateVersion(version string) error {
+	if version == "" {
+		return nil
+	}
+	if _, err := semver.NewConstraint(version); err != nil || strings.TrimSpace(version) == "" || strings.ContainsFunc(version, unicode.IsControl) {
+		return refuse(Invalid, "spec.version %q: is neither a version nor a range of versions; write it like 1.4.2, ^1.4, ~2.1 or >=2.0.0 <3", version)
 	}
 	return nil
 }
@@ -134,7 +181,7 @@ func (s *Source) validate() error {
 	if !dnsLabel.MatchString(s.Meta.Name) {
 		return badName(s.Meta.Name)
 	}
-	return s.Spec.Git.validate()
+	return s.Spec.validate()
 }
 
 func (c *Cluster) validate() error {

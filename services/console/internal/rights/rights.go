@@ -564,16 +564,17 @@ func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store
 	if err != nil {
 		return fmt.Errorf("decode source %q: %w", after.Name, err)
 	}
-	if name := is.Git.WebhookSecret; name != "" && name != was.Git.WebhookSecret {
+	now, then := is.Upstream(), was.Upstream()
+	if name := now.WebhookSecret; name != "" && name != then.WebhookSecret {
 		// A webhook's sender learns by the answer whether a guess of the secret is right.
 		if err := k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: name}); err != nil {
 			return err
 		}
 	}
-	if is.Git.Secret == "" || was.Git.Secret == is.Git.Secret && was.Git.URL == is.Git.URL && was.Git.Proxy == is.Git.Proxy {
+	if now.Secret == "" || now.Secret == then.Secret && now.URL == then.URL && now.Proxy == then.Proxy {
 		return nil
 	}
-	return k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: is.Git.Secret})
+	return k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: now.Secret})
 }
 
 // MayName implements catalog.Reader: who names a secret gets its values sent somewhere.

@@ -15,6 +15,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/catalog"
@@ -48,7 +49,29 @@ func encodeMeta(m catalog.Meta) *consolev1.Metadata {
 }
 
 func decodeSource(s *consolev1.Source) catalog.Source {
-	return catalog.Source{Meta: decodeMeta(s.GetMetadata()), Spec: catalog.SourceSpec{Git: decodeGit(s.GetSpec().GetGit())}}
+	return catalog.Source{Meta: decodeMeta(s.GetMetadata()), Spec: catalog.SourceSpec{
+		Git: decodeGit(s.GetSpec().GetGit()), Helm: decodeHelm(s.GetSpec().GetHelm()),
+	}}
+}
+
+func decodeHelm(helm *consolev1.HelmSource) catalog.HelmSource {
+	return catalog.HelmSource{
+		URL: helm.GetUrl(), Interval: helm.GetInterval().AsDuration(), Secret: helm.GetSecret(), Proxy: helm.GetProxy(),
+		WebhookSecret: helm.GetWebhookSecret(), AllowReplaced: helm.GetAllowReplaced(),
+	}
+}
+
+// encodeSourceSpec sets the one kind of a source.
+func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
+	h := s.Helm
+	if h.URL == "" {
+		return &consolev1.SourceSpec{Git: encodeGit(s.Git)}
+	}
+	helm := &consolev1.HelmSource{Url: h.URL, Secret: h.Secret, Proxy: h.Proxy, WebhookSecret: h.WebhookSecret, AllowReplaced: h.AllowReplaced}
+	if h.Interval != 0 {
+		helm.Interval = durationpb.New(h.Interval)
+	}
+	return &consolev1.SourceSpec{Helm: helm}
 }
 
 func decodeGit(git *consolev1.GitSource) catalog.GitSource {
@@ -106,7 +129,7 @@ func encodeVerification(v *catalog.Verification) *consolev1.Verification {
 func encodeSource(s catalog.Source) *consolev1.Source {
 	return &consolev1.Source{
 		Metadata: encodeMeta(s.Meta),
-		Spec:     &consolev1.SourceSpec{Git: encodeGit(s.Spec.Git)},
+		Spec:     encodeSourceSpec(s.Spec),
 		Status: &consolev1.SourceStatus{
 			Heads: each(s.Status.Heads, encodeHead), Epoch: s.Status.Epoch, Owner: s.Status.Owner, Problem: encodeProblem(s.Status.Problem),
 		},
@@ -238,7 +261,7 @@ func decodeService(s *consolev1.Service) catalog.Service {
 
 func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 	return catalog.ServiceSpec{
-		Source: spec.GetSource(), Ref: spec.GetRef(), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
+		Source: spec.GetSource(), Ref: platform.RefOf(spec), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
 		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
 		Project: spec.GetProject(), ConfigSets: spec.GetConfigSets(), Config: decodeSettings(spec.GetConfig()),
 		UnpinAfter: spec.GetUnpinAfter(), Catalog: spec.GetCatalog(), ServiceAccount: spec.GetServiceAccount(),
@@ -247,13 +270,15 @@ func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 }
 
 func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
-	return &consolev1.ServiceSpec{
-		Source: s.Source, Ref: s.Ref, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
+	out := &consolev1.ServiceSpec{
+		Source: s.Source, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
 		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
 		Project: s.Project, ConfigSets: s.ConfigSets, Config: encodeSettings(s.Config),
 		UnpinAfter: s.UnpinAfter, Catalog: s.Catalog, ServiceAccount: s.ServiceAccount,
 		Tests: option(s.Tests, &deliveryv1.TestSpec{}), TestRequest: option(s.TestRequest, &deliveryv1.TestRequest{}),
 	}
+	platform.SetRef(out, s.Ref)
+	return out
 }
 
 // optionText is a part of a spec that the catalog keeps as it is; nil: unset. What has passed validation can be

@@ -77,12 +77,12 @@ func transportError(ctx context.Context, host string, limit time.Duration, err e
 	case errors.Is(context.Cause(ctx), errDeadline), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout():
 		e.Kind = KindTimeout
-		e.Message = fmt.Sprintf("%s did not answer within %s. Check that the Git host is up and not behind a firewall", host, limit)
+		e.Message = fmt.Sprintf("%s did not answer within %s. Check that the host is up and not behind a firewall", host, limit)
 	case isTLS(err):
 		e.Kind = KindTLS
 		e.Message = fmt.Sprintf("%s: %s. Check the host's certificate and the source's url, or put the authority into the source's secret as ca.crt", host, tlsCause(err))
 	case errors.Is(err, syscall.ECONNREFUSED):
-		e.Message = fmt.Sprintf("%s: connection refused. Check that the Git host is up and the url's port is right", host)
+		e.Message = fmt.Sprintf("%s: connection refused. Check that the host is up and the url's port is right", host)
 	default:
 		e.Message = fmt.Sprintf("%s is not reachable: %s. Check the source's url and the hub's network", host, plainCause(err))
 	}
@@ -155,7 +155,7 @@ func statusError(r Remote, answered *url.URL, resp *http.Response) *Error {
 		e.Kind = KindRefused
 		e.Message = fmt.Sprintf("%s redirects without end or in the middle of a fetch. Check the source's url", host)
 	default:
-		e.Message = fmt.Sprintf("%d from %s. The Git host has a problem; Fairlead asks again later", code, host)
+		e.Message = fmt.Sprintf("%d from %s. The host has a problem; Fairlead asks again later", code, host)
 	}
 	return e
 }

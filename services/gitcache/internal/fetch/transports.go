@@ -176,7 +176,7 @@ func proxyStatus(proxy, host, hint string, code int) error {
 	case http.StatusForbidden:
 		return refuse("403 from the proxy %s: it does not let the gitcache reach %s. %s", proxy, host, hint)
 	}
-	return &Error{Kind: KindUnreachable, Message: fmt.Sprintf("%d from the proxy %s, asked for %s. %s, and that the Git host is up", code, proxy, host, hint)}
+	return &Error{Kind: KindUnreachable, Message: fmt.Sprintf("%d from the proxy %s, asked for %s. %s, and that the host is up", code, proxy, host, hint)}
 }
 
 // close releases idle connections.

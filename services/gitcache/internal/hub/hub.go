@@ -130,10 +130,11 @@ func (c *Catalog) Sources() (sources []owner.Source, known, live bool) {
 }
 
 func (c *Catalog) plan(s *consolev1.Source) owner.Source {
-	git, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
+	git, upstream, name := s.GetSpec().GetGit(), catalog.UpstreamOf(s.GetSpec()), s.GetMetadata().GetName()
 	plan := owner.Source{
-		UID: s.GetMetadata().GetUid(), Name: name, URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(),
-		Secret: git.GetSecret(), Proxy: git.GetProxy(), Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
+		UID: s.GetMetadata().GetUid(), Name: name, URL: upstream.URL, Interval: upstream.Interval,
+		Charts: catalog.IsCharts(s.GetSpec()), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
+		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
 		Verification: verification(git.GetVerification()), Wants: c.catalog.RefsOf(name),
 	}
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {

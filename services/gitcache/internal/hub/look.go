@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/live"
@@ -20,7 +21,7 @@ func (c *Catalog) Live() []live.Published {
 	published := make([]live.Published, 0, len(sources))
 	for _, s := range sources {
 		published = append(published, live.Published{
-			UID: s.GetMetadata().GetUid(), Name: s.GetMetadata().GetName(), URL: withoutUser(s.GetSpec().GetGit().GetUrl()),
+			UID: s.GetMetadata().GetUid(), Name: s.GetMetadata().GetName(), URL: withoutUser(catalog.UpstreamOf(s.GetSpec()).URL),
 			Heads: Heads(s.GetStatus().GetHeads()), Problem: Problem(s.GetStatus().GetProblem()),
 		})
 	}
@@ -30,6 +31,9 @@ func (c *Catalog) Live() []live.Published {
 // withoutUser is a URL as anybody may see it.
 func withoutUser(text string) string {
 	u, err := giturl.Parse(text)
+	if err != nil {
+		u, err = giturl.ParseFolder(text) // of charts
+	}
 	if err != nil {
 		return "" // of a catalog that was less strict
 	}
@@ -60,7 +64,7 @@ func (c *Catalog) Head(source, ref string) (commit string, ok bool) {
 // Webhook is what a source says of webhooks. False: none is taken.
 func (c *Catalog) Webhook(name string) (webhook.Source, bool) {
 	s, ok := c.catalog.Source(name)
-	secret, known := c.catalog.Secret(s.GetSpec().GetGit().GetWebhookSecret())
+	secret, known := c.catalog.Secret(catalog.UpstreamOf(s.GetSpec()).WebhookSecret)
 	return webhook.Source{
 		UID: s.GetMetadata().GetUid(), Secret: secret.GetMetadata().GetName(),
 		SecretUID: secret.GetMetadata().GetUid(), SecretRevision: secret.GetMetadata().GetRevision(),

@@ -141,6 +141,9 @@ func (t *tenure) aside() (back func()) {
 }
 
 func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
+	if s.Charts {
+		return t.lookForChart(ctx, s, ref)
+	}
 	r, err := t.remote(ctx, s)
 	if err != nil {
 		return commit, t.refusal(s, ref, err)
@@ -166,6 +169,35 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 		err = t.doubt(ref, err)
 	}
 	return commit, t.refusal(s, ref, err)
+}
+
+// lookForChart is lookFor for a chart and a version.
+func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
+	if _, _, ok := catalog.ParseChartRef(ref); !ok && !plumbing.IsHash(ref) {
+		return commit, &LookError{LookMissing, fmt.Sprintf("source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)}
+	}
+	r, err := t.remote(ctx, s)
+	if err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
+	charts, err := t.o.deps.Charts.ListCharts(ctx, r, wantedCharts(s), nil)
+	if err != nil {
+		t.forgetCredentials(err)
+		return commit, t.refusal(s, ref, err)
+	}
+	t.o.deps.Metrics.list(charts.Bytes)
+	p := t.planCharts(s, charts)
+	if p.found[ref] == nil {
+		return commit, &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+	}
+	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
+	f := p.found[ref]
+	if f == nil {
+		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+	}
+	return f.commit, nil
 }
 
 // lookUpstream finds a revision upstream and fetches it.

@@ -308,6 +308,9 @@ func unanswered(err error) bool {
 func hostOf(text string) string {
 	u, err := giturl.Parse(text)
 	if err != nil {
+		u, err = giturl.ParseFolder(text) // of charts
+	}
+	if err != nil {
 		return ""
 	}
 	return strings.ToLower(u.Host)

@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
@@ -27,9 +28,13 @@ type plan struct {
 // found is what becomes the head of a ref, if nothing speaks against it.
 type found struct {
 	object     plumbing.Hash
-	resolved   string // the tag that a range chose
+	resolved   string // the tag that a range chose, or the version of a chart
 	signedBy   string
 	submodules []plumbing.Hash
+
+	// Of a chart: what the index lists, and the commit that its package became; zero: it is not here yet.
+	listed helm.Version
+	commit plumbing.Hash
 }
 
 func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
@@ -63,6 +68,9 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 func (t *tenure) find(s Source, l *fetch.Listing, ref string) (*found, string) {
 	if plumbing.IsHash(ref) {
 		return &found{object: plumbing.NewHash(ref)}, ""
+	}
+	if _, _, ok := catalog.ParseChartRef(ref); ok {
+		return nil, fmt.Sprintf("%s names chart %q, and the source is a Git repository. Write the ref and the path in the service, or name a source with spec.helm", s.users(ref), catalog.ShowRef(ref))
 	}
 	if text, ok := strings.CutPrefix(ref, catalog.SemverPrefix); ok {
 		return t.choose(s, l, ref, text)

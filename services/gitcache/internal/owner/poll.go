@@ -29,11 +29,16 @@ type work struct {
 	lacking map[string]bool                   // wanted refs that upstream did not have: their namesakes are asked for, too
 	grown   bool                              // the mirror, since it was last looked after
 
+	charts  *fetch.Charts                   // what the last good poll of a chart repository found; nil: there was none
+	fetched map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
+
 	credentials fetch.Credentials
 	known       credentialsKey // what credentials are of
 }
 
-func newWork() work { return work{holds: holds{}, grown: true} }
+func newWork() work {
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, grown: true}
+}
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
 // error; an error means that the context ended.
@@ -111,23 +116,40 @@ func (t *tenure) stillAtFault(s Source, single []RefProblem) []RefProblem {
 // ask lists and, if a wanted ref moved, fetches. Troubles are with single refs and in words; err is
 // with all of upstream. A poll that finds something, or fails, begins a trace.
 func (t *tenure) ask(ctx context.Context, s Source, began time.Time) (moved bool, troubles []trouble, err error) {
-	r, listing, err := t.list(ctx, s)
+	p, bring, err := t.planPoll(ctx, s)
 	if err != nil {
 		_, span := t.trace(ctx, s, began)
 		end(span, err)
 		return false, nil, err
 	}
-	p := t.plan(s, listing)
 	if t.news(p) {
 		traced, span := t.trace(ctx, s, began)
 		defer func() { end(span, err) }()
 		ctx = traced
 	}
-	moved, err = t.bring(ctx, r, s, listing, p)
+	moved, err = bring(ctx)
 	if moved {
 		t.found = telemetry.Inject(ctx)
 	}
 	return moved, p.troubles, err
+}
+
+// planPoll asks upstream what there is, and plans what to bring. It is the one place where the kind of a source is decided.
+func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(context.Context) (moved bool, err error), err error) {
+	if s.Charts {
+		r, charts, err := t.listCharts(ctx, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		p = t.planCharts(s, charts)
+		return p, func(ctx context.Context) (bool, error) { return t.bringCharts(ctx, r, s, p) }, nil
+	}
+	r, listing, err := t.list(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	p = t.plan(s, listing)
+	return p, func(ctx context.Context) (bool, error) { return t.bring(ctx, r, s, listing, p) }, nil
 }
 
 // trace begins a trace with the span of a poll that began before it was known to be worth one.
@@ -189,6 +211,11 @@ func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *f
 	if err := t.gather(ctx, r, s, p); err != nil {
 		return false, err
 	}
+	return t.settle(ctx, s, p)
+}
+
+// settle makes heads of what was found and brought.
+func (t *tenure) settle(ctx context.Context, s Source, p *plan) (moved bool, err error) {
 	heads, err := t.take(ctx, s, p)
 	if err != nil {
 		return false, err

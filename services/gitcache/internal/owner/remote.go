@@ -9,7 +9,11 @@ import (
 
 // remote puts together whom to ask, and as whom.
 func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
-	u, err := fetch.ParseURL(s.URL)
+	parse := fetch.ParseURL
+	if s.Charts {
+		parse = fetch.ParseChartsURL
+	}
+	u, err := parse(s.URL)
 	if err != nil {
 		return fetch.Remote{}, err
 	}

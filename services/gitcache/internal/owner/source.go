@@ -25,7 +25,11 @@ const RefHead = "HEAD"
 // Source is what the catalog says of a repository.
 type Source struct {
 	UID, Name, URL string
-	Interval       time.Duration // 0: the default
+	// Charts: it is a repository of Helm charts, and not one of Git. What is about tags, submodules and signatures is not for it.
+	Charts bool
+	// AllowReplaced publishes other content under the version of a chart that was published before.
+	AllowReplaced bool
+	Interval      time.Duration // 0: the default
 	// Secret is the name of the secret with the credentials; empty: none.
 	Secret         string
 	SecretRevision int64
@@ -57,7 +61,7 @@ func (v Verification) equal(o Verification) bool {
 // matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
-	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Interval == o.Interval &&
+	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same)
 }

@@ -52,10 +52,13 @@ func (t *tenure) doubt(ref string, err error) error {
 
 func (t *tenure) head(ctx context.Context, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
 	h, known := t.heads[ref]
-	if !known || h.Object != f.object {
-		commit, err := o.Peel(f.object)
-		if err != nil {
-			return mirror.Head{}, err
+	if !known || h.Object != f.object || !f.commit.IsZero() && h.Commit != f.commit {
+		commit := f.commit
+		if commit.IsZero() {
+			var err error
+			if commit, err = o.Peel(f.object); err != nil {
+				return mirror.Head{}, err
+			}
 		}
 		c, err := o.Commit(commit)
 		if err != nil {
@@ -66,6 +69,9 @@ func (t *tenure) head(ctx context.Context, o *mirror.Objects, ref string, f *fou
 		}
 		h.Ref, h.Object, h.Commit = ref, f.object, commit
 		h.CommitTime, h.Subject, h.Author = c.Time, c.Subject, c.Author
+		if !f.listed.Created.IsZero() { // the commit of a chart has none
+			h.CommitTime = f.listed.Created
+		}
 	}
 	h.Resolved, h.SignedBy = f.resolved, f.signedBy
 	if !slices.Equal(h.Submodules, f.submodules) {

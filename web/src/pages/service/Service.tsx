@@ -8,6 +8,7 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
+import { followedBy } from '../../state/sources'
 import { stateOf } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
@@ -123,8 +124,8 @@ function Truths({ of }: { of: Resource }) {
         </div>
         <div>{plain(git?.revision?.subject ?? '', 200)}</div>
         <div className="quiet">
-          {plain(git?.revision?.author ?? '', 100)} {of.spec?.source} {of.spec?.ref || 'default branch'}{' '}
-          {of.spec?.path}
+          {plain(git?.revision?.author ?? '', 100)} {of.spec?.source}{' '}
+          {plain(followedBy(of.spec), 200) || 'default branch'} {of.spec?.path}
         </div>
         {git?.problem && <div className="notice bad">{plain(git.problem.message, 600)}</div>}
       </section>

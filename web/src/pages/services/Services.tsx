@@ -9,6 +9,7 @@ import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
 import { leversOf } from '../../state/levers'
 import { State } from '../../state/State'
+import { followedBy } from '../../state/sources'
 import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
@@ -31,6 +32,8 @@ const paths = [
   'spec.cluster',
   'spec.source',
   'spec.ref',
+  'spec.chart',
+  'spec.version',
   'spec.path',
   'spec.project',
   'spec.sync',
@@ -159,7 +162,7 @@ function Row({
     levers: leversOf(of),
     source: of.spec?.source,
     project: of.spec?.project,
-    ref: plain(of.spec?.ref || 'default', 80),
+    ref: plain(followedBy(of.spec) || 'default', 80),
     path: plain(of.spec?.path ?? '', 200),
     labels: labelsOf(of.metadata),
   }

@@ -1,6 +1,7 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { leversOf } from '../../state/levers'
+import { followedBy } from '../../state/sources'
 import { stateOf } from '../../state/states'
 
 // The columns beside the name, in their order.
@@ -62,7 +63,7 @@ export function rowOf(s: Service): Record<string, string> {
     levers: leversOf(s),
     source: s.spec?.source ?? '',
     project: s.spec?.project ?? '',
-    ref: s.spec?.ref ?? '',
+    ref: followedBy(s.spec),
     path: s.spec?.path ?? '',
     labels: Object.entries(s.metadata?.labels ?? {})
       .map(([k, v]) => `${k}=${v}`)

@@ -8,6 +8,7 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
+import { shownRef, urlOf } from '../../state/sources'
 import { isState, worstFirst } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
@@ -40,7 +41,7 @@ export function Source() {
             />
           )}
         </Title>
-        <span className="quiet mono">{plain(of?.spec?.git?.url ?? '', 300)}</span>
+        <span className="quiet mono">{plain(urlOf(of?.spec), 300)}</span>
       </div>
       {got.error && !of ? <Failed failure={failureOf(got.error)} again={again} /> : null}
       {got.isPending && <Waiting what="the source" />}
@@ -74,8 +75,10 @@ export function Source() {
                   {heads.slice(0, 500).map((h) => (
                     <tr key={h.ref}>
                       <td className="name">
-                        {plain(h.ref, 200)}{' '}
-                        {h.resolvedRef && <span className="quiet">{plain(h.resolvedRef, 200)}</span>}
+                        {plain(shownRef(h.ref), 200)}{' '}
+                        {h.resolvedRef && (
+                          <span className="quiet">{plain(shownRef(h.resolvedRef), 200)}</span>
+                        )}
                       </td>
                       <td className="mono">{shortCommit(h.revision?.commit)}</td>
                       <td>{plain(h.revision?.subject ?? '', 300)}</td>

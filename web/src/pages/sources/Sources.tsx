@@ -5,6 +5,7 @@ import { quote, toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
+import { shownRef, urlOf } from '../../state/sources'
 import { Column } from '../../ui/Column'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
@@ -76,11 +77,11 @@ function Row({ of }: { of: Source }) {
         <State of={problem ? 'failed' : heads.length ? 'healthy' : 'pending'} />{' '}
         {problem ? 'failing' : heads.length ? 'ready' : ''}
       </td>
-      <td className="mono">{plain(of.spec?.git?.url ?? '', 300)}</td>
+      <td className="mono">{plain(urlOf(of.spec), 300)}</td>
       <td>
         {heads.slice(0, 8).map((h) => (
           <div key={h.ref}>
-            {plain(h.ref, 120)} <span className="mono">{shortCommit(h.revision?.commit)}</span>{' '}
+            {plain(shownRef(h.ref), 120)} <span className="mono">{shortCommit(h.revision?.commit)}</span>{' '}
             <Age of={h.fetchTime} />
           </div>
         ))}

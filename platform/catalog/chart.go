@@ -1,0 +1,48 @@
+package catalog
+
+import (
+	"strings"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// ChartPrefix begins refs that name a chart of a chart repository and a version: chart:<name>@<version>. No branch
+// can be meant: Git forbids colons in names.
+const ChartPrefix = "chart:"
+
+// ChartRef is the ref of a chart. version is exact or a range; empty: the highest one that is no pre-release.
+func ChartRef(chart, version string) string { return ChartPrefix + chart + "@" + version }
+
+// ParseChartRef takes the ref of a chart apart; false: it is another ref.
+func ParseChartRef(ref string) (chart, version string, ok bool) {
+	text, ok := strings.CutPrefix(ref, ChartPrefix)
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(text, "@")
+}
+
+// RefOf is the ref that a service follows, as people write it: that of its chart if it names one.
+func RefOf(spec *consolev1.ServiceSpec) string {
+	if spec.GetChart() != "" {
+		return ChartRef(spec.GetChart(), spec.GetVersion())
+	}
+	return spec.GetRef()
+}
+
+// SetRef is the opposite of RefOf.
+func SetRef(spec *consolev1.ServiceSpec, ref string) {
+	if chart, version, ok := ParseChartRef(ref); ok {
+		spec.Chart, spec.Version = chart, version
+		return
+	}
+	spec.Ref = ref
+}
+
+// ShowRef is a ref, or what it was resolved to, as messages and lists show it: a chart without the prefix, a tag by its name.
+func ShowRef(ref string) string {
+	if chart, version, ok := ParseChartRef(ref); ok {
+		return strings.TrimSpace(chart + " " + version)
+	}
+	return strings.TrimPrefix(ref, "refs/tags/")
+}

@@ -1,0 +1,271 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+// A repository of charts is a source as any other: a chart and a version are a ref, the package of the version that fits
+// becomes a commit in the mirror, and heads are kept and published as those of Git are. A head's Object stands for what the
+// index says of the package: while that stays, nothing is downloaded.
+
+// wantedCharts are the refs of services, in order; a chart repository has no default branch.
+func wantedCharts(s Source) []string { return slices.Sorted(maps.Keys(s.Wants)) }
+
+// listCharts asks for the index.
+func (t *tenure) listCharts(ctx context.Context, s Source) (r fetch.Remote, charts *fetch.Charts, err error) {
+	if r, err = t.remote(ctx, s); err != nil {
+		return r, nil, err
+	}
+	charts, err = t.o.deps.Charts.ListCharts(ctx, r, wantedCharts(s), t.charts)
+	if err != nil {
+		t.forgetCredentials(err)
+		return r, nil, err
+	}
+	t.o.deps.Metrics.list(charts.Bytes)
+	t.charts = charts
+	return r, charts, nil
+}
+
+// planCharts is what an index means for the wanted refs.
+func (t *tenure) planCharts(s Source, charts *fetch.Charts) *plan {
+	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
+	o := t.mirror.Objects()
+	defer o.Close()
+	for _, ref := range wantedCharts(s) {
+		f, why := t.findChart(s, o, charts, ref)
+		if f == nil {
+			p.miss(ref, why)
+			continue
+		}
+		p.found[ref] = f
+		switch {
+		case f.listed.Chart == "": // a pin
+		case p.fresh:
+			f.commit = plumbing.ZeroHash
+			p.wants = append(p.wants, f.object)
+		case f.commit.IsZero():
+			p.wants = append(p.wants, f.object)
+		default:
+			t.keepFirst(s, o, p, ref)
+		}
+	}
+	return p
+}
+
+// findChart looks a wanted ref up in an index; nil and why, if it is not there.
+func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, ref string) (*found, string) {
+	if plumbing.IsHash(ref) {
+		id := plumbing.NewHash(ref)
+		if !o.Has(id) {
+			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.users(ref), short(id))
+		}
+		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, ""
+	}
+	choice, ok := charts.Choices[ref]
+	old, known := t.heads[ref]
+	switch {
+	case !ok:
+		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.users(ref))
+	case known && (!choice.Found() || helm.Higher(versionOf(old), choice.Version.Version)):
+		return nil, t.lostVersion(s, ref, choice)
+	case !choice.Found():
+		return nil, noVersion(s, ref, choice)
+	}
+	f := &found{
+		object: fetch.ChartID(choice.Version), listed: choice.Version, resolved: catalog.ChartRef(choice.Version.Chart, choice.Version.Version),
+	}
+	f.commit = t.commitOfChart(o, f.object)
+	return f, ""
+}
+
+// versionOf is the version of a chart's head.
+func versionOf(h mirror.Head) string {
+	_, version, _ := catalog.ParseChartRef(h.Resolved)
+	return version
+}
+
+// commitOfChart is the commit that a package became which is here; zero: it is not.
+func (t *tenure) commitOfChart(o *mirror.Objects, object plumbing.Hash) plumbing.Hash {
+	if commit, ok := t.fetched[object]; ok && o.Has(commit) {
+		return commit
+	}
+	for _, h := range t.heads {
+		if h.Object == object && o.Has(h.Commit) {
+			return h.Commit
+		}
+	}
+	return plumbing.ZeroHash
+}
+
+// keepFirst has other content under a version that was published before stay away, unless the source allows it: what runs in
+// clusters under a number must not change. A service that names the version newly gets what the others have.
+func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
+	f := p.found[ref]
+	if s.AllowReplaced {
+		return
+	}
+	for _, at := range slices.Sorted(maps.Keys(t.heads)) {
+		h := t.heads[at]
+		if h.Resolved != f.resolved || h.Commit == f.commit {
+			continue
+		}
+		p.lose(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number. The content that was published first (%s) is kept. Publish a new version, or set helm.allowReplaced in the source",
+			catalog.ShowRef(f.resolved), s.users(ref), short(h.Commit)))
+		if old, known := t.heads[ref]; known && old.Resolved == f.resolved || !o.Has(h.Commit) {
+			delete(p.found, ref)
+			return
+		}
+		f.object, f.commit = h.Object, h.Commit
+		return
+	}
+}
+
+// bringCharts downloads what the plan wants, and makes heads of it. A chart that can't be had is in no other chart's way.
+func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *plan) (moved bool, err error) {
+	into, use := fetch.Target(t.mirror), func() error { return nil }
+	if p.fresh {
+		fresh, err := t.mirror.Fresh()
+		if err != nil {
+			return false, &fetch.Error{Kind: fetch.KindStorage, Message: "make a fresh mirror: " + err.Error()}
+		}
+		into, use = fresh, fresh.Use
+	}
+	err = t.fetchCharts(ctx, r, s, p, into)
+	if err == nil {
+		if err = use(); err != nil {
+			err = &fetch.Error{Kind: fetch.KindStorage, Message: "use the fresh mirror: " + err.Error()}
+		}
+	}
+	if err != nil {
+		if p.fresh {
+			clear(t.fetched) // what came is in no mirror
+		}
+		return false, err
+	}
+	return t.settle(ctx, s, p)
+}
+
+// fetchCharts downloads each wanted package once.
+func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *plan, into fetch.Target) error {
+	done := map[plumbing.Hash]bool{}
+	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
+		f := p.found[ref]
+		if !slices.Contains(p.wants, f.object) {
+			continue
+		}
+		if !done[f.object] {
+			done[f.object] = true
+			if err := t.fetchChart(ctx, r, f, into); err != nil {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindStorage {
+					return err
+				}
+				t.forgetCredentials(err)
+				delete(t.fetched, f.object)
+				t.drop(s, p, f.object, err)
+				continue
+			}
+		}
+		f.commit = t.fetched[f.object]
+		o := t.mirror.Objects()
+		t.keepFirst(s, o, p, ref)
+		o.Close()
+	}
+	return nil
+}
+
+// drop keeps the last good heads of all refs of a package that can't be had.
+func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
+	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
+		f := p.found[ref]
+		if f.object != object {
+			continue
+		}
+		kept := "Nothing of it is published"
+		if old, known := t.heads[ref]; known {
+			kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
+		}
+		p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err.Error(), kept))
+	}
+}
+
+// fetchChart downloads one package.
+func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into fetch.Target) error {
+	key := wantsKey([]plumbing.Hash{f.object})
+	if err := t.holds.check(key); err != nil {
+		return err
+	}
+	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.String("chart", f.listed.Chart), attribute.String("version", f.listed.Version)))
+	defer span.End()
+	commit, n, err := t.o.deps.Charts.FetchChart(ctx, r, f.listed, into)
+	span.SetAttributes(attribute.Int64("bytes", n))
+	t.o.deps.Metrics.fetch(n, err)
+	if err == nil {
+		t.holds.done(key)
+		t.grown = true
+		if len(t.fetched) >= maxFetched {
+			clear(t.fetched)
+		}
+		t.fetched[f.object] = commit
+		return nil
+	}
+	span.SetStatus(codes.Error, "fetch")
+	if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindContent {
+		t.holds.add(key, err, mostSpoiled) // the same would come again
+	}
+	return err
+}
+
+// maxFetched bounds what is remembered of packages: those of heads are known by the heads.
+const maxFetched = 1000
+
+// lostVersion says that a version is gone that was published, or all of the chart. A head never goes back to a lower version by
+// itself.
+func (t *tenure) lostVersion(s Source, ref string, choice helm.Choice) string {
+	h := t.heads[ref]
+	next := "no other version fits"
+	if choice.Found() {
+		next = fmt.Sprintf("the highest that fits is now %s", choice.Version.Version)
+	}
+	return fmt.Sprintf("%s, which was published for %s, is gone from the index, and %s; what was published (%s) is kept. Push the version again, or change the version in the service",
+		catalog.ShowRef(h.Resolved), s.users(ref), next, short(h.Commit))
+}
+
+// noVersion says that no version fits.
+func noVersion(s Source, ref string, choice helm.Choice) string {
+	chart, version, _ := catalog.ParseChartRef(ref)
+	var why strings.Builder
+	switch {
+	case choice.Highest == "" && choice.Bad == "":
+		return fmt.Sprintf("chart %q of %s is not in the index. Check its name, and the source's url", chart, s.users(ref))
+	case choice.Highest == "":
+		why.WriteString("no version of it can be used")
+	default:
+		fmt.Fprintf(&why, "the highest version is %s", choice.Highest)
+	}
+	if choice.Bad != "" {
+		fmt.Fprintf(&why, " (of an entry of the index: %s)", choice.Bad)
+	}
+	if version == "" {
+		version = "*"
+	}
+	return fmt.Sprintf("no version of chart %q fits %q of %s: %s. Change the version in the service; pre-releases count only if it names one, like >=1.0.0-0", chart, version, s.users(ref), why.String())
+}

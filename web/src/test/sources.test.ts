@@ -1,0 +1,26 @@
+import { create } from '@bufbuild/protobuf'
+import { expect, test } from 'vitest'
+import { ServiceSpecSchema, SourceSpecSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { followedBy, shownRef, urlOf } from '../state/sources'
+
+test('a source is shown by its url, whatever its kind', () => {
+  expect(urlOf(create(SourceSpecSchema, { git: { url: 'https://git.example.com/x' } }))).toBe(
+    'https://git.example.com/x',
+  )
+  expect(urlOf(create(SourceSpecSchema, { helm: { url: 'https://charts.example.com' } }))).toBe(
+    'https://charts.example.com',
+  )
+  expect(urlOf(undefined)).toBe('')
+})
+
+test('a service is shown with its ref, or with its chart and version', () => {
+  expect(followedBy(create(ServiceSpecSchema, { ref: 'main' }))).toBe('main')
+  expect(followedBy(create(ServiceSpecSchema, { chart: 'web', version: '^1' }))).toBe('web ^1')
+  expect(followedBy(create(ServiceSpecSchema, { chart: 'web' }))).toBe('web')
+  expect(followedBy(undefined)).toBe('')
+})
+
+test('the ref of a chart is shown as people write it', () => {
+  expect(shownRef('chart:web@>=1.0.0 <2')).toBe('web >=1.0.0 <2')
+  expect(shownRef('refs/tags/v1')).toBe('refs/tags/v1')
+})
