@@ -355,6 +355,32 @@ func TestIndexThatCantBeReadIsTold(t *testing.T) {
 	f.problem()
 }
 
+// TestPackagesWaitAsLongAsTheirHostAsks: polls in between ask the repository, but not the host of the package.
+func TestPackagesWaitAsLongAsTheirHostAsks(t *testing.T) {
+	t.Parallel()
+	f := newCharts(t)
+	other := charttest.New(t)
+	other.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	f.repo.Push("good", "1.0.0", template("good"))
+	f.repo.List("web", "1.0.0", other.URL+"/web-1.0.0.tgz", "")
+	f.console.setService("web", catalog.ChartRef("web", ""))
+	f.console.setService("good", catalog.ChartRef("good", ""))
+	n := f.one()
+	f.chart("good", "", "1.0.0")
+	f.problem("web 1.0.0", "too many requests")
+	n.polled()
+	f.repo.Push("good", "1.1.0", template("better"))
+	n.refresh()
+	f.chart("good", "", "1.1.0")
+	if got := other.Downloads(); got != 1 {
+		t.Errorf("%d requests to a host that wants none for an hour", got)
+	}
+}
+
 // TestCredentialsStayWithTheRepository: an index may name packages on another host, which gets none.
 func TestCredentialsStayWithTheRepository(t *testing.T) {
 	t.Parallel()

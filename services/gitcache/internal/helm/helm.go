@@ -20,14 +20,16 @@ import (
 const (
 	// MaxIndexBytes of an index, unpacked. The largest public ones have about 30 MiB.
 	MaxIndexBytes = 256 << 20
-	// maxItemBytes of one version in an index, and of a line: with its annotations and an icon written into it.
+	// maxItemBytes of one version in an index, of a line, and of Chart.yaml: with annotations and an icon written into it.
 	maxItemBytes = 1 << 20
+	// maxLevels of JSON that is read over.
+	maxLevels = 100
 	// MaxPackageBytes of a package as it is received, and maxUnpackedBytes of its files: Helm's own limit.
 	MaxPackageBytes  = 100 << 20
 	maxUnpackedBytes = 100 << 20
 	// maxFileBytes of one file: Helm's own limit. A file is held in memory.
 	maxFileBytes = 5 << 20
-	maxFiles     = 20_000
+	maxFiles     = 20_000 // with the folders that they are in
 	maxPathBytes = 1024
 	maxDepth     = 64
 	// maxVersionBytes of a version; a longer one is none.
@@ -121,7 +123,8 @@ func (c *chooser) take(text string, entry func() (Version, error)) {
 		c.highest, c.choice.Highest = v, text
 	}
 	exact := text == c.want.Version
-	if c.exact || !exact && !(c.constraint.Check(v) && higher(v, text, c.best, c.choice.Version.Version)) {
+	better := exact || c.constraint.Check(v) && higher(v, text, c.best, c.choice.Version.Version)
+	if c.exact || !better {
 		return
 	}
 	is, err := entry()

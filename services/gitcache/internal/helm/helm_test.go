@@ -140,6 +140,8 @@ func TestWhatIsNoIndexIsAnError(t *testing.T) {
 		"json of another form": {`{"entries":[]}`, "not an object"},
 		"a long line":          {"entries:\n  a:\n  - name: " + strings.Repeat("x", 2<<20), "limit"},
 		"a long json item":     {`{"entries":{"a":[{"name":"` + strings.Repeat("x", 2<<20) + `"}]}}`, "limit"},
+		"deep json":            {`{"entries":{"b":` + strings.Repeat("[", 1000), "levels"},
+		"deep json elsewhere":  {`{"a":` + strings.Repeat(`{"a":`, 1000), "levels"},
 		"a long item":          {"entries:\n  a:\n  - name: a\n" + strings.Repeat("    x: "+strings.Repeat("y", 1000)+"\n", 2000), "limit"},
 	} {
 		found, err := helm.Choose(strings.NewReader(tc.text), []helm.Want{{Chart: "a"}})
@@ -325,9 +327,12 @@ func TestHostilePackagesAreRefused(t *testing.T) {
 	t.Parallel()
 	v := helm.Version{Chart: "web", Version: "1.2.3"}
 	with := func(f ...file) []byte { return pack(t, gzip.BestSpeed, chartFiles("web", "1.2.3", f...)...) }
-	many := make([]file, 20_001)
+	many, folders := make([]file, 20_001), make([]file, 1000)
 	for i := range many {
 		many[i].name = fmt.Sprint("web/f", i)
+	}
+	for i := range folders {
+		folders[i].name = fmt.Sprint("web/f", i, strings.Repeat("/f", 50))
 	}
 	for name, tc := range map[string]struct {
 		tgz  []byte
@@ -348,7 +353,9 @@ func TestHostilePackagesAreRefused(t *testing.T) {
 		"a control character":   {with(file{name: "web/a\nb"}), "characters"},
 		"a deep path":           {with(file{name: "web/" + strings.Repeat("a/", 100) + "x"}), "too long"},
 		"a large file":          {with(file{name: "web/x", text: strings.Repeat("x", 6<<20)}), "limit of 5 MiB"},
-		"many files":            {pack(t, gzip.BestSpeed, many...), "20000 files"},
+		"many files":            {pack(t, gzip.BestSpeed, many...), "20000 files and folders"},
+		"many folders":          {pack(t, gzip.BestSpeed, folders...), "20000 files and folders"},
+		"a long Chart.yaml":     {pack(t, gzip.BestSpeed, file{name: "web/Chart.yaml", text: strings.Repeat("#", 2<<20)}), "limit of 1024 KiB"},
 		"a bomb":                {pack(t, gzip.BestSpeed, bomb()...), "limit of 100 MiB"},
 		"no Chart.yaml":         {pack(t, gzip.BestSpeed, file{name: "web/values.yaml"}), "no Chart.yaml"},
 		"another chart":         {pack(t, gzip.BestSpeed, chartFiles("other", "1.2.3")...), `name "other"`},

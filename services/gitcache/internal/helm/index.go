@@ -159,7 +159,7 @@ func (x *index) readCharts(l *lines) error {
 				return err
 			}
 			continue
-		case indent == 0 && !(isItem && level == 0):
+		case indent == 0 && (!isItem || level != 0):
 			here.end()
 			return nil
 		case level < 0:
@@ -342,7 +342,7 @@ func (j *jsonIndex) token() (json.Token, error) {
 	return t, err
 }
 
-// skip reads over a value.
+// skip reads over a value. The decoder remembers each level that is open.
 func (j *jsonIndex) skip() error {
 	for depth := 0; ; {
 		t, err := j.token()
@@ -351,7 +351,9 @@ func (j *jsonIndex) skip() error {
 		}
 		switch t {
 		case json.Delim('{'), json.Delim('['):
-			depth++
+			if depth++; depth > maxLevels {
+				return fmt.Errorf("it has more than the limit of %d levels", maxLevels)
+			}
 		case json.Delim('}'), json.Delim(']'):
 			depth--
 		}

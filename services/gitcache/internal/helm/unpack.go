@@ -152,8 +152,8 @@ func (u *unpacking) read(body io.Reader) error {
 			return unreadable("it is not a tar archive that can be read", err)
 		}
 		// What a header says counts before a byte of the file is read: names can't fill the memory either.
-		if u.files++; u.files > maxFiles {
-			return fmt.Errorf("it has more than the limit of %d files", maxFiles)
+		if err := u.count(); err != nil {
+			return err
 		}
 		switch h.Typeflag {
 		case tar.TypeReg:
@@ -166,6 +166,14 @@ func (u *unpacking) read(body io.Reader) error {
 			return err
 		}
 	}
+}
+
+// count counts one more file or folder.
+func (u *unpacking) count() error {
+	if u.files++; u.files > maxFiles {
+		return fmt.Errorf("it has more than the limit of %d files and folders", maxFiles)
+	}
+	return nil
 }
 
 // unreadable puts a decoder's error into words; an error of the network stays what it is.
@@ -183,6 +191,8 @@ func (u *unpacking) file(h *tar.Header, content io.Reader) error {
 		return fmt.Errorf("%q %w", shorten(h.Name), err)
 	case h.Size > maxFileBytes:
 		return fmt.Errorf("%q is larger than Helm's limit of %d MiB for a file", shorten(name), maxFileBytes>>20)
+	case name == chartYAML && h.Size > maxItemBytes:
+		return fmt.Errorf("its Chart.yaml is larger than the limit of %d KiB", maxItemBytes>>10)
 	case u.bytes+h.Size > maxUnpackedBytes:
 		return fmt.Errorf("its files are together larger than Helm's limit of %d MiB", maxUnpackedBytes>>20)
 	}
@@ -194,7 +204,7 @@ func (u *unpacking) file(h *tar.Header, content io.Reader) error {
 	case int64(len(b)) != h.Size:
 		return fmt.Errorf("%q is not as long as the archive says", shorten(name))
 	}
-	if name == "Chart.yaml" {
+	if name == chartYAML {
 		u.about = b
 	}
 	id, err := u.write(plumbing.BlobObject, b)
@@ -203,6 +213,8 @@ func (u *unpacking) file(h *tar.Header, content io.Reader) error {
 	}
 	return u.put(name, id)
 }
+
+const chartYAML = "Chart.yaml"
 
 // place is where a file of an archive is within the chart.
 func place(name string) (string, error) {
@@ -237,6 +249,9 @@ func (u *unpacking) put(name string, id plumbing.Hash) error {
 	for _, part := range parts[:len(parts)-1] {
 		below, ok := in[part]
 		if !ok {
+			if err := u.count(); err != nil {
+				return err
+			}
 			below = folder{}
 			in[part] = below
 		}

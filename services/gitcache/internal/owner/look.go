@@ -176,6 +176,9 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	if _, _, ok := catalog.ParseChartRef(ref); !ok && !plumbing.IsHash(ref) {
 		return commit, &LookError{LookMissing, fmt.Sprintf("source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)}
 	}
+	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.has(id) { // then there is nothing to ask for
+		return id, nil
+	}
 	r, err := t.remote(ctx, s)
 	if err != nil {
 		return commit, t.refusal(s, ref, err)
