@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/catalog"
@@ -228,6 +229,35 @@ func TestVersionThatVanishesIsKeptAndTold(t *testing.T) {
 	f.console.setService("next", catalog.ChartRef("web", "1.0.0"))
 	f.chart("web", "1.0.0", "1.0.0")
 	f.problem()
+}
+
+// TestVersionWithoutATimeHasNone: 1970 would count as the time that a deployment took since.
+func TestVersionWithoutATimeHasNone(t *testing.T) {
+	t.Parallel()
+	f := newCharts(t)
+	f.repo.Push("web", "1.0.0", template("one"))
+	f.repo.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/index.yaml" {
+			return false
+		}
+		_, _ = w.Write([]byte("entries: \n  web:\n  - {name: web, version: 1.0.0, urls: [web-1.0.0.tgz]}\n"))
+		return true
+	})
+	f.console.setService("web", catalog.ChartRef("web", ""))
+	f.one()
+	first := f.chart("web", "", "1.0.0").GetRevision()
+	f.console.setService("pinned", first.GetCommit())
+	eventually(t, "the pin is published", func() error {
+		if headOf(f.console.status(), first.GetCommit()) == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, r := range []*artifactv1.Revision{first, headOf(f.console.status(), first.GetCommit()).GetRevision()} {
+		if r.GetCommitTime() != nil || r.GetAuthor() != "" {
+			t.Errorf("it is of %v by %q", r.GetCommitTime().AsTime(), r.GetAuthor())
+		}
+	}
 }
 
 // TestGitSourceHasNoCharts says so.

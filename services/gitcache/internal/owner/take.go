@@ -26,7 +26,7 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 		if !ok {
 			continue
 		}
-		h, err := t.head(ctx, o, ref, f)
+		h, err := t.head(ctx, s, o, ref, f)
 		switch {
 		case err == nil:
 			heads[ref], p.seen[ref] = h, true
@@ -50,7 +50,7 @@ func (t *tenure) doubt(ref string, err error) error {
 	return &fetch.Error{Kind: fetch.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
 }
 
-func (t *tenure) head(ctx context.Context, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
+func (t *tenure) head(ctx context.Context, s Source, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
 	h, known := t.heads[ref]
 	if !known || h.Object != f.object || !f.commit.IsZero() && h.Commit != f.commit {
 		commit := f.commit
@@ -69,8 +69,8 @@ func (t *tenure) head(ctx context.Context, o *mirror.Objects, ref string, f *fou
 		}
 		h.Ref, h.Object, h.Commit = ref, f.object, commit
 		h.CommitTime, h.Subject, h.Author = c.Time, c.Subject, c.Author
-		if !f.listed.Created.IsZero() { // the commit of a chart has none
-			h.CommitTime = f.listed.Created
+		if s.Charts { // the commit has neither
+			h.CommitTime, h.Author = f.listed.Created, ""
 		}
 	}
 	h.Resolved, h.SignedBy = f.resolved, f.signedBy
