@@ -18,3 +18,13 @@ export function failureOf(error: unknown): Failure {
     away,
   }
 }
+
+// A failure of a service that the console does not run. A proxy without a route to the service answers 404 without a word of the service.
+export function failureAt(service: 'gitcache' | 'tunnel', error: unknown): Failure {
+  const failure = failureOf(error)
+  if (failure.code !== 'Unimplemented' || !/^HTTP 404/.test(failure.message)) return failure
+  return {
+    ...failure,
+    message: `This address does not lead to the ${service}: the front or ingress of the hub has no route for /fairlead.${service}. to it.`,
+  }
+}

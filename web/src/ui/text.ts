@@ -10,3 +10,14 @@ export function plain(text: string, max = most): string {
 export const shortCommit = (id: string | undefined) => (id ? id.slice(0, 7) : '')
 export const shortDigest = (digest: string | undefined) =>
   (digest ?? '').replace(/^[a-z0-9]+:/, '').slice(0, 8)
+
+export function bytesOf(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let at = 0
+  let n = bytes
+  while (n >= 1024 && at < units.length - 1) {
+    n /= 1024
+    at++
+  }
+  return `${at === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[at]}`
+}

@@ -15,8 +15,11 @@ import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain, shortCommit } from '../../ui/text'
+import { Commits } from './Commits'
+import { Files } from './Files'
+import { Polls } from './Polls'
 
-const tabs = ['refs', 'services', 'events', 'yaml']
+const tabs = ['refs', 'commits', 'files', 'services', 'events', 'yaml']
 
 export function Source() {
   const { name = '' } = useParams()
@@ -54,10 +57,7 @@ export function Source() {
       )}
       {of && (
         <>
-          <p className="quiet">
-            fetched by {plain(of.status?.owner ?? '') || 'nobody yet'}; a poll at once:{' '}
-            <code>fairlead refresh {name}</code>
-          </p>
+          <Polls name={name} changed={again} />
           <Tabs names={tabs} />
           {tab === 'refs' && (
             <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
@@ -93,6 +93,8 @@ export function Source() {
               </table>
             </div>
           )}
+          {tab === 'commits' && <Commits source={name} heads={heads} />}
+          {tab === 'files' && <Files source={name} heads={heads} />}
           {tab === 'services' && <Users name={name} />}
           {tab === 'events' && <EventsOf filter={`source = ${quote(name)}`} size={50} />}
           {tab === 'yaml' && (
