@@ -16,6 +16,7 @@ import { Hub } from '../pages/hub/Hub'
 import { Join } from '../pages/join/Join'
 import { Me } from '../pages/me/Me'
 import { Missing } from '../pages/missing/Missing'
+import { Recording } from '../pages/recording/Recording'
 import { Resource } from '../pages/resource/Resource'
 import { Service } from '../pages/service/Service'
 import { Services } from '../pages/services/Services'
@@ -102,6 +103,7 @@ export function App() {
         <Route path="/globalservice/:name" element={<Global />} />
         <Route path="/config" element={<Config />} />
         <Route path="/access" element={<Access />} />
+        <Route path="/recording/:id" element={<Recording />} />
         <Route path="/hub" element={<Hub />} />
         <Route path="/me" element={<Me />} />
         <Route

@@ -14,8 +14,10 @@ import { Resources } from '../../ui/Resources'
 import { kindAt, kinds, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain } from '../../ui/text'
+import { Recordings } from './Recordings'
+import { Requests } from './Requests'
 
-const tabs = ['check', 'grants', 'roles', 'projects', 'accounts', 'tokens']
+const tabs = ['check', 'grants', 'roles', 'projects', 'accounts', 'tokens', 'requests', 'recordings']
 const at = (path: string) => kindAt(path) as ResourceKind
 
 export function Access() {
@@ -42,6 +44,8 @@ export function Access() {
       )}
       {tab === 'accounts' && <Resources<ServiceAccount> of={at('serviceaccount')} say={() => ''} />}
       {tab === 'tokens' && <Tokens />}
+      {tab === 'requests' && <Requests />}
+      {tab === 'recordings' && <Recordings />}
     </>
   )
 }

@@ -1,14 +1,10 @@
-import type { DescMessage, DescMethodUnary, MessageInitShape } from '@bufbuild/protobuf'
-import { type Timestamp, timestampDate, timestampFromMs } from '@bufbuild/protobuf/wkt'
-import { useMutation } from '@connectrpc/connect-query'
-import { useEffect, useRef, useState } from 'react'
+import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link } from 'react-router'
 import type { Lever as PulledLever, Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
-import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
-import { Failed } from '../../ui/Panel'
+import { Ask, useLever } from '../../ui/Ask'
 import { plain, shortCommit } from '../../ui/text'
 
 const modes: Record<number, string> = {
@@ -89,28 +85,6 @@ export function Guard({ of, changed }: { of: Service; changed: () => void }) {
       />
     </section>
   )
-}
-
-export type Pulled<I extends DescMessage> = {
-  pull: (request: MessageInitShape<I>) => void
-  pending: boolean
-  error: unknown
-  done: boolean
-  reset: () => void
-}
-
-export function useLever<I extends DescMessage, O extends DescMessage>(
-  method: DescMethodUnary<I, O>,
-  changed: () => void,
-): Pulled<I> {
-  const m = useMutation(method, { onSuccess: changed })
-  return {
-    pull: (request) => m.mutate(request),
-    pending: m.isPending,
-    error: m.error,
-    done: m.isSuccess,
-    reset: m.reset,
-  }
 }
 
 // What waits: how the cluster differs from what Git says.
@@ -206,107 +180,5 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
         />
       )}
     </div>
-  )
-}
-
-// A button that says what will happen before it does, and afterwards what the hub answered.
-export function Ask<I extends DescMessage>({
-  verb,
-  title,
-  words,
-  wants,
-  lever,
-  request,
-  choices,
-  ends,
-  children,
-}: {
-  verb: string
-  title: string
-  words: string
-  wants?: boolean
-  lever: Pulled<I>
-  request: (reason: string, choice: string, until: { untilTime?: Timestamp }) => MessageInitShape<I>
-  // Whether the person may say when it ends by itself.
-  ends?: boolean
-  // Ways to do it: words and what they mean to request, the first one unless the person chooses another.
-  choices?: [string, string][]
-  // What it would do now.
-  children?: React.ReactNode
-}) {
-  const dialog = useRef<HTMLDialogElement>(null)
-  const [reason, setReason] = useState('')
-  const { done } = lever
-  useEffect(() => {
-    if (done) dialog.current?.close()
-  }, [done])
-  return (
-    <>
-      <button
-        type="button"
-        onClick={() => {
-          lever.reset()
-          dialog.current?.showModal()
-        }}
-      >
-        {verb}
-      </button>
-      {done && (
-        <span className="quiet" role="status">
-          The hub has taken it in.
-        </span>
-      )}
-      <dialog ref={dialog} aria-label={title}>
-        <h2>{title}</h2>
-        <p>{words}</p>
-        {children && <p className="quiet">{children}</p>}
-        <form
-          onSubmit={(e) => {
-            e.preventDefault()
-            const typed = new FormData(e.currentTarget)
-            const hours = Number(typed.get('hours') ?? 0)
-            lever.pull(
-              request(
-                reason,
-                String(typed.get('choice') ?? choices?.[0]?.[1] ?? ''),
-                hours > 0 ? { untilTime: timestampFromMs(Date.now() + hours * 3_600_000) } : {},
-              ),
-            )
-          }}
-        >
-          {choices?.map(([text, value], i) => (
-            <label key={value} className="choice">
-              <input type="radio" name="choice" value={value} defaultChecked={i === 0} /> {text}
-            </label>
-          ))}
-          {ends && (
-            <label>
-              Ends
-              <select name="hours">
-                <option value="0">when somebody ends it</option>
-                <option value="2">in two hours</option>
-                <option value="24">in a day</option>
-                <option value="168">in a week</option>
-              </select>
-            </label>
-          )}
-          {wants && (
-            <label>
-              Reason
-              <input value={reason} onChange={(e) => setReason(e.target.value)} required maxLength={256} />
-            </label>
-          )}
-          {lever.error ? <Failed failure={failureOf(lever.error)} /> : null}
-          <div className="actions">
-            <button type="submit" disabled={lever.pending}>
-              {verb}
-            </button>
-            <button type="button" onClick={() => dialog.current?.close()}>
-              Cancel
-            </button>
-          </div>
-        </form>
-      </dialog>
-    </>
   )
 }

@@ -6,10 +6,10 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
+import { Ask, useLever } from '../../ui/Ask'
 import { Failed, Waiting } from '../../ui/Panel'
 import { plain, shortCommit } from '../../ui/text'
 import { took } from './History'
-import { Ask, useLever } from './Levers'
 
 const outcomes: Record<number, [Name, string]> = {
   [TestOutcome.RUNNING]: ['progressing', 'running'],

@@ -9,6 +9,7 @@ import { Copied } from '../../ui/Copied'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
 import { bytesOf, plain, shortCommit } from '../../ui/text'
+import { textOf } from './content'
 import { Revision } from './Revision'
 
 const size = 500
@@ -162,14 +163,4 @@ function File({ source, revision, path }: { source: string; revision: string; pa
       )}
     </section>
   )
-}
-
-// The text of a file; nothing, if it is none.
-export function textOf(content: Uint8Array): string | undefined {
-  if (content.subarray(0, 8192).includes(0)) return undefined
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(content)
-  } catch {
-    return undefined
-  }
 }
