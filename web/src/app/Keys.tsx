@@ -10,6 +10,21 @@ const pages: Record<string, string> = {
   h: '/hub',
 }
 
+// Tabs of the page that have a key.
+const tabs: Record<string, string> = { l: 'logs', d: 'diff', y: 'yaml', e: 'events', s: 'shell' }
+
+const tabLinks = () => document.querySelectorAll<HTMLAnchorElement>('main nav.tabs a')
+const tabOf = (a: HTMLAnchorElement) => new URL(a.href).searchParams.get('tab')
+
+function neighbour(by: number): HTMLAnchorElement | undefined {
+  const links = [...tabLinks()]
+  return links[links.findIndex((a) => a.ariaCurrent === 'page') + by]
+}
+
+// The box that chooses the row with the focus.
+const chosen = () =>
+  document.activeElement?.closest('main tr')?.querySelector<HTMLInputElement>('input[type="checkbox"]')
+
 // The keys of every page. None of them changes anything, and none counts while a person types.
 export function useKeys() {
   const navigate = useNavigate()
@@ -38,6 +53,13 @@ export function useKeys() {
         help.current?.showModal()
       } else if (e.key === 'j' || e.key === 'k') {
         step(e.key === 'j' ? 1 : -1)
+      } else if (e.key === 'x') {
+        chosen()?.click()
+      } else if (e.key === '[' || e.key === ']') {
+        neighbour(e.key === ']' ? 1 : -1)?.click()
+      } else {
+        const wanted = tabs[e.key]
+        if (wanted) [...tabLinks()].find((a) => tabOf(a) === wanted)?.click()
       }
     }
     document.addEventListener('keydown', press)
@@ -74,6 +96,18 @@ export function Keys({ help }: { help: React.RefObject<HTMLDialogElement | null>
           <kbd>j</kbd> <kbd>k</kbd>
         </dt>
         <dd>next and previous row; Enter opens it</dd>
+        <dt>
+          <kbd>x</kbd>
+        </dt>
+        <dd>choose the row, where several can be chosen</dd>
+        <dt>
+          <kbd>[</kbd> <kbd>]</kbd>
+        </dt>
+        <dd>previous and next tab of the page</dd>
+        <dt>
+          <kbd>l</kbd> <kbd>d</kbd> <kbd>y</kbd> <kbd>e</kbd> <kbd>s</kbd>
+        </dt>
+        <dd>logs, diff, YAML, events, shell of what is shown</dd>
         <dt>
           <kbd>?</kbd>
         </dt>

@@ -7,6 +7,7 @@ import { every, staleAfter, useNow } from '../live/asked'
 import { useStream } from '../live/live'
 import { plain } from '../ui/text'
 import { Keys, useKeys } from './Keys'
+import { Newer } from './Newer'
 import { Palette } from './Palette'
 
 const places = [
@@ -68,6 +69,7 @@ export function Shell({
         ))}
       </nav>
       <main id="content" tabIndex={-1}>
+        <Newer />
         {away && (
           <div className="notice bad" role="status">
             {plain(away)}

@@ -1,6 +1,10 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test } from 'vitest'
+import { isNewer } from '../app/newer'
 import { castOf, playTimes } from '../cluster/cast'
+import { podsOfObject } from '../cluster/pods'
+import { Refused } from '../cluster/request'
+import { findingOf } from '../cluster/why'
 import { failureAt } from '../hub/errors'
 import { textOf } from '../pages/source/content'
 import { bytesOf } from '../ui/text'
@@ -67,4 +71,141 @@ test('sizes are said in the unit that fits', () => {
     '150 KiB',
     '5.0 MiB',
   ])
+})
+
+// A cluster that answers by path; what it does not have is not found.
+const cluster = (answers: Record<string, unknown>) => async (path: string) => {
+  const found = answers[path] ?? answers[path.split('?')[0] ?? '']
+  if (found === undefined) throw new Refused(`${path} not found`, Code.NotFound, 404)
+  return new Response(typeof found === 'string' ? found : JSON.stringify(found))
+}
+
+test('the pods of a CronJob are those of its newest jobs, and of no other one', async () => {
+  const job = (name: string, owner: string, at: string) => ({
+    metadata: {
+      name,
+      creationTimestamp: at,
+      ownerReferences: [{ kind: 'CronJob', name: owner, controller: true }],
+    },
+    spec: { selector: { matchLabels: { job: name } } },
+  })
+  const asked: string[] = []
+  const answers = cluster({
+    '/apis/batch/v1/namespaces/shop/cronjobs/backup': { metadata: { name: 'backup' }, spec: {} },
+    '/apis/batch/v1/namespaces/shop/jobs': {
+      items: [
+        job('other-1', 'other', '2026-01-09'),
+        ...[1, 2, 3, 4, 5, 6].map((i) => job(`backup-${i}`, 'backup', `2026-01-0${i}`)),
+      ],
+    },
+    '/api/v1/namespaces/shop/pods': { items: [{ metadata: { name: 'a pod', namespace: 'shop' } }] },
+  })
+  const pods = await podsOfObject(
+    (path) => {
+      asked.push(decodeURIComponent(path))
+      return answers(path)
+    },
+    { group: 'batch', kind: 'CronJob', namespace: 'shop', name: 'backup' },
+  )
+  expect(pods).toHaveLength(5)
+  const selectors = asked.flatMap((p) => /labelSelector=job=([\w-]+)/.exec(p)?.[1] ?? [])
+  expect(selectors).toEqual(['backup-6', 'backup-5', 'backup-4', 'backup-3', 'backup-2'])
+})
+
+const web = { group: 'apps', kind: 'Deployment', namespace: 'shop', name: 'web' }
+const well = {
+  metadata: { name: 'web-1', namespace: 'shop' },
+  status: { phase: 'Running', containerStatuses: [{ name: 'main', ready: true, state: { running: {} } }] },
+}
+const crashing = {
+  metadata: { name: 'web-2', namespace: 'shop' },
+  status: {
+    phase: 'Running',
+    containerStatuses: [
+      {
+        name: 'main',
+        ready: false,
+        restartCount: 14,
+        state: { waiting: { reason: 'CrashLoopBackOff' } },
+        lastState: { terminated: { exitCode: 1 } },
+      },
+    ],
+  },
+}
+
+test('the cause is the worst pod, with the last lines of the container before the restart', async () => {
+  const found = await findingOf(
+    cluster({
+      '/apis/apps/v1/namespaces/shop/deployments/web': {
+        metadata: { name: 'web' },
+        spec: { selector: { matchLabels: { app: 'web' } } },
+      },
+      '/api/v1/namespaces/shop/pods': { items: [well, crashing] },
+      '/api/v1/namespaces/shop/pods/web-2/log?container=main&tailLines=20&limitBytes=262144&previous=true':
+        'dial tcp\npanic: refused\n',
+      '/api/v1/namespaces/shop/events': {
+        items: [
+          { type: 'Normal', reason: 'Pulled', message: 'there' },
+          { type: 'Warning', reason: 'BackOff', message: 'restarts', lastTimestamp: '2026-01-01T00:00:00Z' },
+        ],
+      },
+    }),
+    [web],
+  )
+  expect(found).toMatchObject({
+    kind: 'Pod',
+    name: 'web-2',
+    container: 'main',
+    words: 'CrashLoopBackOff, exit code 1',
+    restarts: 14,
+    previous: true,
+    lines: ['dial tcp', 'panic: refused'],
+    events: [{ reason: 'BackOff', message: 'restarts' }],
+  })
+})
+
+test('a pod that no node takes says why, and that it has no log', async () => {
+  const found = await findingOf(
+    cluster({
+      '/apis/apps/v1/namespaces/shop/deployments/web': {
+        metadata: { name: 'web' },
+        spec: { selector: { matchLabels: { app: 'web' } } },
+      },
+      '/api/v1/namespaces/shop/pods': {
+        items: [
+          {
+            metadata: { name: 'web-3', namespace: 'shop' },
+            spec: { containers: [{ name: 'main' }] },
+            status: {
+              phase: 'Pending',
+              conditions: [
+                { type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message: '0/3 nodes' },
+              ],
+            },
+          },
+        ],
+      },
+    }),
+    [web],
+  )
+  expect(found).toMatchObject({ name: 'web-3', words: 'Unschedulable, 0/3 nodes', lines: [], events: [] })
+  expect(found?.noLog).toContain('not found')
+})
+
+test('pods that the person may not see are said, and a workload that is gone is not an error', async () => {
+  const refusing = async (path: string): Promise<Response> => {
+    throw new Refused(`may not read ${path}`, Code.PermissionDenied, 403)
+  }
+  await expect(findingOf(refusing, [web])).rejects.toThrow('may not read')
+  expect(await findingOf(cluster({}), [web])).toMatchObject({ kind: 'Deployment', name: 'web', lines: [] })
+  expect(await findingOf(cluster({}), [])).toBeUndefined()
+})
+
+test('a page knows that the hub has another one, and takes no answer of a proxy for it', () => {
+  const document = (name: string) =>
+    `<!doctype html><script type="module" crossorigin src="/assets/${name}.js"></script><div id="root">`
+  expect(isNewer(document('index-new'), '/assets/index-old.js')).toBe(true)
+  expect(isNewer(document('index-old'), '/assets/index-old.js')).toBe(false)
+  expect(isNewer('<html>502 Bad Gateway', '/assets/index-old.js')).toBe(false)
+  expect(isNewer('', '/assets/index-old.js')).toBe(false)
 })

@@ -1,8 +1,9 @@
-import type { Message } from '@bufbuild/protobuf'
+import { type JsonObject, type Message, toJson } from '@bufbuild/protobuf'
 import { Link } from 'react-router'
 import type { Metadata } from '../gen/fairlead/console/v1/resources_pb'
 import { Age } from '../live/Age'
 import { useLive } from '../live/live'
+import { Export } from './Export'
 import { List } from './List'
 import { Pager, usePages } from './Pager'
 import { held, type ResourceKind } from './resources'
@@ -27,6 +28,11 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
       <div className="head">
         <h2>{of.plural[0]?.toUpperCase() + of.plural.slice(1)}</h2>
         <span className="end">
+          <Export
+            name={of.path}
+            columns={['name', 'labels', 'spec']}
+            rows={(found ?? []).map((r) => rowOf(of, r))}
+          />{' '}
           <Link to={`/apply?kind=${of.name}`}>New</Link>
         </span>
       </div>
@@ -62,3 +68,11 @@ export const labelsOf = (m: Metadata | undefined) =>
       .join(' '),
     300,
   )
+
+const rowOf = (of: ResourceKind, r: Message & { metadata?: Metadata | undefined }) => ({
+  name: r.metadata?.name ?? '',
+  labels: Object.entries(r.metadata?.labels ?? {})
+    .map(([k, v]) => `${k}=${v}`)
+    .join(' '),
+  spec: JSON.stringify((toJson(of.schema, r) as JsonObject).spec ?? {}),
+})

@@ -5,6 +5,7 @@ import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
 import { failureOf } from '../../hub/errors'
 import { quote } from '../../hub/filter'
 import { Age } from '../../live/Age'
+import { age } from '../../live/ages'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
@@ -12,6 +13,8 @@ import { isState, worstFirst } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
+import { Frozen, Windows } from '../../ui/Windows'
+import { Sessions } from './Sessions'
 
 const explored = [
   ['Pods', 'core/v1/pods'],
@@ -32,6 +35,8 @@ export function Cluster() {
   })
   const fresh = useFreshness([got])
   const status = got.data?.cluster?.status
+  const windows = got.data?.cluster?.spec?.windows ?? []
+  const clockOff = Number(status?.clockSkew?.seconds ?? 0)
   return (
     <>
       <Title tab={name}>
@@ -51,6 +56,22 @@ export function Cluster() {
       ) : null}
       {got.data && <Stale of={fresh} again={() => void got.refetch()} />}
       {got.isPending && <Waiting what="the cluster" />}
+      {status?.tokenReuseTime && (
+        <div className="notice bad" role="alert">
+          <strong>A copied token of its agent was used</strong> <Age of={status.tokenReuseTime} /> ago:{' '}
+          {plain(status.tokenReuse, 600)} Somebody may have a copy of the agent's data folder.{' '}
+          <code>fairlead cluster leave {name}</code> ends all its credentials; then let the agent join again.
+        </div>
+      )}
+      {status?.leaveTime && (
+        <div className="notice">
+          The cluster left <Age of={status.leaveTime} /> ago: its agent has no credentials. It can{' '}
+          <Link to={`/cluster/${name}/join`}>join again</Link>.
+        </div>
+      )}
+      {got.data?.cluster?.freeze && (
+        <Frozen kind="cluster" name={name} of={got.data.cluster.freeze} changed={() => void got.refetch()} />
+      )}
       {got.data && (
         <div className={fresh.stale || fresh.failure ? 'columns stale' : 'columns'}>
           <section className="panel">
@@ -82,13 +103,27 @@ export function Cluster() {
                 {plain(status?.agentVersion ?? '') || 'not known'}{' '}
                 {status?.skew && <span className="quiet">{plain(status.skew)}</span>}
               </dd>
+              {clockOff !== 0 && (
+                <>
+                  <dt>Clock</dt>
+                  <dd>
+                    {age(Math.abs(clockOff) * 1000)} {clockOff > 0 ? 'behind' : 'ahead of'} the hub's; windows
+                    open and close by it
+                  </dd>
+                </>
+              )}
+              <dt>Sessions</dt>
+              <dd>
+                <Sessions cluster={name} />
+              </dd>
               <dt>Join again</dt>
               <dd>
                 <Link to={`/cluster/${name}/join`}>a new command</Link>
               </dd>
               <dt>kubectl</dt>
               <dd>
-                <code>fairlead kubeconfig {name}</code>
+                <code>fairlead kubeconfig {name}</code>{' '}
+                <Link to={`/access?tab=requests&cluster=${encodeURIComponent(name)}`}>ask for access</Link>
               </dd>
             </dl>
           </section>
@@ -113,6 +148,22 @@ export function Cluster() {
             </p>
           </section>
         </div>
+      )}
+      {got.data && (
+        <section className="panel">
+          <div className="head">
+            <h2>Windows and freezes</h2>
+            <span className="end">
+              {!got.data.cluster?.freeze && (
+                <Frozen kind="cluster" name={name} of={undefined} changed={() => void got.refetch()} />
+              )}
+            </span>
+          </div>
+          <Windows of={windows} />
+          {windows.length > 0 && status?.joinTime && !status.holdsWindows && (
+            <p className="cause">Its agent is too old to hold windows: it applies what is pushed.</p>
+          )}
+        </section>
       )}
       <section className="panel">
         <h2>Events</h2>

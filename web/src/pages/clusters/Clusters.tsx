@@ -1,10 +1,13 @@
+import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link, useSearchParams } from 'react-router'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
+import type { Cluster } from '../../gen/fairlead/console/v1/resources_pb'
 import { toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { Column } from '../../ui/Column'
+import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
@@ -34,6 +37,7 @@ export function Clusters() {
       <div className="head">
         <Title tab="Clusters">Clusters</Title>
         <Search hint="name, or a filter: connected = false" />
+        <Export name="clusters" columns={columns} rows={(list.data?.clusters ?? []).map(rowOf)} />
         <Link to="/join" className="button end">
           Join a cluster
         </Link>
@@ -92,3 +96,16 @@ export function Clusters() {
     </>
   )
 }
+
+const columns = ['name', 'connected', 'last_seen', 'kubernetes', 'agent', 'labels']
+
+const rowOf = (c: Cluster) => ({
+  name: c.metadata?.name ?? '',
+  connected: String(c.status?.connected ?? false),
+  last_seen: c.status?.lastSeenTime ? timestampDate(c.status.lastSeenTime).toISOString() : '',
+  kubernetes: c.status?.kubernetesVersion ?? '',
+  agent: c.status?.agentVersion ?? '',
+  labels: Object.entries(c.metadata?.labels ?? {})
+    .map(([k, v]) => `${k}=${v}`)
+    .join(' '),
+})

@@ -19,7 +19,7 @@ export function PodLogs({
   namespace: string
   pods: Pods
 }) {
-  const of = 'name' in pods ? pods.name : pods.selector
+  const of = 'name' in pods ? pods.name : 'selector' in pods ? pods.selector : pods.cronJob
   const found = useQuery({
     queryKey: ['pods', cluster, namespace, of],
     refetchInterval: 10_000,

@@ -8,18 +8,27 @@ import { State } from '../../state/State'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
+import { Tabs, useTab } from '../../ui/Tabs'
 import { plain } from '../../ui/text'
+import { Gitcaches } from './Gitcaches'
+import { Tunnels } from './Tunnels'
+
+const tabs = ['overview', 'gitcaches', 'tunnels']
 
 export function Hub() {
+  const tab = useTab(tabs)
   return (
     <>
       <Title tab="Hub">Hub</Title>
-      <Removals />
-      <Resources<Sink> of={kindAt('sink') as ResourceKind} say={(s) => <SinkSays of={s} />} />
-      <p className="quiet">
-        Sessions of agents: <code>fairlead get sessions</code>. Replicas of gitcaches and what they own:{' '}
-        <code>fairlead shards</code>.
-      </p>
+      <Tabs names={tabs} />
+      {tab === 'overview' && (
+        <>
+          <Removals />
+          <Resources<Sink> of={kindAt('sink') as ResourceKind} say={(s) => <SinkSays of={s} />} />
+        </>
+      )}
+      {tab === 'gitcaches' && <Gitcaches />}
+      {tab === 'tunnels' && <Tunnels />}
     </>
   )
 }

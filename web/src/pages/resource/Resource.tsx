@@ -1,5 +1,6 @@
 import type { Message } from '@bufbuild/protobuf'
 import { Link, useParams } from 'react-router'
+import type { Project } from '../../gen/fairlead/console/v1/project_service_pb'
 import type { Metadata } from '../../gen/fairlead/console/v1/resources_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
@@ -9,6 +10,7 @@ import { Copied } from '../../ui/Copied'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { held, kindAt, manifest, type ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
+import { Frozen, Windows } from '../../ui/Windows'
 import { Missing } from '../missing/Missing'
 
 // The page of a kind that has none of its own: what is written down, and the way to change it.
@@ -48,6 +50,7 @@ function Shown({ of, name }: { of: ResourceKind; name: string }) {
       {resource && (
         <>
           <Stale of={fresh} again={again} />
+          {of.path === 'project' && <Closes of={resource as Project} name={name} changed={again} />}
           <div className={fresh.stale || fresh.failure ? 'panel stale' : 'panel'}>
             <pre>{plain(text, 1 << 20)}</pre>
           </div>
@@ -59,5 +62,26 @@ function Shown({ of, name }: { of: ResourceKind; name: string }) {
         </>
       )}
     </>
+  )
+}
+
+// When new content of a project's services may be applied.
+function Closes({ of, name, changed }: { of: Project; name: string; changed: () => void }) {
+  return (
+    <section className="panel">
+      <div className="head">
+        <h2>Windows and freezes</h2>
+        {!of.freeze && (
+          <span className="end">
+            <Frozen kind="project" name={name} of={undefined} changed={changed} />
+          </span>
+        )}
+      </div>
+      {of.freeze && <Frozen kind="project" name={name} of={of.freeze} changed={changed} />}
+      <Windows of={of.spec?.windows ?? []} />
+      <p>
+        <Link to={`/services?q=${encodeURIComponent(`project = ${name}`)}`}>Its services</Link>
+      </p>
+    </section>
   )
 }

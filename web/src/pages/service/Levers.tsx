@@ -11,6 +11,7 @@ const modes: Record<number, string> = {
   [SyncMode.DRY_RUN]: 'In dry run',
   [SyncMode.HOLD]: 'Held',
   [SyncMode.SUSPEND]: 'Suspended',
+  [SyncMode.MANUAL]: 'In manual mode',
 }
 
 // Says of each lever that is pulled who pulled it, why, since when, and what ends it.
@@ -100,23 +101,38 @@ function behind(of: Service): string {
   )
 }
 
+const closedWays: [string, string][] = [
+  ["Only if all of them let a person's sync through", 'ask'],
+  ['Override them: apply what the hub has now, once. It takes the right to', 'override'],
+]
+
 export function Levers({ of, changed }: { of: Service; changed: () => void }) {
   const name = of.metadata?.name ?? ''
   const sync = useLever(SyncService.method.requestSync, changed)
   const hold = useLever(SyncService.method.holdService, changed)
   const resume = useLever(SyncService.method.resumeService, changed)
   const unpin = useLever(SyncService.method.pinService, changed)
-  const held = (of.spec?.sync?.mode ?? 0) > SyncMode.AUTO
+  const mode = of.spec?.sync?.mode ?? 0
+  // Resuming ends a lever; the manual mode of a file is none.
+  const held = mode > SyncMode.AUTO && (mode !== SyncMode.MANUAL || of.levers?.mode !== undefined)
+  const closed = of.status?.windows?.closed ?? false
   return (
     <div className="end">
       <Ask
         key="Sync"
         verb="Sync"
         title={`Sync ${name}`}
-        words="The agent renders everything anew and compares it with the cluster. It changes what differs."
+        words={
+          closed
+            ? 'Windows or a freeze close this service.'
+            : 'The agent renders everything anew and compares it with the cluster. It changes what differs.'
+        }
         lever={sync}
-        request={() => ({ name })}
-      />
+        {...(closed ? { choices: closedWays } : {})}
+        request={(_, way) => ({ name, override: way === 'override' })}
+      >
+        {closed && plain(of.status?.windows?.message ?? '', 1024)}
+      </Ask>
       {held ? (
         <Ask
           key="Resume"
@@ -140,6 +156,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
             ['Hold: newer revisions wait, and changes of others are undone', String(SyncMode.HOLD)],
             ['Suspend: the agent only looks, and undoes nothing', String(SyncMode.SUSPEND)],
             ['Dry run: the agent reports what it would change', String(SyncMode.DRY_RUN)],
+            ["Manual: newer revisions wait for a person's sync", String(SyncMode.MANUAL)],
           ]}
           ends
           request={(reason, mode, until) => ({ name, reason, mode: Number(mode) as SyncMode, ...until })}

@@ -1,24 +1,14 @@
 import { useQuery as useMethod } from '@connectrpc/connect-query'
 import { useQuery } from '@tanstack/react-query'
 import { useMemo } from 'react'
-import { pathOf } from '../../cluster/kinds'
 import { LogView } from '../../cluster/LogView'
 import type { Container } from '../../cluster/logs'
-import { containersOf, podsOf, readPods } from '../../cluster/pods'
-import { askOf, json } from '../../cluster/request'
+import { containersOf, podsOfObject, workloadOf } from '../../cluster/pods'
+import { askOf } from '../../cluster/request'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Failed, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
-
-// Kinds whose pods have logs.
-const workloads: Record<string, { group: string; version: string; plural: string }> = {
-  'apps/Deployment': { group: 'apps', version: 'v1', plural: 'deployments' },
-  'apps/StatefulSet': { group: 'apps', version: 'v1', plural: 'statefulsets' },
-  'apps/DaemonSet': { group: 'apps', version: 'v1', plural: 'daemonsets' },
-  'batch/Job': { group: 'batch', version: 'v1', plural: 'jobs' },
-  '/Pod': { group: '', version: 'v1', plural: 'pods' },
-}
 
 // Workloads that are asked for their pods: each is two questions.
 const most = 32
@@ -32,21 +22,14 @@ export default function Logs({ service, cluster }: { service: string; cluster: s
     { refetchInterval: 30_000 },
   )
   const of = (objects.data?.objects ?? []).flatMap(({ object: o }) => {
-    const kind = workloads[`${o?.group ?? ''}/${o?.kind}`]
-    return kind && o ? [{ kind, namespace: o.namespace, name: o.name }] : []
+    return o && workloadOf(o) ? [o] : []
   })
   const found = useQuery({
-    queryKey: ['logs of', service, cluster, of.map((o) => `${o.kind.plural}/${o.namespace}/${o.name}`)],
+    queryKey: ['logs of', service, cluster, of.map((o) => `${o.kind}/${o.namespace}/${o.name}`)],
     enabled: of.length > 0,
     refetchInterval: 10_000,
     queryFn: async () => {
-      const all = await Promise.all(
-        of.slice(0, most).map(async ({ kind, namespace, name }) => {
-          const thing = await json<Parameters<typeof podsOf>[1] & object>(ask(pathOf(kind, namespace, name)))
-          const pods = podsOf(kind, thing)
-          return pods ? readPods(ask, namespace, pods) : []
-        }),
-      )
+      const all = await Promise.all(of.slice(0, most).map((o) => podsOfObject(ask, o)))
       return containersOf(all.flat())
     },
   })

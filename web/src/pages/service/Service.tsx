@@ -14,6 +14,7 @@ import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain, shortCommit, shortDigest } from '../../ui/text'
+import { Closed } from './Closed'
 import { Configured } from './Configured'
 import { Delivery } from './Delivery'
 import { Diff } from './Diff'
@@ -25,6 +26,10 @@ import { Values } from './Values'
 
 // Logs come from the cluster, which other tabs do without.
 const Logs = lazy(() => import('./Logs'))
+const Why = lazy(() => import('./Why'))
+
+// In these states the cluster itself is asked for the cause.
+const asksCluster = ['failed', 'degraded', 'progressing', 'waiting']
 
 const tabs = ['overview', 'objects', 'diff', 'logs', 'events', 'history', 'tests', 'config', 'yaml']
 
@@ -74,6 +79,7 @@ export function Service() {
       </div>
       <Stale of={fresh} again={again} />
       <Lever of={service} />
+      <Closed of={service} />
       <Guard of={service} changed={again} />
       <div className={fresh.stale || fresh.failure ? 'stale' : ''}>
         <Truths of={service} />
@@ -82,6 +88,11 @@ export function Service() {
         <section className="panel" aria-label="Why">
           <h2>Why</h2>
           <pre>{plain(service.status.stateMessage)}</pre>
+          {cluster && asksCluster.includes(state) && (
+            <Suspense fallback={<Waiting what="a look into the cluster" />}>
+              <Why of={service} />
+            </Suspense>
+          )}
         </section>
       )}
       <Tabs names={tabs} />

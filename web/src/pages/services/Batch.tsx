@@ -1,5 +1,6 @@
-import { createClient } from '@connectrpc/connect'
+import { Code, ConnectError, createClient } from '@connectrpc/connect'
 import { useRef, useState } from 'react'
+import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { failureOf } from '../../hub/errors'
 import { transport } from '../../hub/transport'
@@ -8,6 +9,7 @@ import { plain } from '../../ui/text'
 import { inParallel } from './parallel'
 
 const client = createClient(SyncService, transport)
+const services = createClient(ServiceService, transport)
 
 type Verb = {
   name: string
@@ -35,6 +37,19 @@ const verbs: Verb[] = [
     words: 'What waits is applied, and changes of others in the clusters are undone.',
     wants: false,
     pull: (name) => client.resumeService({ name }),
+  },
+  {
+    name: 'Pin',
+    words:
+      'Each service stays at the commit that its cluster has now, wherever its ref points, until somebody unpins it. One that has applied nothing yet is refused.',
+    wants: true,
+    pull: async (name, reason) => {
+      const got = await services.getService({ name })
+      const commit = got.service?.status?.cluster?.report?.appliedCommit ?? ''
+      if (commit === '')
+        throw new ConnectError('The cluster has applied no commit of it yet.', Code.FailedPrecondition)
+      return client.pinService({ name, commit, reason })
+    },
   },
   {
     name: 'Unpin',

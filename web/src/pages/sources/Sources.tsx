@@ -1,3 +1,4 @@
+import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link, useSearchParams } from 'react-router'
 import type { Source } from '../../gen/fairlead/console/v1/resources_pb'
 import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
@@ -7,6 +8,7 @@ import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { shownRef, urlOf } from '../../state/sources'
 import { Column } from '../../ui/Column'
+import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
@@ -31,6 +33,7 @@ export function Sources() {
       <div className="head">
         <Title tab="Sources">Sources</Title>
         <Search hint="name, or a filter: state = failing" />
+        <Export name="sources" columns={columns} rows={(list.data?.sources ?? []).map(rowOf)} />
       </div>
       <List
         what="sources"
@@ -94,3 +97,15 @@ function Row({ of }: { of: Source }) {
     </tr>
   )
 }
+
+const columns = ['name', 'state', 'url', 'owner', 'heads', 'problem', 'since']
+
+const rowOf = (s: Source) => ({
+  name: s.metadata?.name ?? '',
+  state: s.status?.problem ? 'failing' : s.status?.heads.length ? 'ready' : 'pending',
+  url: s.spec?.git?.url ?? '',
+  owner: s.status?.owner ?? '',
+  heads: (s.status?.heads ?? []).map((h) => `${h.ref}=${h.revision?.commit ?? ''}`).join(' '),
+  problem: s.status?.problem?.message ?? '',
+  since: s.status?.problem?.since ? timestampDate(s.status.problem.since).toISOString() : '',
+})

@@ -1,0 +1,41 @@
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { Until } from '../../live/Until'
+import { plain } from '../../ui/text'
+import { Windows } from '../../ui/Windows'
+
+// What windows and freezes say of a service now, and when that changes.
+export function Closed({ of }: { of: Service }) {
+  const windows = of.status?.windows
+  const own = of.spec?.sync?.windows ?? []
+  if (!windows && own.length === 0) return null
+  return (
+    <section className={windows?.closed ? 'notice' : 'panel'} aria-label="Windows">
+      {windows?.closed && (
+        <div>
+          <strong>‖</strong> {plain(windows.message, 1024)}{' '}
+          <span className="quiet">
+            Opens <Until of={windows.changeTime} over="now" none="when somebody opens it" />.
+          </span>
+        </div>
+      )}
+      {windows && !windows.closed && (
+        <div>
+          Its windows are open
+          {windows.changeTime && (
+            <>
+              , and close <Until of={windows.changeTime} over="now" none="" />
+            </>
+          )}
+          .
+        </div>
+      )}
+      {windows?.fault && <div className="cause">{plain(windows.fault, 600)}</div>}
+      {own.length > 0 && (
+        <details>
+          <summary>{own.length === 1 ? 'Its own window' : `Its own ${own.length} windows`}</summary>
+          <Windows of={own} />
+        </details>
+      )}
+    </section>
+  )
+}
