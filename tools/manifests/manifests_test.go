@@ -412,6 +412,7 @@ func TestIngressLeadsPathsAsTheFrontDoes(t *testing.T) {
 			for path, want := range map[string]string{
 				"/": "console", "/clusters": "console", "/clusters/": "tunnel", "/clusters/edge-1/api": "tunnel", "/clustersx": "console", "/cluster/edge-1": "console",
 				"/fairlead.tunnel.v1.TunnelService/ListSessions": "tunnel", "/fairlead.gitcache.v1.SourceService/Browse": "gitcache", "/fairlead.console.v1.SourceService/Get": "console",
+				"/fairlead.gitcache.v1.ShardService/ListReplicas": "gitcache", "/fairlead.gitcache.v1.HandoffService/CopyMirror": "console",
 			} {
 				if got := led(object, path); got != "fairlead-"+want {
 					t.Errorf("%s: %s leads to %q, want the %s", name, path, got, want)

@@ -7,7 +7,7 @@ import { Until } from '../../live/Until'
 import { Failed } from '../../ui/Panel'
 import { bytesOf, plain } from '../../ui/text'
 
-// What the gitcaches know of a source right now: which replica fetches it, its polls, and what they cost the Git host.
+// What the gitcaches know of a source right now: which replica fetches it, its polls, and what they cost its host.
 export function Polls({ name, changed }: { name: string; changed: () => void }) {
   const got = useQuery(SourceService.method.getSource, { name }, { refetchInterval: every })
   const refresh = useMutation(SourceService.method.refreshSource, {
@@ -66,11 +66,11 @@ function Numbers({ of }: { of: LiveSource }) {
         <>
           <dt>Served from cache</dt>
           <dd>
-            since <Age of={of.staleSince} />: the Git host has not answered as it should
+            since <Age of={of.staleSince} />: its host has not answered as it should
           </dd>
         </>
       )}
-      <dt>Requests to the Git host</dt>
+      <dt>Requests to its host</dt>
       <dd>{of.upstreamRequestsLastHour} in the last hour</dd>
       <dt>On disk</dt>
       <dd>

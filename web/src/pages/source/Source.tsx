@@ -20,14 +20,17 @@ import { Files } from './Files'
 import { Polls } from './Polls'
 
 const tabs = ['refs', 'commits', 'files', 'services', 'events', 'yaml']
+// Repositories of charts have neither commits nor folders.
+const tabsOfCharts = ['refs', 'services', 'events', 'yaml']
 
 export function Source() {
   const { name = '' } = useParams()
   const got = useLive(SourceService.method.getSource, { name })
   const fresh = useFreshness([got])
   const again = () => void got.refetch()
-  const tab = useTab(tabs)
   const of = got.data?.source
+  const shownTabs = of?.spec?.helm ? tabsOfCharts : tabs
+  const tab = useTab(shownTabs)
   const problem = of?.status?.problem
   // Refs that the Git host does not have concern the services that follow them only.
   const failing = problem && (problem.refs.length === 0 || problem.refProblems.some((one) => !one.missing))
@@ -58,7 +61,7 @@ export function Source() {
       {of && (
         <>
           <Polls name={name} changed={again} />
-          <Tabs names={tabs} />
+          <Tabs names={shownTabs} />
           {tab === 'refs' && (
             <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
               <table>

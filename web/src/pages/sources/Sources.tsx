@@ -103,7 +103,7 @@ const columns = ['name', 'state', 'url', 'owner', 'heads', 'problem', 'since']
 const rowOf = (s: Source) => ({
   name: s.metadata?.name ?? '',
   state: s.status?.problem ? 'failing' : s.status?.heads.length ? 'ready' : 'pending',
-  url: s.spec?.git?.url ?? '',
+  url: urlOf(s.spec),
   owner: s.status?.owner ?? '',
   heads: (s.status?.heads ?? []).map((h) => `${h.ref}=${h.revision?.commit ?? ''}`).join(' '),
   problem: s.status?.problem?.message ?? '',
