@@ -376,6 +376,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })
 	group.Go(func() error { return s.catalog.RunEndings(background) })
+	group.Go(func() error { return s.catalog.RunForgetting(background) })
 	group.Go(func() error { return s.lending.Run(background) })
 	group.Go(func() error { return s.recordings.Run(background) })
 	group.Go(func() error { return s.sinks.Run(background) })

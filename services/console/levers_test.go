@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -466,6 +467,53 @@ func TestADeletionIsUndoneUnlessSomethingTookItsPlace(t *testing.T) {
 		}
 		if _, err := p.undelete(t, service, "web"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A deployment names the revision of the service that it was made of: both come back.
+func TestAnUndoneDeletionContinuesTheHistory(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		p.push(t, commitA)
+		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+		p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false)
+		p.push(t, commitB)
+		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+		p.remove(t)
+		if _, err := p.undelete(t, consolev1.Kind_KIND_SERVICE, "web"); err != nil {
+			t.Fatal(err)
+		}
+		was, after := p.uid, p.admin.service(t, "web").GetMetadata()
+		if p.uid = after.GetUid(); p.uid == was || after.GetRevision() != 4 {
+			t.Errorf("the service of before was %s, it is %v", was, after)
+		}
+		before := []string{"2 d2 commit healthy by Kim <kim@example.com>", "1 d1 spec healthy by user:ada"}
+		if got := p.list(t); !slices.Equal(got, before) {
+			t.Errorf("after the undo %q, want %q", got, before)
+		}
+		p.deliver(t, commitB, "d3", deliveryv1.Phase_PHASE_HEALTHY)
+		if got, want := p.list(t), append([]string{"3 d3 spec healthy by user:ada"}, before...); !slices.Equal(got, want) {
+			t.Errorf("after its delivery %q, want %q", got, want)
+		}
+		list, err := p.history.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
+		if err != nil || list.GetDeployments()[1].GetEndTime() == nil {
+			t.Errorf("the deletion did not end the deployment: %v, %v", list, err)
+		}
+		back, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 1})
+		if spec := back.GetService().GetSpec(); err != nil || spec.GetNamespace() == "shop" || spec.GetSync().GetPin() != commitA {
+			t.Errorf("rolled back to deployment 1: %v, %v", spec, err)
+		}
+		changes, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"})
+		var actions []string
+		for _, r := range changes.GetRevisions() {
+			actions = append(actions, r.GetAction())
+		}
+		if l := changes.GetRevisions()[0].GetResource().GetService().GetLevers(); l.GetPin().GetDeployment() != 1 || l.GetPin().GetAuthor() != "user:ada" || l.GetSpec() != nil {
+			t.Errorf("the rollback in the history has the levers %v", l)
+		}
+		if want := []string{"rolled back", "undeleted", "deleted", "updated", "created"}; err != nil || !slices.Equal(actions, want) {
+			t.Errorf("the history of the service: %q, %v; want %q", actions, err, want)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func (a *app) history() *cobra.Command {
 		Short: "Show what was delivered of a service, and how long each step took",
 		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, when it was delivered, and how long
 each step took after the one before: from the commit until it was fetched, delivered, applied and healthy; and how the last run of its tests went.
-Levers stand between them, on lines without a number, and those that stand now below. "fairlead rollback service NAME NUMBER" goes back to one.
+Levers stand between them, on lines without a number, as do a deletion and its undoing, and those that stand now below. "fairlead rollback service NAME NUMBER" goes back to one.
 
 With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
 		Example: `  fairlead history service shop
@@ -118,7 +118,7 @@ func leversBetween(ctx context.Context, h *hub.Hub, name string, of *consolev1.L
 				return pulled, nil
 			}
 			switch r.GetAction() {
-			case "held", "resumed", "pinned", "released", "rolled back", "sync asked", "confirmed":
+			case "held", "resumed", "pinned", "released", "rolled back", "sync asked", "sync asked over closed windows", "confirmed", "deleted", "undeleted":
 				pulled = append(pulled, r)
 			}
 		}

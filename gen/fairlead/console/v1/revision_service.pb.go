@@ -247,7 +247,7 @@ func (x *UndeleteResourceResponse) GetResource() *Resource {
 type Revision struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision int64                  `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// created, updated or deleted; of a lever held, resumed, pinned, released, rolled back, sync asked or confirmed.
+	// created, updated, deleted, or undeleted by UndeleteResource; of a lever held, resumed, pinned, released, rolled back, sync asked or confirmed.
 	Action string `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	// user:ada.
 	Author string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`

@@ -4,12 +4,47 @@ import (
 	"context"
 	"time"
 
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // undoFor is how long a deletion can be undone. Longer than somebody needs to see what went, and short enough that what comes back is still
 // what was meant.
 const undoFor = time.Hour
+
+// undeleted is what the history calls the write that undoes a deletion.
+const undeleted = "undeleted"
+
+// forgetEvery is how often the deployments of deleted services are looked at.
+const forgetEvery = 10 * time.Minute
+
+// RunForgetting removes the deployments of services whose deletion can't be undone any more, until the context ends. Every console does so: the
+// first one does it.
+func (c *Catalog) RunForgetting(ctx context.Context) error {
+	ticker := time.NewTicker(forgetEvery)
+	defer ticker.Stop()
+	var away outage.Outage
+	for {
+		err := c.ForgetDeleted(ctx)
+		switch {
+		case err == nil:
+			away.Over(ctx, c.log, c.now(), "deployments of deleted services are removed again")
+		case ctx.Err() == nil:
+			away.Failed(ctx, c.log, c.now(), "deployments of deleted services stay for now", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// ForgetDeleted removes the deployments of services whose deletion can't be undone any more. An undo that began within its hour may still be on
+// its way: it finds them for another forgetEvery.
+func (c *Catalog) ForgetDeleted(ctx context.Context) error {
+	return c.store.ForgetDeleted(ctx, c.now().Add(-undoFor-forgetEvery))
+}
 
 // undone is why the audit trail has a resource made that was deleted.
 const undone = "undoes its deletion"
@@ -35,7 +70,8 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 	}
 }
 
-// Restore writes a resource again that was deleted, with its freeze, unless that is over. It is a new one, with a uid of its own.
+// Restore writes a resource again that was deleted, with its freeze, unless that is over. It is a new one, with a uid of its own, and continues
+// the history of the deleted one.
 func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource) (Written, error) {
 	if was.Kind == store.KindProject || was.Kind == store.KindCluster {
 		f, err := FreezeOf(was)
@@ -46,6 +82,7 @@ func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource
 			e.before = &was
 		}
 	}
+	e.draft.Action, e.draft.Continues = undeleted, was.UID
 	by.Reason, e.want = undone, Expectation{ETag: MustBeNew, AllowMissing: true}
 	written, err := c.PutAll(ctx, by, []Edit{e}, false)
 	if err != nil {

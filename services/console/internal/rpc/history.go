@@ -36,8 +36,20 @@ func (s *histories) revision(name string, p catalog.Past) (_ *consolev1.Revision
 		return out, err
 	}
 	m, err := s.told(p.Before, p.After)
+	if err != nil {
+		return out, err
+	}
+	if service, ok := m.(*consolev1.Service); ok {
+		decoded, err := catalog.DecodeChange(store.Change{Kind: p.After.Kind, Name: p.After.Name, UID: p.After.UID, Resource: *p.After})
+		if err != nil {
+			return out, err
+		}
+		if levers := decoded.Service.Levers(); levers != nil {
+			service.Levers = &consolev1.ServiceLevers{Mode: encodeLever(levers.Mode), Pin: encodeLever(levers.Pin)}
+		}
+	}
 	out.Resource = resourceOf(m)
-	return out, err
+	return out, nil
 }
 
 // resourceOf is a resource of any kind.

@@ -108,6 +108,54 @@ func addDeployments(ctx context.Context, tx *sql.Tx, list []Deployment) error {
 	return nil
 }
 
+// keepDeployments ends the deployments of a service that is deleted, and notes since when they are kept for a resource that continues them.
+func (t *Tx) keepDeployments(ctx context.Context, service string) error {
+	for _, stmt := range []string{
+		"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0",
+		"INSERT INTO deleted_services (uid, delete_time) VALUES ($1, $2) ON CONFLICT (uid) DO NOTHING",
+	} {
+		if _, err := t.tx.ExecContext(ctx, stmt, service, Micros(t.now)); err != nil {
+			return fmt.Errorf("keep deployments: %w", err)
+		}
+	}
+	return nil
+}
+
+// forgetServices is how many deleted services ForgetDeleted forgets in one transaction: others write in between.
+const forgetServices = 20
+
+// ForgetDeleted removes the deployments of services that were deleted before a time.
+func (s *Store) ForgetDeleted(ctx context.Context, before time.Time) error {
+	for {
+		var uids []string
+		err := s.Read(ctx, func(ctx context.Context, v View) error {
+			rows, err := v.q.QueryContext(ctx, "SELECT uid FROM deleted_services WHERE delete_time < $1 ORDER BY delete_time LIMIT $2", Micros(before), forgetServices)
+			uids, err = collect(rows, err, func(rows *sql.Rows) (uid string, err error) {
+				err = rows.Scan(&uid)
+				return uid, err
+			})
+			return err
+		})
+		if err != nil || len(uids) == 0 {
+			return err
+		}
+		err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			for _, stmt := range []string{
+				"DELETE FROM deployments WHERE service_uid = $1",
+				"DELETE FROM deleted_services WHERE uid = $1",
+			} {
+				if err := each(ctx, tx, len(uids), stmt, func(i int) []any { return []any{uids[i]} }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("forget deployments of deleted services: %w", err)
+		}
+	}
+}
+
 // prepared has one statement run many times: most of the time of a short one goes into reading it.
 func prepared(ctx context.Context, tx *sql.Tx, text string, run func(*sql.Stmt) error) error {
 	stmt, err := tx.PrepareContext(ctx, text)

@@ -47,8 +47,10 @@ type Draft struct {
 	Sealed []byte
 	// Refs are the resources that the spec names.
 	Refs []Ref
-	// Action is what the history calls an update; empty: updated.
+	// Action is what the history calls the write; empty: created or updated.
 	Action string
+	// Continues is the uid of the deleted resource whose history a new one continues; empty: its history begins with it.
+	Continues string
 }
 
 // Ref names a resource.

@@ -11,7 +11,7 @@ import (
 const sweepRows = 2000
 
 // Sweep removes statuses of resources that went while the status was on its way. With a large catalog on a cold disk
-// that takes a while, which nobody has to wait for.
+// that takes a while, which nobody has to wait for. Deployments that ForgetDeleted removes later stay.
 func (s *Store) Sweep(ctx context.Context) error {
 	for _, of := range []struct{ table, uid string }{
 		{"hub", "service_uid"},
@@ -43,6 +43,9 @@ func (s *Store) sweepPart(ctx context.Context, table, uid, after string) (last s
 		part, args := uid+" > $1", []any{after}
 		if more {
 			part, args = part+" AND "+uid+" <= $2", append(args, last)
+		}
+		if table == "deployments" {
+			part += " AND NOT EXISTS (SELECT 1 FROM deleted_services WHERE deleted_services.uid = deployments.service_uid)"
 		}
 		_, err = tx.ExecContext(ctx, "DELETE FROM "+table+" WHERE "+part+" AND NOT EXISTS (SELECT 1 FROM resources WHERE resources.uid = "+table+"."+uid+")", args...) //nolint:gosec // all of them are constants
 		return err

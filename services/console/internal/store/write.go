@@ -15,11 +15,20 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	list := make([]Resource, len(drafts))
 	var refs []reference
 	var sources []Resource
+	actions := map[string][]Resource{}
 	for i, d := range drafts {
 		list[i] = Resource{
 			Kind: d.Kind, Name: d.Name, Labels: d.Labels, Spec: d.Spec, Sealed: d.Sealed,
 			UID: newUID(t.now, i), Revision: 1, CreateTime: t.now, UpdateTime: t.now, Seq: t.number(),
 		}
+		if d.Continues != "" {
+			var err error
+			if list[i].Revision, err = t.continueHistory(ctx, d.Continues, list[i].UID); err != nil {
+				return nil, err
+			}
+		}
+		action := cmp.Or(d.Action, "created")
+		actions[action] = append(actions[action], list[i])
 		for _, ref := range d.Refs {
 			refs = append(refs, reference{list[i].UID, ref})
 		}
@@ -45,7 +54,32 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("insert heads: %w", err)
 	}
-	return list, t.record(ctx, "created", list...)
+	for _, action := range sortedKeys(actions) {
+		if err := t.record(ctx, action, actions[action]...); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// continueHistory gives the revisions and deployments of a deleted resource to the new one that continues its history, and returns the new
+// one's first revision. A deployment names the revision of the service that it was made of, so both are given or neither.
+func (t *Tx) continueHistory(ctx context.Context, from, to string) (revision int64, err error) {
+	if err := t.tx.QueryRowContext(ctx, "SELECT CAST(COALESCE(MAX(revision), 0) + 1 AS BIGINT) FROM revisions WHERE uid = $1", from).Scan(&revision); err != nil {
+		return 0, fmt.Errorf("read last revision: %w", err)
+	}
+	for _, stmt := range []string{
+		"UPDATE revisions SET uid = CAST($2 AS TEXT) WHERE uid = $1",
+		// A console that did not see the deletion yet may have begun a deployment after it.
+		"UPDATE deployments SET service_uid = CAST($2 AS TEXT), end_time = CASE WHEN end_time = 0 THEN CAST($3 AS BIGINT) ELSE end_time END WHERE service_uid = $1",
+		"DELETE FROM deleted_services WHERE uid = $1",
+	} {
+		args := []any{from, to, Micros(t.now)}
+		if _, err := t.tx.ExecContext(ctx, stmt, args[:strings.Count(stmt, "$")]...); err != nil {
+			return 0, fmt.Errorf("continue history: %w", err)
+		}
+	}
+	return revision, nil
 }
 
 // Update writes a draft over a resource that the caller got in the same Tx.
@@ -74,7 +108,8 @@ func (t *Tx) Update(ctx context.Context, r Resource, d Draft) (Resource, error) 
 	return r, t.recordAgain(ctx, r, cmp.Or(d.Action, "updated"))
 }
 
-// Delete removes a resource that the caller got in the same Tx, with its status. Its history stays.
+// Delete removes a resource that the caller got in the same Tx, with its status. Its history stays: the deployments of a service until
+// ForgetDeleted.
 func (t *Tx) Delete(ctx context.Context, r Resource) error {
 	var err error
 	if r.Seq, err = t.change(ctx, r, true); err != nil {
@@ -94,7 +129,6 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM places WHERE backend_uid = $1",
 		"DELETE FROM readings WHERE backend_uid = $1",
 		"DELETE FROM sinks WHERE sink_uid = $1",
-		"DELETE FROM deployments WHERE service_uid = $1",
 		"DELETE FROM test_runs WHERE service_uid = $1",
 		"DELETE FROM join_tokens WHERE cluster_uid = $1",
 		"DELETE FROM agent_tokens WHERE cluster_uid = $1",
@@ -103,6 +137,11 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 	} {
 		if _, err := t.tx.ExecContext(ctx, stmt, r.UID); err != nil {
 			return fmt.Errorf("delete %s: %w", r.Kind, err)
+		}
+	}
+	if r.Kind == KindService {
+		if err := t.keepDeployments(ctx, r.UID); err != nil {
+			return err
 		}
 	}
 	r.Revision++

@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"DetailsReplaceThoseBefore":            testDetails,
 		"TestRunsKeepTheirEnds":                testTestRuns,
 		"TestsAreNoDeploymentsOfTheirOwn":      testTestsOfDeployments,
+		"DeploymentsOutliveADeletionForAWhile": testDeletedServices,
 		"PlacesGoWithTheirBackend":             testPlaces,
 		"OneSendsToASinkAtATime":               testSinks,
 		"EventsComeOnceAndWithWhatTheyTell":    testEvents,

@@ -31,6 +31,50 @@ func deploymentsOf(t *testing.T, s *store.Store, service store.Resource) (out []
 	return out
 }
 
+func testDeletedServices(t *testing.T, open Open) {
+	s := open(store.Options{})
+	web, other := create(t, s, draft(store.KindService, "web", `{}`)), create(t, s, draft(store.KindService, "other", `{}`))
+	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	for _, service := range []store.Resource{web, other} {
+		begin(t, s, service, "one", "", at)
+		begin(t, s, service, "two", "", at.Add(time.Minute))
+		remove(t, s, service)
+	}
+	kept := []string{"2 two two  ended true", "1 one one  ended true"}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ForgetDeleted(t.Context(), time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range []store.Resource{web, other} {
+		if got := deploymentsOf(t, s, service); !slices.Equal(got, kept) {
+			t.Errorf("kept of %s %q, want %q", service.Name, got, kept)
+		}
+	}
+	continued := draft(store.KindService, "web", `{}`)
+	continued.Continues, continued.Action = web.UID, "undeleted"
+	again := create(t, s, continued)
+	if got := deploymentsOf(t, s, again); again.Revision != 3 || !slices.Equal(got, kept) {
+		t.Errorf("revision %d, deployments %q, want %q", again.Revision, got, kept)
+	}
+	if got := deploymentsOf(t, s, web); len(got) != 0 {
+		t.Errorf("left of the one of before: %q", got)
+	}
+	if err := s.ForgetDeleted(t.Context(), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := deploymentsOf(t, s, other); len(got) != 0 {
+		t.Errorf("kept for longer than asked: %q", got)
+	}
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := deploymentsOf(t, s, again); !slices.Equal(got, kept) {
+		t.Errorf("of the one that continues: %q, want %q", got, kept)
+	}
+}
+
 func testTestRuns(t *testing.T, open Open) {
 	s := open(store.Options{})
 	web, other := create(t, s, draft(store.KindService, "web", `{}`)), create(t, s, draft(store.KindService, "other", `{}`))

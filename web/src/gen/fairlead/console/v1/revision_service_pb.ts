@@ -77,7 +77,7 @@ export type Revision = Message<"fairlead.console.v1.Revision"> & {
   revision: bigint;
 
   /**
-   * created, updated or deleted; of a lever held, resumed, pinned, released, rolled back, sync asked or confirmed.
+   * created, updated, deleted, or undeleted by UndeleteResource; of a lever held, resumed, pinned, released, rolled back, sync asked or confirmed.
    *
    * @generated from field: string action = 2;
    */
