@@ -317,6 +317,13 @@ func (h *testHub) setDeaf(deaf bool) {
 	h.deaf = deaf
 }
 
+// firstDetail is which of all details came first that are of a service and as wanted; -1: none was.
+func (h *testHub) firstDetail(service string, wanted func(*deliveryv1.ServiceDetail) bool) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.IndexFunc(h.details, func(d *deliveryv1.ServiceDetail) bool { return d.GetService() == service && wanted(d) })
+}
+
 // awaitDetail waits for a list about the service that is as wanted.
 func (h *testHub) awaitDetail(t *testing.T, service string, wanted func(*deliveryv1.ServiceDetail) bool) *deliveryv1.ServiceDetail {
 	t.Helper()

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -209,8 +210,16 @@ func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
 	if !strings.Contains(report.GetMessage(), "In manual mode") || !strings.Contains(report.GetSyncProblem(), "ConfigMap/c, which is not among the 3 objects") {
 		t.Errorf("it says %q and %q", report.GetMessage(), report.GetSyncProblem())
 	}
-	if report = w.hub.awaitPhase(t, name, only("configmap/a", "ConfigMap/"+w.namespace+"/n2"), held); report.GetSyncProblem() != "" {
+	served := only("configmap/a", "ConfigMap/"+w.namespace+"/n2")
+	if report = w.hub.awaitPhase(t, name, served, held); report.GetSyncProblem() != "" {
 		t.Errorf("what was served has the problem %q", report.GetSyncProblem())
+	}
+	// The hub refuses to sync an object that is in neither list: one that was made is in the first before it leaves the second.
+	w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDigest() == served && d.GetDiff() != nil })
+	if made, left := w.hub.firstDetail(name, func(d *deliveryv1.ServiceDetail) bool {
+		return slices.ContainsFunc(d.GetObjects().GetObjects(), func(o *deliveryv1.ManagedObject) bool { return o.GetName() == "n2" })
+	}), w.hub.firstDetail(name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDigest() == served && d.GetDiff() != nil }); made < 0 || made > left {
+		t.Errorf("the list with n2 came as number %d of the details, the difference without it as %d", made, left)
 	}
 	w.mustData("a", "2")
 	w.mustData("n2", "2")

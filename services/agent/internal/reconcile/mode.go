@@ -287,6 +287,7 @@ func (k *keeper) compare(ctx, patience context.Context, service desired.Service,
 	if err != nil {
 		return 0, retried(err).because(staysAsItWas(record))
 	}
+	k.list(service, record) // first, because what a sync of single objects applied would change no more
 	if err := k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
 		return 0, retried(err).because(staysAsItWas(record))
 	}

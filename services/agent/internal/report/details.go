@@ -71,17 +71,21 @@ func fileOf(service, kind string) string { return service + "." + kind + detailS
 func kindOf(d *deliveryv1.ServiceDetail) string {
 	switch {
 	case d.GetDiff() != nil:
-		return "diff"
+		return diffKind
 	case d.GetNotes() != nil:
 		return "notes"
 	case d.GetTestRun() != nil:
 		return testKind + d.GetTestRun().GetId()
 	}
-	return "objects"
+	return objectsKind
 }
 
-// testKind begins the kinds of runs of tests, each of which is a list of its own.
-const testKind = "test-"
+const (
+	objectsKind = "objects"
+	diffKind    = "diff"
+	// testKind begins the kinds of runs of tests, each of which is a list of its own.
+	testKind = "test-"
+)
 
 // isTestOf tells the files of a service's runs.
 func isTestOf(service, file string) bool { return strings.HasPrefix(file, service+"."+testKind) }
@@ -183,7 +187,7 @@ func (d *Details) Forget(service string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var failed error
-	files := []string{fileOf(service, "objects"), fileOf(service, "diff"), fileOf(service, "notes")}
+	files := []string{fileOf(service, objectsKind), fileOf(service, diffKind), fileOf(service, "notes")}
 	for file := range d.pending {
 		if isTestOf(service, file) {
 			files = append(files, file)
@@ -272,6 +276,10 @@ func (d *Details) flush(ctx context.Context) error {
 func (d *Details) send(ctx context.Context, file string) error {
 	d.mu.Lock()
 	generation, waits := d.pending[file]
+	if service, isDiff := strings.CutSuffix(file, "."+diffKind+detailSuffix); isDiff && d.pending[fileOf(service, objectsKind)] > 0 {
+		// An object that was applied is in the list and no longer in the difference: it is always in one of those that the hub has.
+		waits = false
+	}
 	data, err := os.ReadFile(filepath.Join(d.dir, file))
 	d.mu.Unlock()
 	var detail deliveryv1.ServiceDetail

@@ -127,8 +127,8 @@ func TestDetailsAreSentOverARestart(t *testing.T) {
 	hub.mu.Unlock()
 	d, _ = sendDetails(t, dir, distributors)
 	hub.await(t, "both kinds", func() bool { return len(hub.got) == 2 })
-	if hub.got[0].GetDiff().GetCreated() != 1 || len(hub.got[1].GetObjects().GetObjects()) != 2 || hub.got[1].GetObservedTime() == nil {
-		t.Errorf("got %v", hub.got)
+	if hub.got[1].GetDiff().GetCreated() != 1 || len(hub.got[0].GetObjects().GetObjects()) != 2 || hub.got[0].GetObservedTime() == nil {
+		t.Errorf("got %v, want the objects before what would change", hub.got)
 	}
 	// The same again is no news; something else is.
 	for _, names := range [][]string{{"c"}, {"c"}, {"c", "d"}} {
