@@ -9,6 +9,9 @@ const (
 	nearlyFullMost = 2 << 30
 )
 
+// NearlyFull begins the words of a Shortage.
+const NearlyFull = "the disk of its data folder is nearly full"
+
 // Shortage says in words that the disk of a data folder is nearly full; empty: it is not.
 func Shortage(dir string) string { return shortage(free(dir)) }
 
@@ -16,5 +19,5 @@ func shortage(left, all uint64) string {
 	if all == 0 || left >= min(all/100*nearlyFull, nearlyFullMost) {
 		return ""
 	}
-	return fmt.Sprintf("the disk of its data folder is nearly full: %d MiB of %d MiB are left", left>>20, all>>20)
+	return fmt.Sprintf(NearlyFull+": %d MiB of %d MiB are left", left>>20, all>>20)
 }

@@ -14,6 +14,8 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/version"
 )
@@ -69,7 +71,7 @@ func warn(about, format string, args ...any) finding {
 }
 
 func (a *app) runChecks(ctx context.Context, h *hub.Hub) error {
-	findings := []finding{ok("client", "%s", version.String()), a.checkToken(h)}
+	findings := []finding{ok("client", "%s", version.String()), a.checkToken(ctx, h)}
 	services := checkServices(ctx, h)
 	findings = append(findings, services...)
 	findings = append(findings, checkVersions(services)...)
@@ -96,17 +98,23 @@ func (a *app) runChecks(ctx context.Context, h *hub.Hub) error {
 	return nil
 }
 
-func (a *app) checkToken(h *hub.Hub) finding {
-	left := h.Context.Expires.Sub(a.Now())
-	about := fmt.Sprintf("token of %s", h.Context.User)
-	switch {
-	case left <= 0:
-		return wrong(about, "expired: run `fairlead login %s --context %s --hub-secret-file FILE`", h.Context.URL, h.Context.Name)
-	case left < tokenShort:
-		return ok(about, "valid for %s only, and could not be renewed", table.Age(h.Context.Expires, a.Now()))
-	default:
-		return ok(about, "valid until %s", h.Context.Expires.Local().Format(time.DateTime))
+// checkToken asks the hub, which knows of a token that was revoked, and of one that is in no context.
+func (a *app) checkToken(ctx context.Context, h *hub.Hub) finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	is, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
+	if err != nil {
+		return wrong("token", "%v", err)
 	}
+	about := "token of " + is.GetSubject()
+	if !isSet(is.GetExpireTime()) {
+		return ok(about, "valid without an end")
+	}
+	ends := is.GetExpireTime().AsTime()
+	if ends.Sub(a.Now()) < tokenShort && h.Context.Name != hub.FromEnvironment {
+		return ok(about, "valid for %s only, and could not be renewed", table.Age(ends, a.Now()))
+	}
+	return ok(about, "valid until %s", ends.Local().Format(time.DateTime))
 }
 
 // checkServices looks at all of the hub's services at once.
@@ -149,7 +157,7 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	status, text, ends, err := fetch(ctx, h.HTTP, url+"/version")
 	var v server.Version
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {
-		return wrong(about, "ready, but does not accept your token: run `fairlead login %s --context %s --hub-secret-file FILE`", h.Context.URL, h.Context.Name)
+		return wrong(about, "ready, but does not accept your token. %s", hub.LogInAgain(h.Context))
 	}
 	if v.Service != name {
 		return wrong(about, "is a %s: something is wrong with --advertise-%ss at the console", v.Service, name)
@@ -163,9 +171,17 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 	found := ok(about, "ready, version %s", v.Version)
 	if note != "" {
 		found = wrong(about, "ready, version %s%s", v.Version, note)
+		if found.warns = onlyDisk(note); found.warns {
+			found.wrong = false
+		}
 	}
 	found.version, found.ends = v.Version, ends
 	return found
+}
+
+// onlyDisk tells whether what a service says of itself is that its disk is nearly full, and nothing else.
+func onlyDisk(note string) bool {
+	return strings.HasPrefix(note, ", but "+datadir.NearlyFull) && !strings.Contains(note, "; ")
 }
 
 // checkVersions says which services of the hub are of another version than the first one, and whether this command is.

@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/version"
 )
 
@@ -23,6 +26,7 @@ func TestWhatAServiceSaysOfItselfIsAFinding(t *testing.T) {
 	}{
 		{"ok", "ready, version v1", false},
 		{"ok, but it can't agree with the other replicas: redis refuses the login", "ready, version v1, but it can't agree with the other replicas: redis refuses the login", true},
+		{"ok, but it can't agree with the other replicas; the disk of its data folder is nearly full: 9 MiB of 999 MiB are left", "ready, version v1, but it can't agree with the other replicas; the disk of its data folder is nearly full: 9 MiB of 999 MiB are left", true},
 	} {
 		mux := http.NewServeMux()
 		mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, test.ready) })
@@ -33,6 +37,22 @@ func TestWhatAServiceSaysOfItselfIsAFinding(t *testing.T) {
 		if found.wrong != test.wrong || found.version != "v1" || found.text != test.text || !strings.HasPrefix(found.about, "gitcache ") {
 			t.Errorf("got %+v, want %+v", found, test)
 		}
+	}
+}
+
+func TestCheckWarnsOfADiskThatIsNearlyFull(t *testing.T) {
+	t.Parallel()
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			fmt.Fprint(w, `{"service":"gitcache","version":"v1"}`)
+			return
+		}
+		fmt.Fprintln(w, "ok, but "+datadir.NearlyFull+": 9 MiB of 999 MiB are left")
+	}))
+	t.Cleanup(service.Close)
+	got := checkService(t.Context(), &hub.Hub{HTTP: service.Client()}, "gitcache", service.URL)
+	if !got.warns || got.wrong || got.version != "v1" || !strings.HasSuffix(got.text, "nearly full: 9 MiB of 999 MiB are left") {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -107,6 +127,87 @@ func TestCheckFindsWhatWaitsForAPersonAndWhatTakesLong(t *testing.T) {
 	} {
 		if wrong, warning := v.serviceTrouble(test.service); wrong != test.wrong || warning != test.warning {
 			t.Errorf("%s: got %q, %q; want %q, %q", name, wrong, warning, test.wrong, test.warning)
+		}
+	}
+}
+
+func TestCheckFindsClustersThatAreAwayOrDiffer(t *testing.T) {
+	t.Parallel()
+	v := view{now: noon()}
+	for name, test := range map[string]struct {
+		status         *consolev1.ClusterStatus
+		wrong, warning string
+	}{
+		"well":          {&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), LastSeenTime: before(0)}, "", ""},
+		"away":          {&consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(20 * time.Minute)}, "not heard of for 20m: is its agent running, and can it reach the hub?", ""},
+		"never joined":  {&consolev1.ClusterStatus{}, "no agent has joined: run `fairlead cluster join-token edge`", ""},
+		"other version": {&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), Skew: "older than the hub"}, "", "its agent is older than the hub"},
+		"other clock": {
+			&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), ClockSkew: durationpb.New(2 * time.Minute)},
+			"its clock is 2m behind the hub's, and windows and freezes open and close by it: have its nodes set their clocks (NTP)", "",
+		},
+		"left": {
+			&consolev1.ClusterStatus{JoinTime: before(time.Hour), LeaveTime: before(time.Minute)}, "",
+			"left 60s ago, and keeps what it has applied: `fairlead cluster join-token edge` lets an agent join again, `fairlead delete cluster edge` forgets it",
+		},
+	} {
+		if wrong, warning := v.clusterTrouble(&consolev1.Cluster{Metadata: meta("edge"), Status: test.status}); wrong != test.wrong || warning != test.warning {
+			t.Errorf("%s: got %q, %q; want %q, %q", name, wrong, warning, test.wrong, test.warning)
+		}
+	}
+}
+
+func TestCheckFindsSourcesThatCannotBeFetched(t *testing.T) {
+	t.Parallel()
+	v := view{now: noon()}
+	if wrong, warning := v.sourceTrouble(&consolev1.Source{Metadata: meta("shop"), Status: &consolev1.SourceStatus{}}); wrong != "" || warning != "" {
+		t.Errorf("a source that is well: %q, %q", wrong, warning)
+	}
+	bad := &consolev1.SourceStatus{Problem: &consolev1.Problem{Message: "the host refuses the credentials", Since: before(3 * time.Minute)}}
+	if wrong, warning := v.sourceTrouble(&consolev1.Source{Metadata: meta("shop"), Status: bad}); wrong != "for 3m: the host refuses the credentials" || warning != "" {
+		t.Errorf("got %q, %q", wrong, warning)
+	}
+}
+
+func TestCheckFindsSinksThatTakeNothing(t *testing.T) {
+	t.Parallel()
+	v := view{now: noon()}
+	bad := &consolev1.SinkStatus{Problem: &consolev1.Problem{Message: "answers 503", Since: before(3 * time.Minute)}}
+	for name, test := range map[string]struct {
+		sink           *consolev1.Sink
+		wrong, warning string
+	}{
+		"well":                    {&consolev1.Sink{}, "", ""},
+		"refused":                 {&consolev1.Sink{Status: bad}, "for 3m: answers 503", ""},
+		"disabled by an operator": {&consolev1.Sink{Spec: &consolev1.SinkSpec{Disabled: true}, Status: bad}, "", "is disabled: its events are not sent"},
+	} {
+		if wrong, warning := v.sinkTrouble(test.sink); wrong != test.wrong || warning != test.warning {
+			t.Errorf("%s: got %q, %q; want %q, %q", name, wrong, warning, test.wrong, test.warning)
+		}
+	}
+}
+
+func TestCheckFindsBackendsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	v := view{now: noon()}
+	if wrong, warning := v.backendTrouble(&consolev1.Backend{}); wrong != "" || warning != "" {
+		t.Errorf("a backend that is well: %q, %q", wrong, warning)
+	}
+	bad := &consolev1.BackendStatus{Problem: &consolev1.Problem{Message: "Vault is sealed", Since: before(3 * time.Minute)}}
+	if wrong, warning := v.backendTrouble(&consolev1.Backend{Status: bad}); wrong != "for 3m: Vault is sealed; services keep the values that they have" || warning != "" {
+		t.Errorf("got %q, %q", wrong, warning)
+	}
+}
+
+func TestCheckFindsGlobalServicesWhoseGuardWaits(t *testing.T) {
+	t.Parallel()
+	v := view{now: noon()}
+	for held, want := range map[int32]string{
+		0: "", 3: "the guard keeps 3 services of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global logs`",
+	} {
+		g := &consolev1.GlobalService{Metadata: meta("logs"), Status: &consolev1.GlobalServiceStatus{HeldBackTotal: held}}
+		if wrong, warning := v.globalTrouble(g); wrong != want || warning != "" {
+			t.Errorf("%d held back: %q, %q; want %q", held, wrong, warning, want)
 		}
 	}
 }

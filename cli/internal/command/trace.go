@@ -146,7 +146,7 @@ func sick(ctx context.Context, h *hub.Hub) (texts []string, none bool) {
 	none = len(found) > 0
 	for _, f := range found {
 		none = none && f.version == ""
-		if f.wrong {
+		if f.wrong || f.warns {
 			texts = append(texts, f.about+": "+f.text)
 		}
 	}

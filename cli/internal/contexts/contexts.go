@@ -88,7 +88,7 @@ func (s *Store) Get(name string) (Context, error) {
 	case i >= 0:
 		return s.withToken(f.Contexts[i])
 	case len(f.Contexts) == 0:
-		return Context{}, fmt.Errorf("not logged in to any hub: run `fairlead login URL --hub-secret-file FILE`, or `fairlead up` to try one here (looked in %s)", s.path)
+		return Context{}, fmt.Errorf("not logged in to any hub: run `fairlead login URL`, or `fairlead up` to try one here (looked in %s)", s.path)
 	case name == "":
 		return Context{}, fmt.Errorf("no context is chosen: give --context, or run `fairlead context use NAME`; known are %s", f.names())
 	default:

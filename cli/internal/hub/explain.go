@@ -66,10 +66,9 @@ func (e explainer) explain(err error) error {
 	case code == connect.CodeUnauthenticated && e.loggingIn:
 		text = fmt.Sprintf("%s does not let you in: %s", e.at.URL, said)
 	case code == connect.CodeUnauthenticated && e.at.Name == FromEnvironment:
-		text = fmt.Sprintf("%s does not accept the token in FAIRLEAD_TOKEN (%s). Make a new one: fairlead token create", e.at.URL, cutAdvice(said))
+		text = fmt.Sprintf("%s does not accept the token in FAIRLEAD_TOKEN (%s). %s", e.at.URL, cutAdvice(said), LogInAgain(e.at))
 	case code == connect.CodeUnauthenticated:
-		text = fmt.Sprintf("%s does not accept the token of context %q (%s). Log in again: fairlead login %s --context %s",
-			e.at.URL, e.at.Name, cutAdvice(said), e.at.URL, e.at.Name)
+		text = fmt.Sprintf("%s does not accept the token of context %q (%s). %s", e.at.URL, e.at.Name, cutAdvice(said), LogInAgain(e.at))
 	case code == connect.CodePermissionDenied && strings.HasSuffix(said, "it is for "+identity.RoleAdmin.String()):
 		text = fmt.Sprintf("%ss, who are the members of group %s: ask one of them", said, identity.AdminsGroup)
 	case code == connect.CodePermissionDenied && strings.Contains(said, " may not "): // it names who
@@ -86,6 +85,14 @@ func (e explainer) explain(err error) error {
 		text = Unreachable(e.at.URL, err)
 	}
 	return explained{text, err}
+}
+
+// LogInAgain says how a person gets a new token for a context.
+func LogInAgain(at contexts.Context) string {
+	if at.Name == FromEnvironment {
+		return "Make a new one: fairlead token create"
+	}
+	return fmt.Sprintf("Log in again: fairlead login %s --context %s", at.URL, at.Name)
 }
 
 // cutAdvice removes what the hub advises, where the CLI has better advice.
