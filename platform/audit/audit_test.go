@@ -210,7 +210,7 @@ func TestFullSpoolIsCountedAndTold(t *testing.T) {
 	c.setDown(nil)
 	c.await(t, "what fits, and how many did not", func(events []*consolev1.AuditEvent, _ int) bool {
 		lost := named(events, actionLost)
-		return len(named(events, "test")) > 0 && len(lost) == 1 && strings.Contains(lost[0].GetReason(), "2 events are lost")
+		return len(named(events, "test")) > 0 && len(lost) == 1 && strings.Contains(lost[0].GetReason(), "2 events are lost at replica "+hostname(t)+": ")
 	})
 }
 
@@ -604,4 +604,13 @@ func BenchmarkAppend(b *testing.B) {
 		}
 		s.drop()
 	}
+}
+
+func hostname(t *testing.T) string {
+	t.Helper()
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }

@@ -232,6 +232,9 @@ func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) 
 	if k.kind == manifest.Service && (g.format == formatTable || v.wide) {
 		v.behind = g.behind(ctx, h, found)
 	}
+	if k.kind == manifest.Grant && (g.format == formatTable || v.wide) {
+		v.left = left(ctx, h, found)
+	}
 	return g.show(k, found, g.format, len(names) > 0, v)
 }
 
@@ -368,4 +371,32 @@ func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message)
 		seen[m.GetMetadata().GetName()] = m.(*consolev1.Cluster).GetStatus().GetLastSeenTime()
 	}
 	return seen
+}
+
+// left are the clusters that have left, of those that grants name. What can't be read is left out: a grant may name a cluster that is not there, or
+// that the caller may not see.
+func left(ctx context.Context, h *hub.Hub, grants []manifest.Message) map[string]bool {
+	names := map[string]bool{}
+	for _, m := range grants {
+		for _, name := range m.(*consolev1.Grant).GetSpec().GetClusters().GetNames() {
+			names[name] = true
+		}
+	}
+	var found []manifest.Message
+	if len(names) > fewClusters {
+		found, _ = clusterKind().all(ctx, h)
+	} else {
+		for name := range names {
+			if m, err := clusterKind().one(ctx, h, name); err == nil {
+				found = append(found, m)
+			}
+		}
+	}
+	out := map[string]bool{}
+	for _, m := range found {
+		if isSet(m.(*consolev1.Cluster).GetStatus().GetLeaveTime()) {
+			out[m.GetMetadata().GetName()] = true
+		}
+	}
+	return out
 }

@@ -34,6 +34,8 @@ type view struct {
 	live   map[string]*gitcachev1.LiveSource // by name; what is missing is not known
 	// seen is when clusters were heard of last, by name; what is missing is not known.
 	seen map[string]*timestamppb.Timestamp
+	// left are the clusters that have left.
+	left map[string]bool
 }
 
 // note is what a person should know about a resource, or do about it.
@@ -304,7 +306,13 @@ func (v view) grants(found []manifest.Message) *table.Table {
 				subjects = append(subjects, "group:"+s.GetGroup())
 			}
 		}
-		clusters := slices.Clone(g.GetSpec().GetClusters().GetNames())
+		var clusters []string
+		for _, name := range g.GetSpec().GetClusters().GetNames() {
+			if v.left[name] {
+				name += " (left)"
+			}
+			clusters = append(clusters, name)
+		}
 		for _, key := range slices.Sorted(maps.Keys(g.GetSpec().GetClusters().GetLabels())) {
 			clusters = append(clusters, key+"="+g.GetSpec().GetClusters().GetLabels()[key])
 		}
