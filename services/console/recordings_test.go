@@ -203,3 +203,51 @@ func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// A recording of which its tunnel says nothing any more is shown as cut, with all that has come, until the tunnel is heard of again.
+func TestARecordingWhoseTunnelWasKilledIsCut(t *testing.T) {
+	t.Parallel()
+	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPeople(t, db)
+			tunnel := p.service(t, identity.ServiceTunnel)
+			began := time.Now().Add(-10 * time.Minute)
+			if _, err := tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
+				Id: recordingID, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec", Subject: "user:bob", BeginTime: timestamppb.New(began),
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			shown := func() *consolev1.Recording {
+				t.Helper()
+				list, err := p.admin.recordings.ListRecordings(t.Context(), &consolev1.ListRecordingsRequest{})
+				if err != nil || len(list.GetRecordings()) != 1 {
+					t.Fatal(list, err)
+				}
+				read, err := p.admin.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{Id: recordingID})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := read.GetRecording(), list.GetRecordings()[0]; got.GetIncomplete() != want.GetIncomplete() || !got.GetEndTime().AsTime().Equal(want.GetEndTime().AsTime()) {
+					t.Errorf("listed %v, read %v", want, got)
+				}
+				return list.GetRecordings()[0]
+			}
+			if r := shown(); !strings.Contains(r.GetIncomplete(), "cut") || r.GetEndTime() == nil || !r.GetEndTime().AsTime().Equal(r.GetUpdateTime().AsTime()) {
+				t.Errorf("ten minutes of silence: %v", r)
+			}
+			if _, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{Id: recordingID, Sequence: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if r := shown(); r.GetIncomplete() != "" || r.GetEndTime() != nil {
+				t.Errorf("its tunnel was heard of: %v", r)
+			}
+			if _, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{Id: recordingID, Sequence: 1, Data: []byte("{}\n"), End: true}); err != nil {
+				t.Fatal(err)
+			}
+			if r := shown(); r.GetIncomplete() != "" || r.GetEndTime() == nil || r.GetBytes() != 3 {
+				t.Errorf("it has ended: %v", r)
+			}
+		})
+	}
+}

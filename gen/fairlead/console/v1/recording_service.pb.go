@@ -91,9 +91,9 @@ type Recording struct {
 	// The request of this session in the audit trail: in its events tunnel.request.begin and tunnel.request.end.
 	Request   string                 `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"`
 	BeginTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=begin_time,json=beginTime,proto3" json:"begin_time,omitempty"`
-	// Output only. Unset: it goes on, or its tunnel was killed.
+	// Output only. Unset: it goes on. A recording whose tunnel was killed has an end a minute later: when the tunnel last sent something.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Output only: of its last piece.
+	// Output only: when the tunnel last sent something, which it does every 10 s at least.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// Output only: bytes of the asciicast.
 	Bytes int64 `protobuf:"varint,12,opt,name=bytes,proto3" json:"bytes,omitempty"`

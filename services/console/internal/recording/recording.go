@@ -31,7 +31,9 @@ const (
 	leastDays = 7
 	// personShare is the part of the room for all recordings that the young ones of one person may take, and headroom the part that is kept free by removing older ones.
 	personShare, headroom = 8, 16
-	// idleAfter is how long a recording without an end has had no piece when its tunnel counts as killed. A shell that waits for its person sends none.
+	// cutAfter is how long nothing has come for a recording without an end when it is shown as cut. A tunnel that records sends something every 10 s, and tries for 20 s to send a piece.
+	cutAfter = time.Minute
+	// idleAfter is how long nothing has come for a recording without an end when it may be removed. Tunnels of earlier versions send nothing while a shell waits for its person.
 	idleAfter = 24 * time.Hour
 
 	defaultPageSize, maxPageSize = 100, 1000
@@ -182,7 +184,7 @@ func (k *Keeper) List(ctx context.Context, who platform.Identity, cluster, subje
 				return out, before, nil
 			}
 			if before = r.ID; sees {
-				out = append(out, r)
+				out = append(out, k.withCut(r))
 			}
 		}
 		if len(rows) < maxPageSize {
@@ -228,7 +230,21 @@ func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64
 	k.Accesses.Read(audit.Who{Identity: by.Identity, Remote: by.Remote, TraceID: by.TraceID}, audit.Act{
 		Action: "recording.read", Resource: access.Recording, Name: id, Cluster: r.Cluster, Reason: fmt.Sprintf("%s of %s", r.Verb, r.Subject),
 	}, after <= 0)
-	return r, data, next, nil
+	return k.withCut(r), data, next, nil
+}
+
+// withCut gives a recording of which its tunnel says nothing any more an end, and says why. Nothing of that is stored: a tunnel that reaches the console again goes on.
+func (k *Keeper) withCut(r store.Recording) store.Recording {
+	if !r.End.IsZero() || k.now().Sub(r.Update) < cutAfter {
+		return r
+	}
+	r.End = r.Update
+	const why = "it was cut: its tunnel was killed or lost the console, and what was shown in the last half second may be missing"
+	if r.Incomplete != "" {
+		r.Incomplete += "; "
+	}
+	r.Incomplete += why
+	return r
 }
 
 // trim removes recordings that are too old or too many. The caller has begun it.

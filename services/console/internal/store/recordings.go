@@ -19,7 +19,7 @@ type Recording struct {
 	Cluster string // name
 	Subject string // user:ada
 	Begin   time.Time
-	// Update is the time of the last piece. End is zero while it goes on, and for good if its tunnel was killed.
+	// Update is when the tunnel last sent something. End is zero while it goes on, and for good if its tunnel was killed.
 	Update, End time.Time
 	Bytes       int64
 	// Incomplete is why it does not hold all that was shown; empty: it does.
@@ -58,7 +58,7 @@ type RecordingBounds struct {
 	One, Person, All int64
 	// Young is when the oldest young one began, to the day: recordings of that day and later ones are not removed for room.
 	Young time.Time
-	// Idle is since when a recording without an end has had no piece that counts as over: its tunnel was killed.
+	// Idle is since when nothing has come for a recording without an end that counts as over: its tunnel was killed.
 	Idle time.Time
 }
 

@@ -33,6 +33,8 @@ type Recordings interface {
 const (
 	// sendEvery is how old what was shown may be before it is sent: that much is lost with the tunnel.
 	sendEvery = 500 * time.Millisecond
+	// goesOnEvery is how often the console hears of a session that shows nothing, so that it can tell a session that goes on from one whose tunnel was killed.
+	goesOnEvery = 10 * time.Second
 	// sendBytes is how much is sent at once.
 	sendBytes = 512 << 10
 	// maxUnsent bounds what a session shows before the console has it, and maxUnsentAll what all sessions of a tunnel do together. A session may always
@@ -375,6 +377,7 @@ func (c *cast) send(ctx context.Context) {
 	defer close(c.done)
 	ticker := time.NewTicker(sendEvery)
 	defer ticker.Stop()
+	heard := time.Now()
 	for sequence, over := int64(1), false; !over; {
 		select {
 		case <-c.wake:
@@ -394,11 +397,25 @@ func (c *cast) send(ctx context.Context) {
 				return
 			}
 			c.taken()
+			heard = time.Now()
 			sequence++
 			if last {
 				return
 			}
 		}
+		if !over && time.Since(heard) >= goesOnEvery {
+			c.goOn(ctx, sequence)
+			heard = time.Now()
+		}
+	}
+}
+
+// goOn tells the console that the session goes on. A console that is away hears of the session later: only what is shown has to reach it.
+func (c *cast) goOn(ctx context.Context, sequence int64) {
+	try, cancel := context.WithTimeout(ctx, stallAfter) // what is shown meanwhile waits for it
+	defer cancel()
+	if _, err := c.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: sequence}); err != nil {
+		c.Log.DebugContext(ctx, "console does not hear that a recorded session goes on", "cluster", c.cluster, "recording", c.id, "err", err)
 	}
 }
 

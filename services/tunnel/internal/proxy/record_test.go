@@ -22,6 +22,7 @@ type keeper struct {
 
 	mu   sync.Mutex // guards what follows
 	text strings.Builder
+	last time.Time // something came
 }
 
 func (k *keeper) BeginRecording(context.Context, *consolev1.BeginRecordingRequest) (*consolev1.BeginRecordingResponse, error) {
@@ -35,6 +36,7 @@ func (k *keeper) AppendRecording(_ context.Context, req *consolev1.AppendRecordi
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.text.Write(req.GetData())
+	k.last = time.Now()
 	return &consolev1.AppendRecordingResponse{}, nil
 }
 
@@ -179,6 +181,41 @@ func TestAnOptionalRecordingEndsAtItsBound(t *testing.T) {
 		c.end()
 		if text := k.String(); !strings.Contains(text, "one") || strings.Contains(text, "two") || !strings.Contains(c.incomplete, "full") {
 			t.Errorf("recorded %q, incomplete: %q", text, c.incomplete)
+		}
+	})
+}
+
+// The console hears of a session that shows nothing as long as it goes on, and one that is away ends no such session.
+func TestTheConsoleHearsOfAQuietSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &keeper{}
+		c := begin(t, handlerWith(k), true, 0)
+		if err := c.shown(output("$ ")); err != nil {
+			t.Fatal(err)
+		}
+		quiet := func(d time.Duration) (silent time.Duration) {
+			time.Sleep(d) //nolint:forbidigo // fake time
+			synctest.Wait()
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return time.Since(k.last)
+		}
+		if silent := quiet(time.Hour); silent > goesOnEvery+sendEvery {
+			t.Errorf("the console has heard nothing for %s", silent)
+		}
+		k.away.Store(true)
+		quiet(time.Hour)
+		k.away.Store(false)
+		if silent := quiet(goesOnEvery + sendEvery); silent > goesOnEvery+sendEvery {
+			t.Errorf("the console is back, and has heard nothing for %s", silent)
+		}
+		if err := c.shown(output("more")); err != nil {
+			t.Errorf("the session ended: %v", err)
+		}
+		c.end()
+		if text := k.String(); !strings.Contains(text, "more") {
+			t.Errorf("recorded %q", text)
 		}
 	})
 }

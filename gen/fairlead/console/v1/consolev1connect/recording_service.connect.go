@@ -52,7 +52,7 @@ type RecordingServiceClient interface {
 	// BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id. ResourceExhausted when there is no
 	// room for another recording, or none for one of this person.
 	BeginRecording(context.Context, *v1.BeginRecordingRequest) (*v1.BeginRecordingResponse, error)
-	// AppendRecording adds a piece, durably. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
+	// AppendRecording adds a piece, durably; without data it says that the session goes on. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
 	// FailedPrecondition when the recording is full; ResourceExhausted when there is no room for recordings until the console has removed older ones.
 	AppendRecording(context.Context, *v1.AppendRecordingRequest) (*v1.AppendRecordingResponse, error)
 	// ListRecordings returns a page of recordings, the newest first. Called by users, who see those that a role lets them view.
@@ -152,7 +152,7 @@ type RecordingServiceHandler interface {
 	// BeginRecording makes an empty recording. Called by tunnels, before the cluster is asked. It is idempotent for an id. ResourceExhausted when there is no
 	// room for another recording, or none for one of this person.
 	BeginRecording(context.Context, *v1.BeginRecordingRequest) (*v1.BeginRecordingResponse, error)
-	// AppendRecording adds a piece, durably. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
+	// AppendRecording adds a piece, durably; without data it says that the session goes on. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
 	// FailedPrecondition when the recording is full; ResourceExhausted when there is no room for recordings until the console has removed older ones.
 	AppendRecording(context.Context, *v1.AppendRecordingRequest) (*v1.AppendRecordingResponse, error)
 	// ListRecordings returns a page of recordings, the newest first. Called by users, who see those that a role lets them view.

@@ -72,14 +72,14 @@ export type Recording = Message<"fairlead.console.v1.Recording"> & {
   beginTime?: Timestamp | undefined;
 
   /**
-   * Output only. Unset: it goes on, or its tunnel was killed.
+   * Output only. Unset: it goes on. A recording whose tunnel was killed has an end a minute later: when the tunnel last sent something.
    *
    * @generated from field: google.protobuf.Timestamp end_time = 10;
    */
   endTime?: Timestamp | undefined;
 
   /**
-   * Output only: of its last piece.
+   * Output only: when the tunnel last sent something, which it does every 10 s at least.
    *
    * @generated from field: google.protobuf.Timestamp update_time = 11;
    */
@@ -371,7 +371,7 @@ export const RecordingService: GenService<{
     output: typeof BeginRecordingResponseSchema;
   },
   /**
-   * AppendRecording adds a piece, durably. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
+   * AppendRecording adds a piece, durably; without data it says that the session goes on. Called by tunnels. It is idempotent for a sequence. NotFound when there is no such recording;
    * FailedPrecondition when the recording is full; ResourceExhausted when there is no room for recordings until the console has removed older ones.
    *
    * @generated from rpc fairlead.console.v1.RecordingService.AppendRecording
