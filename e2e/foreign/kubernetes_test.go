@@ -292,6 +292,7 @@ func TestKubernetesClientsSeeNoDifference(t *testing.T) {
 		t.Run("apply", func(t *testing.T) { t.Parallel(); w.apply(ctx, t) })
 		t.Run("helm", func(t *testing.T) { t.Parallel(); w.helm(ctx, t) })
 		t.Run("impersonation", func(t *testing.T) { t.Parallel(); w.impersonation(ctx, t) })
+		t.Run("specs", func(t *testing.T) { t.Parallel(); w.specs(ctx, t) })
 	})
 	again := time.NewTicker(5 * time.Second)
 	defer again.Stop()
