@@ -46,6 +46,7 @@ func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
 	t.Logf("pushed to running pods in %.1f s", time.Since(began).Seconds())
 
 	w.lookThroughTunnel(t, "second")
+	w.recordShell(t)
 	w.helmTest(t)
 
 	began = time.Now()
@@ -373,6 +374,39 @@ func (w *world) lookThroughTunnel(t *testing.T, text string) {
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("exec of what exits with 7: %v", err)
 	}
+}
+
+// recordShell has a shell in a pod of a real kubelet recorded, and plays the recording.
+func (w *world) recordShell(t *testing.T) {
+	t.Helper()
+	w.fairlead(t, "apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: recorded}\nspec: {clusters: {names: ["+w.cluster+"]}, namespaces: [web], recording: required}\n", "apply", "-f", "-")
+	var id string
+	w.await(t, "a shell is recorded", func(ctx context.Context) error { // from when the tunnels know the project
+		if _, err := w.tryFairlead(ctx, "what was shown\n", "exec", w.cluster, "-n", "web", "-i", "deployment/web", "--", "/testpod", "echo"); err != nil {
+			return err
+		}
+		text, err := w.tryFairlead(ctx, "", "replay", "-o", "json")
+		if err != nil {
+			return err
+		}
+		var list struct {
+			Recordings []struct{ ID, Namespace, Verb, EndTime, Incomplete string }
+		}
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return err
+		}
+		for _, r := range list.Recordings {
+			if r.Namespace == "web" && r.Verb == "exec" && r.EndTime != "" && r.Incomplete == "" {
+				id = r.ID
+				return nil
+			}
+		}
+		return fmt.Errorf("recordings: %s", text)
+	})
+	if shown := w.fairlead(t, "", "replay", id); shown != "what was shown\n" {
+		t.Errorf("the recording shows %q", shown)
+	}
+	w.fairlead(t, "", "delete", "project", "recorded", "--yes")
 }
 
 // helmTest runs the tests of both charts. They leave nothing behind.
