@@ -353,7 +353,8 @@ func TestLoginPageOfALink(t *testing.T) {
 	}
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "<button") || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "script-src 'sha256-") {
+	if resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "<button") || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "script-src 'sha256-") ||
+		!strings.Contains(resp.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
 	post := func(kind, code string) *http.Response {

@@ -205,6 +205,41 @@ func TestBrowserLogsInWorksAndLogsOut(t *testing.T) {
 	b.want(t, http.StatusUnauthorized, "GET", "/v1/session", "", "Cookie", identity.SessionCookie+"="+second)
 }
 
+// A person who lost a laptop ends all logins from another browser. API tokens and other people stay.
+func TestPersonLogsOutEverywhere(t *testing.T) {
+	t.Parallel()
+	b := browse(t)
+	token := b.exchange(t)
+	_, text := b.want(t, http.StatusOK, "POST", identities+"ExchangeHubSecret", `{"hubSecret": "a hub secret for tests", "administrator": "bob"}`)
+	var bob struct{ Token struct{ Token string } }
+	if err := json.Unmarshal([]byte(text), &bob); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, http.StatusOK, "POST", "/v1/session", "", "Authorization", "Bearer "+token)
+	lost := b.cookie(t)
+	b.want(t, http.StatusOK, "POST", "/v1/session", "", "Authorization", "Bearer "+token)
+	_, text = b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.TokenService/CreateToken", `{"description": "ci"}`, "Authorization", "Bearer "+token)
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(text), &made); err != nil || made.Token == "" {
+		t.Fatalf("%s %v", text, err)
+	}
+
+	b.want(t, http.StatusForbidden, "DELETE", "/v1/session?everywhere", "")
+	b.want(t, http.StatusBadRequest, "DELETE", "/v1/session?everywhere", "", "Authorization", "Bearer "+token)
+	resp, _ := b.want(t, http.StatusNoContent, "DELETE", "/v1/session?everywhere", "", identity.CSRFHeader, "1")
+	if b.cookie(t) != "" || !strings.Contains(resp.Header.Get("Set-Cookie"), "Max-Age=0") {
+		t.Errorf("the browser keeps the cookie: %v", resp.Header)
+	}
+	b.want(t, http.StatusUnauthorized, "GET", "/v1/session", "", "Cookie", identity.SessionCookie+"="+lost)
+	b.want(t, http.StatusUnauthorized, "GET", "/v1/session", "", "Authorization", "Bearer "+token)
+	b.want(t, http.StatusOK, "GET", "/v1/session", "", "Authorization", "Bearer "+bob.Token.Token)
+	b.want(t, http.StatusOK, "POST", getSources, "{}", "Authorization", "Bearer "+made.Token)
+	_, trail := b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.AuditService/ListAuditEvents", `{"filter": {"action": "session.end"}}`, "Authorization", "Bearer "+bob.Token.Token)
+	if strings.Count(trail, `"session.end"`) != 1 || !strings.Contains(trail, "all logins of user:ada") {
+		t.Errorf("the trail says %s", trail)
+	}
+}
+
 // tokenID reads the id off a token.
 func tokenID(t *testing.T, token string) string {
 	t.Helper()

@@ -15,8 +15,9 @@ async function sessionOf(answer: Response): Promise<Session> {
 export const getSession = () => fetch(path).then(sessionOf)
 export const renewSession = () => fetch(path, { method: 'POST', headers: marked }).then(sessionOf)
 
-export async function endSession(): Promise<void> {
-  const answer = await fetch(path, { method: 'DELETE', headers: marked })
+// everywhere: all logins of the person end, in other browsers and of the command, too.
+export async function endSession(everywhere = false): Promise<void> {
+  const answer = await fetch(everywhere ? `${path}?everywhere` : path, { method: 'DELETE', headers: marked })
   if (!answer.ok && answer.status !== 401) throw new Error((await answer.text()).trim())
 }
 

@@ -21,3 +21,6 @@ export function bytesOf(bytes: number): string {
   }
   return `${at === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[at]}`
 }
+
+// A message that something follows ends as a sentence.
+export const sentence = (text: string) => (text === '' || /[.!?…)]$/.test(text.trim()) ? text : `${text}.`)

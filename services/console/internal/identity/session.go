@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -34,6 +35,23 @@ func (a *Authority) Session(ctx context.Context, id identity.Identity) (Token, e
 		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", by, "token", token.Identity.TokenID, "until", token.Identity.Until)
 	}
 	return token, err
+}
+
+// EndAllSessions revokes all logins of a session's owner until now, in browsers and of the command, with what they were renewed to and lent. API tokens
+// stay.
+func (a *Authority) EndAllSessions(ctx context.Context, who audit.Who, id identity.Identity) error {
+	if id.Until.IsZero() {
+		return refuse(Invalid, "this is no session in a browser: who logs out everywhere sends the session's cookie")
+	}
+	err := a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error {
+		return errors.Join(tx.Revoke(ctx, Revocation(id.Subject(), tx.Now())),
+			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "session.end", Name: id.TokenID, Reason: "all logins of " + id.Subject()})))
+	})
+	if err != nil {
+		return err
+	}
+	a.log.InfoContext(ctx, "all sessions ended", "actor", id.Subject(), "token", id.TokenID)
+	return a.Reload(ctx)
 }
 
 // EndSession revokes the token of a session, and what it was renewed to, but not the one that it was begun with.

@@ -160,3 +160,20 @@ func TestConsoleWithoutPagesSaysHowToBuildThem(t *testing.T) {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
 }
+
+// A page of another site can neither show the pages in a frame nor reach their window.
+func TestNoOtherPageFramesThePages(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/", "/service/web", "/v1x"} {
+		resp := get(t, built(), http.MethodGet, path, "Accept", browser)
+		policy := resp.Header.Get("Content-Security-Policy")
+		for _, rule := range []string{"default-src 'none'", "script-src 'self';", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+			if !strings.Contains(policy+";", rule) {
+				t.Errorf("%s: the policy has no %s: %s", path, rule, policy)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || resp.Header.Get("Cross-Origin-Opener-Policy") != "same-origin" || resp.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", path, resp.Header)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -14,7 +15,7 @@ import (
 )
 
 // sessionPath is where browsers log in and out: POST begins a session for the owner of a token, or renews the session whose
-// cookie comes along; GET tells about it; DELETE ends it.
+// cookie comes along; GET tells about it; DELETE ends it, and with ?everywhere all logins of its owner.
 const sessionPath = "/v1/session"
 
 type browsers struct{ Deps }
@@ -85,11 +86,20 @@ func (b *browsers) tell(w http.ResponseWriter, r *http.Request) {
 
 func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
 	caller, _ := platform.FromContext(r.Context())
-	if err := b.Authority.EndSession(r.Context(), caller); err != nil {
+	everywhere := r.URL.Query().Has("everywhere")
+	end := b.Authority.EndSession
+	if everywhere {
+		end = func(ctx context.Context, of platform.Identity) error {
+			return b.Authority.EndAllSessions(ctx, who(withPeer(ctx, r.RemoteAddr)), of)
+		}
+	}
+	if err := end(r.Context(), caller); err != nil {
 		b.refuse(w, r, err)
 		return
 	}
-	b.tellSession(r, caller, "session.end", "")
+	if !everywhere { // whose end is in the trail already
+		b.tellSession(r, caller, "session.end", "")
+	}
 	http.SetCookie(w, platform.NoCookie())
 	w.WriteHeader(http.StatusNoContent)
 }

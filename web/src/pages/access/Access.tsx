@@ -1,3 +1,4 @@
+import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
@@ -9,6 +10,7 @@ import { type ServiceAccount, TokenService } from '../../gen/fairlead/console/v1
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
+import { Export } from '../../ui/Export'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, kinds, type ResourceKind } from '../../ui/resources'
@@ -193,31 +195,44 @@ function Tokens() {
       </p>
     )
   return (
-    <div className="table-wrap">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Token</th>
-            <th scope="col">Of</th>
-            <th scope="col">Last used</th>
-            <th scope="col">Ends</th>
-          </tr>
-        </thead>
-        <tbody>
-          {list.data.tokens.map((t) => (
-            <tr key={t.id}>
-              <td className="name">{plain(t.description || t.id, 300)}</td>
-              <td>{plain(t.subject)}</td>
-              <td>
-                <Age of={t.lastUseTime} />
-              </td>
-              <td>
-                {t.expireTime ? new Date(Number(t.expireTime.seconds) * 1000).toLocaleString() : 'never'}
-              </td>
+    <>
+      <Export
+        name="tokens"
+        columns={['id', 'description', 'of', 'last_used', 'ends']}
+        rows={list.data.tokens.map((t) => ({
+          id: t.id,
+          description: t.description,
+          of: t.subject,
+          last_used: t.lastUseTime ? timestampDate(t.lastUseTime).toISOString() : '',
+          ends: t.expireTime ? timestampDate(t.expireTime).toISOString() : '',
+        }))}
+      />
+      <div className="table-wrap">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Token</th>
+              <th scope="col">Of</th>
+              <th scope="col">Last used</th>
+              <th scope="col">Ends</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {list.data.tokens.map((t) => (
+              <tr key={t.id}>
+                <td className="name">{plain(t.description || t.id, 300)}</td>
+                <td>{plain(t.subject)}</td>
+                <td>
+                  <Age of={t.lastUseTime} />
+                </td>
+                <td>
+                  {t.expireTime ? new Date(Number(t.expireTime.seconds) * 1000).toLocaleString() : 'never'}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
   )
 }

@@ -1,6 +1,7 @@
-import { useQuery } from '@tanstack/react-query'
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useRef } from 'react'
 import { failureOf } from '../../hub/errors'
-import { getSession } from '../../hub/session'
+import { endSession, getSession } from '../../hub/session'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 
@@ -23,9 +24,47 @@ export function Me() {
               {new Date(data.endTime).toLocaleString()}
             </dd>
           </dl>
+          <Everywhere />
           <p className="quiet">If another window asked for this login, close this one and go on there.</p>
         </section>
       )}
+    </>
+  )
+}
+
+function Everywhere() {
+  const queries = useQueryClient()
+  const dialog = useRef<HTMLDialogElement>(null)
+  const end = useMutation({
+    mutationFn: () => endSession(true),
+    onSuccess: () => {
+      queries.clear()
+      window.location.assign('/')
+    },
+  })
+  return (
+    <>
+      <p>
+        <button type="button" onClick={() => dialog.current?.showModal()}>
+          Sign out everywhere
+        </button>
+      </p>
+      <dialog ref={dialog} aria-label="Sign out everywhere">
+        <h2>Sign out everywhere</h2>
+        <p>
+          All your logins end within 30 seconds: in this browser, in others, and of the command, with the
+          shells and streams that run by them. Your API tokens stay.
+        </p>
+        {end.error && <Failed failure={failureOf(end.error)} />}
+        <div className="actions">
+          <button type="button" disabled={end.isPending} onClick={() => end.mutate()}>
+            Sign out everywhere
+          </button>
+          <button type="button" onClick={() => dialog.current?.close()}>
+            Cancel
+          </button>
+        </div>
+      </dialog>
     </>
   )
 }

@@ -1,4 +1,4 @@
-import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
+import { type Timestamp, timestampDate, timestampMs } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import {
@@ -12,6 +12,7 @@ import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
+import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
 import { plain, shortCommit } from '../../ui/text'
@@ -47,6 +48,7 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
   if (list.data.deployments.length === 0) return <p>Nothing was delivered yet.</p>
   return (
     <>
+      <Export name={`${service}-history`} columns={columns} rows={list.data.deployments.map(rowOf)} />
       <div className="table-wrap">
         <table>
           <thead>
@@ -147,3 +149,33 @@ export function took(ms: number): string {
   if (ms < 36_000_000) return `${Math.round(ms / 60_000)}m`
   return `${Math.round(ms / 3_600_000)}h`
 }
+
+const columns = [
+  'number',
+  'outcome',
+  'cause',
+  'author',
+  'commit',
+  'subject',
+  'fetched',
+  'delivered',
+  'applied',
+  'healthy',
+  'message',
+]
+
+const iso = (t: Timestamp | undefined) => (t ? timestampDate(t).toISOString() : '')
+
+const rowOf = (d: Deployment) => ({
+  number: String(d.number),
+  outcome: outcomes[d.outcome]?.[0] ?? '',
+  cause: causes[d.cause] ?? '',
+  author: d.author,
+  commit: d.commit?.commit ?? '',
+  subject: d.commit?.subject ?? '',
+  fetched: iso(d.fetchTime),
+  delivered: iso(d.deliverTime),
+  applied: iso(d.applyTime),
+  healthy: iso(d.healthyTime),
+  message: d.message,
+})

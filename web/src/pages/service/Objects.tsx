@@ -8,6 +8,7 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { healthState } from '../../state/states'
+import { Export } from '../../ui/Export'
 import { Failed, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 import { grouped } from './grouped'
@@ -125,6 +126,19 @@ export function Objects({ service, cluster }: { service: string; cluster: string
           <option value="namespace">by namespace and kind</option>
           <option value="wave">by wave</option>
         </select>
+        <Export
+          name={`${service}-objects`}
+          columns={['group', 'kind', 'namespace', 'name', 'wave', 'health', 'message']}
+          rows={fitting.map(({ object: o, report: r }) => ({
+            group: o?.group ?? '',
+            kind: o?.kind ?? '',
+            namespace: o?.namespace ?? '',
+            name: o?.name ?? '',
+            wave: String(o?.wave ?? 0),
+            health: r?.health ?? '',
+            message: r?.message ?? '',
+          }))}
+        />
       </div>
       {grouped(fitting, as).map(({ kind, list: of, worst }) => (
         <details key={kind} open={of.length <= 10 || worst !== 'healthy'}>

@@ -14,7 +14,7 @@ import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { plain, shortCommit } from '../../ui/text'
+import { plain, sentence, shortCommit } from '../../ui/text'
 import { Commits } from './Commits'
 import { Files } from './Files'
 import { Polls } from './Polls'
@@ -54,8 +54,8 @@ export function Source() {
       {of && <Stale of={fresh} again={again} />}
       {problem && (
         <div className={failing ? 'notice bad' : 'notice'}>
-          {plain(problem.message)} Since <Age of={problem.since} />; the last good commits are served from
-          cache.
+          {plain(sentence(problem.message))} Since <Age of={problem.since} />; the last good commits are
+          served from cache.
         </div>
       )}
       {of && (

@@ -13,7 +13,7 @@ import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { Search } from '../../ui/Search'
-import { plain, shortCommit } from '../../ui/text'
+import { plain, sentence, shortCommit } from '../../ui/text'
 
 const size = 100
 const worstFirst = 'state desc, name'
@@ -72,7 +72,8 @@ function Row({ of }: { of: Source }) {
         <Link to={`/source/${name}`}>{name}</Link>
         {problem && (
           <div className="cause">
-            {plain(problem.message, 500)} Last good commits are served since <Age of={problem.since} />.
+            {plain(sentence(problem.message), 500)} Last good commits are served since{' '}
+            <Age of={problem.since} />.
           </div>
         )}
       </td>
