@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up build-agent vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images kubelocal nodelocal install tidy clean
+.PHONY: help up build-agent vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -25,7 +25,7 @@ SERVICES ?= 30
 DURATION ?= 4m
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 # The command with the hub in it is built first; tools/up.sh builds what the clusters need while the hub is up already.
 up: ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
@@ -52,6 +52,13 @@ images: ## Make the container images (ARGS=-try-out: also those of docker-compos
 	@tools/web.sh
 	@kubelocal=; case " $(ARGS) " in *try-out*) kubelocal=$$(tools/kubelocal/build.sh);; esac; \
 	cd tools/images && KUBELOCAL=$$kubelocal GOWORK=off go run . -root ../.. -out ../../bin/images $(if $(PLATFORMS),-platforms $(PLATFORMS)) $(ARGS)
+
+release: ## Make a release of the tag at HEAD, in bin/release (KEY=FILE signs it; ARGS=-try makes one without a tag)
+	@tools/web.sh
+	@cd tools/images && GOWORK=off go run . release -root ../.. -out ../../bin/release $(if $(KEY),-key $(abspath $(KEY))) $(ARGS)
+
+release-twice: ## Make a release here and in a copy elsewhere, and compare all but signatures and provenance (each platform twice: an hour cold)
+	@tools/release-twice.sh $(ARGS)
 
 kubelocal: ## Build the local Kubernetes (some minutes the first time, then cached)
 	@tools/kubelocal/build.sh

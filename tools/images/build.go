@@ -49,11 +49,21 @@ func (s source) compile(ctx context.Context, p platform, pkg, to string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", "-s -w -buildid= -X fairlead.dev/platform/version.Version="+s.version, "-o", to, pkg)
 	cmd.Dir = s.root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOWORK="+filepath.Join(s.root, "go.work"))
+	// Flags and variables of the person who builds are left out: they would make other bytes.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+p.os, "GOARCH="+p.arch, "GOWORK="+filepath.Join(s.root, "go.work"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s for %s: %w: %s", pkg, p, err, out)
 	}
 	return nil
+}
+
+// program returns the file of a program in dir. It is compiled once, however many images and archives it is in.
+func (s source) program(ctx context.Context, p platform, of program, dir string) (string, error) {
+	binary := filepath.Join(dir, p.os+"-"+p.arch+of.path)
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	return binary, s.compile(ctx, p, of.pkg, binary)
 }
 
 // built is an image for one platform.
@@ -68,11 +78,9 @@ func (s source) build(ctx context.Context, of image, p platform, dir string) (bu
 	files := common()
 	b := built{platform: p}
 	for _, program := range of.programs {
-		binary := filepath.Join(dir, p.os+"-"+p.arch+program.path)
-		if _, err := os.Stat(binary); err != nil { // another image may have it, too
-			if err := s.compile(ctx, p, program.pkg, binary); err != nil {
-				return b, err
-			}
+		binary, err := s.program(ctx, p, program, dir)
+		if err != nil {
+			return b, err
 		}
 		b.binaries = append(b.binaries, binary)
 		files = append(files, file{path: program.path, mode: 0o755, from: binary})

@@ -60,16 +60,24 @@ func newLayer(files []file, made time.Time) (v1.Layer, error) {
 
 func pack(files []file, made time.Time) ([]byte, error) {
 	var out bytes.Buffer
-	w := tar.NewWriter(&out)
+	if err := packTo(&out, files, made); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// packTo writes a tar archive: the same files give the same bytes.
+func packTo(out io.Writer, files []file, made time.Time) error {
+	w := tar.NewWriter(out)
 	for _, f := range withParents(files) {
 		if err := f.write(w, made); err != nil {
-			return nil, fmt.Errorf("pack %s: %w", f.path, err)
+			return fmt.Errorf("pack %s: %w", f.path, err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("pack: %w", err)
+		return fmt.Errorf("pack: %w", err)
 	}
-	return out.Bytes(), nil
+	return nil
 }
 
 // withParents adds the folders that files are in, and sorts all by path. Of two with one path the first counts.

@@ -1,5 +1,5 @@
 // Command images makes the container images of Fairlead without Docker and without a registry: static programs, on
-// nothing, run by nobody. The same commit gives the same digests.
+// nothing, run by nobody. The same commit gives the same digests. `images release` makes everything that people get of a version.
 package main
 
 import (
@@ -31,6 +31,9 @@ type options struct {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) > 0 && args[0] == "release" {
+		return runRelease(ctx, args[1:], stdout)
+	}
 	var o options
 	fs := flag.NewFlagSet("images", flag.ContinueOnError)
 	fs.StringVar(&o.root, "root", ".", "`folder` of the repository")

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -64,15 +65,26 @@ type spdxRelation struct {
 
 const unknown = "NOASSERTION"
 
-// bill tells what the very binaries of an image were built from.
-func (s source) bill(of image, b built) ([]byte, error) {
+// webModule is the module whose programs carry the pages, and with them packages of npm.
+const webModule = "fairlead.dev/web"
+
+// bill tells what these very binaries were built from: modules as the Go toolchain recorded them in the binary, and packages of npm as
+// web/package-lock.json has them where the binary carries the pages.
+func (s source) bill(name string, binaries []string) ([]byte, error) {
 	doc := spdx{
-		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: "fairlead-" + of.name + "-" + b.platform.arch,
+		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name,
 		Creation: spdxCreation{Created: s.time.Format(time.RFC3339), Creators: []string{"Tool: fairlead-tools-images"}},
 	}
 	known := map[string]bool{}
+	add := func(program string, p spdxPackage) {
+		if !known[p.ID] {
+			known[p.ID] = true
+			doc.Packages = append(doc.Packages, p)
+		}
+		doc.Relationships = append(doc.Relationships, spdxRelation{program, "DEPENDS_ON", p.ID})
+	}
 	sum := sha1.New() //nolint:gosec // see above
-	for _, binary := range b.binaries {
+	for _, binary := range binaries {
 		content, err := os.ReadFile(binary)
 		if err != nil {
 			return nil, fmt.Errorf("list modules: %w", err)
@@ -88,30 +100,65 @@ func (s source) bill(of image, b built) ([]byte, error) {
 			Checksums: []spdxChecksum{{"SHA1", sha1Hex(content)}},
 		})
 		doc.Relationships = append(doc.Relationships, spdxRelation{doc.ID, "DESCRIBES", own})
+		hasPages := false
 		for _, module := range append(slices.Clone(info.Deps), &debug.Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}) {
+			hasPages = hasPages || module.Path == webModule
 			if module.Replace != nil {
 				module = module.Replace
 			}
 			if strings.HasPrefix(module.Path, "fairlead.dev/") || strings.HasPrefix(module.Path, ".") {
 				continue // part of this repository
 			}
-			id := spdxID("module", module.Path+"-"+module.Version)
-			if !known[id] {
-				known[id] = true
-				doc.Packages = append(doc.Packages, modulePackage(id, module))
-			}
-			doc.Relationships = append(doc.Relationships, spdxRelation{own, "DEPENDS_ON", id})
+			add(own, library(spdxID("module", module.Path+"-"+module.Version), module.Path, module.Version, "pkg:golang/"+module.Path+"@"+module.Version))
+		}
+		if !hasPages {
+			continue
+		}
+		packages, err := s.pagePackages()
+		if err != nil {
+			return nil, fmt.Errorf("list packages of the pages: %w", err)
+		}
+		for _, p := range packages {
+			add(own, p)
 		}
 	}
 	doc.Namespace = "https://fairlead.dev/spdx/" + doc.Name + "-" + hex.EncodeToString(sum.Sum(nil))
 	return json.MarshalIndent(doc, "", " ")
 }
 
-func modulePackage(id string, module *debug.Module) spdxPackage {
+func library(id, name, version, purl string) spdxPackage {
 	return spdxPackage{
-		ID: id, Name: module.Path, Version: module.Version, Location: unknown, Concluded: unknown, Declared: unknown, Copyright: unknown, Purpose: "LIBRARY",
-		Refs: []spdxExternal{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + module.Path + "@" + module.Version}},
+		ID: id, Name: name, Version: version, Location: unknown, Concluded: unknown, Declared: unknown, Copyright: unknown, Purpose: "LIBRARY",
+		Refs: []spdxExternal{{"PACKAGE-MANAGER", "purl", purl}},
 	}
+}
+
+// pagePackages are those that the pages carry: what package-lock.json has and does not call a tool.
+func (s source) pagePackages() ([]spdxPackage, error) {
+	text, err := os.ReadFile(filepath.Join(s.root, "web", "package-lock.json"))
+	if err != nil {
+		return nil, err
+	}
+	var lock struct {
+		Packages map[string]struct {
+			Version string
+			Dev     bool
+		}
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return nil, fmt.Errorf("read package-lock.json: %w", err)
+	}
+	var packages []spdxPackage
+	for _, path := range slices.Sorted(maps.Keys(lock.Packages)) {
+		p := lock.Packages[path]
+		if path == "" || p.Dev {
+			continue
+		}
+		name := path[strings.LastIndex(path, "node_modules/")+len("node_modules/"):]
+		purl := "pkg:npm/" + strings.Replace(name, "@", "%40", 1) + "@" + p.Version
+		packages = append(packages, library(spdxID("npm", name+"-"+p.Version), name, p.Version, purl))
+	}
+	return packages, nil
 }
 
 func sha1Hex(content []byte) string {

@@ -31,27 +31,20 @@ type result struct {
 // produce builds an image for all platforms and writes what there is to use of it into dir: an OCI layout with an
 // index and the lists of modules, NAME, and for `docker load` NAME.tar with the tag, for this machine's platform.
 func (s source) produce(ctx context.Context, of image, platforms []platform, dir, tag, binaries string) (result, error) {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var r result
-	for _, p := range platforms {
-		b, err := s.build(ctx, of, p, binaries)
-		if err != nil {
-			return r, err
-		}
-		if p == thisPlatform() {
+	index, images, err := s.assemble(ctx, of, platforms, binaries, dir)
+	if err != nil {
+		return r, err
+	}
+	for _, b := range images {
+		if b.platform == thisPlatform() {
 			if err := saveForDocker(b, tag, filepath.Join(dir, fileName(of)+".tar")); err != nil {
 				return r, err
 			}
 		}
-		if r.bytes == 0 {
-			if r.bytes, err = compressed(b); err != nil {
-				return r, err
-			}
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: b.Image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}}})
-		if index, err = s.withBill(index, of, b, filepath.Join(dir, fileName(of)+"-"+p.arch+".spdx.json")); err != nil {
-			return r, err
-		}
+	}
+	if r.bytes, err = compressed(images[0]); err != nil {
+		return r, err
 	}
 	at := filepath.Join(dir, fileName(of))
 	if err := os.RemoveAll(at); err != nil {
@@ -60,9 +53,26 @@ func (s source) produce(ctx context.Context, of image, platforms []platform, dir
 	if _, err := layout.Write(at, index); err != nil {
 		return r, fmt.Errorf("write layout: %w", err)
 	}
-	var err error
 	r.digest, err = index.Digest()
 	return r, err
+}
+
+// assemble builds an image for all platforms, as an index that has the lists of modules, too. The lists are also written into dir.
+func (s source) assemble(ctx context.Context, of image, platforms []platform, binaries, dir string) (v1.ImageIndex, []built, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var images []built
+	for _, p := range platforms {
+		b, err := s.build(ctx, of, p, binaries)
+		if err != nil {
+			return nil, nil, err
+		}
+		images = append(images, b)
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: b.Image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}}})
+		if index, err = s.withBill(index, of, b, filepath.Join(dir, fileName(of)+"-"+p.arch+".spdx.json")); err != nil {
+			return nil, nil, err
+		}
+	}
+	return index, images, nil
 }
 
 // fileName of an image, which may have a tag in its name.
@@ -100,7 +110,7 @@ func (s source) withBill(index v1.ImageIndex, of image, b built, to string) (v1.
 	if len(b.binaries) == 0 {
 		return index, nil
 	}
-	bill, err := s.bill(of, b)
+	bill, err := s.bill("fairlead-"+of.name+"-"+b.platform.arch, b.binaries)
 	if err != nil {
 		return nil, err
 	}
