@@ -66,9 +66,11 @@ func (a *app) root() *cobra.Command {
   fairlead login URL      or log in to a hub
   fairlead apply -f FILE  say which folders run on which clusters
   fairlead get services   see where every commit is`,
+		Version:       version.String(),
 		SilenceErrors: true, // main prints them once.
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("fairlead {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); len(args) > 0 && kindElsewhere(args[0]) != "" { // get pods -A
 			if _, unknown := findKind(args[0]); unknown != nil {

@@ -11,8 +11,6 @@ const (
 	mostSpoiled = time.Hour
 	// limitTimes is with how many failures a repository begins of which a pack broke a limit: a pause of about two minutes.
 	limitTimes = 6
-	// mostTimes ends the doubling of pauses.
-	mostTimes = 16
 	// maxHolds bounds their memory: mostly a source has none.
 	maxHolds = 200
 )
@@ -37,24 +35,24 @@ func (h holds) check(key string) error {
 
 // add pauses for a time that doubles up to most. The first pause is short: a transfer may just have been
 // cut on its way.
-func (h holds) add(key string, err error, most time.Duration) { h.addFrom(0, key, err, most) }
-
-// exceed pauses for long at once: a pack breaks a limit each time that it comes, and costs what the limit allows. Other objects of the same
-// repository are held, too, for a shorter time that doubles: each push would have all of it checked again.
-func (h holds) exceed(key, repository string, err error) {
-	h.addFrom(mostTimes, key, err, mostSpoiled)
-	h.addFrom(limitTimes, repository, err, mostSpoiled)
-}
-
-// addFrom pauses as after that many failures, or after more if there were more.
-func (h holds) addFrom(times int, key string, err error, most time.Duration) {
+func (h holds) add(key string, err error, most time.Duration) {
 	before, known := h[key]
 	if !known && len(h) >= maxHolds {
 		clear(h)
 	}
-	times = max(times, before.times)
-	pause := min(firstBackoff<<min(times, mostTimes), most)
-	h[key] = hold{err: err, times: times + 1, until: time.Now().Add(pause/2 + rand.N(pause))} //nolint:gosec // jitter
+	pause := min(firstBackoff<<min(before.times, 16), most)
+	h[key] = hold{err: err, times: before.times + 1, until: time.Now().Add(pause/2 + rand.N(pause))} //nolint:gosec // jitter
+}
+
+// exceed pauses for long at once: a pack breaks a limit each time that it comes, and costs what the limit allows. Other objects of the same
+// repository are held, too, for a shorter time that doubles: each push would have all of it checked again.
+func (h holds) exceed(key, repository string, err error) {
+	h[key] = hold{err: err, times: 16}
+	h.add(key, err, mostSpoiled)
+	if _, known := h[repository]; !known {
+		h[repository] = hold{times: limitTimes}
+	}
+	h.add(repository, err, mostSpoiled)
 }
 
 func (h holds) done(key string) { delete(h, key) }
