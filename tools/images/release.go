@@ -47,7 +47,7 @@ func runRelease(ctx context.Context, args []string, stdout io.Writer) error {
 		r.services = append(r.services, platform{"linux", arch})
 		r.commands = append(r.commands, platform{"linux", arch}, platform{"darwin", arch}, platform{"windows", arch})
 	}
-	var root, out string
+	var root, out, only string
 	var try bool
 	fs := flag.NewFlagSet("images release", flag.ContinueOnError)
 	fs.StringVar(&root, "root", ".", "`folder` of the repository")
@@ -55,7 +55,11 @@ func runRelease(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.StringVar(&r.key, "key", "", "private SSH key `file` that signs the checksums and the provenance; a key that an agent or a token holds: its public file")
 	fs.StringVar(&r.builder, "builder", "https://fairlead.dev/release/by-hand", "`URI` of what builds, for the provenance")
 	fs.BoolVar(&try, "try", false, "without a tag, and with changes that are not committed: the version is v0.0.0-try-COMMIT")
+	fs.StringVar(&only, "platforms", "", "with -try: comma-separated `platforms`, such as linux/amd64; default: all of a release")
 	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	if err := r.limit(only, try); err != nil {
 		return err
 	}
 	var err error
@@ -66,6 +70,23 @@ func runRelease(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	return r.make(ctx)
+}
+
+// limit leaves out other platforms than these, for a release that is only tried.
+func (r *release) limit(only string, try bool) error {
+	if only == "" {
+		return nil
+	}
+	if !try {
+		return errors.New("-platforms is for -try: a release has all platforms")
+	}
+	wanted := strings.Split(only, ",")
+	other := func(p platform) bool { return !slices.Contains(wanted, p.String()) }
+	r.services, r.commands = slices.DeleteFunc(r.services, other), slices.DeleteFunc(r.commands, other)
+	if len(r.services) == 0 {
+		return fmt.Errorf("-platforms %q: services are for linux/amd64 and linux/arm64, and one of these is needed", only)
+	}
+	return nil
 }
 
 // versionTag is a tag that names a version: v, and what Semantic Versioning allows.

@@ -95,6 +95,21 @@ func TestReleaseIsOfATaggedCommitOnly(t *testing.T) {
 	}
 }
 
+func TestPlatformsAreLeftOutOfATryOnly(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-platforms", "linux/amd64"}, "-platforms is for -try"},
+		{[]string{"-try", "-platforms", "darwin/arm64"}, "one of these is needed"},
+	} {
+		if err := runRelease(t.Context(), append(c.args, "-root", repository(t), "-out", t.TempDir()), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: got %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
 func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
 	t.Parallel()
 	const text = "# Changelog\n\n## Unreleased\n\n- new\n\n## [1.2.3] - 2026-11-22\n\n### Added\n- this\n\n## v1.2.2\n- that\n\n## 1.2.1\n"
