@@ -22,7 +22,7 @@ func (a *app) cluster() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.clusterJoin(), a.clusterManifest(), a.makeJoinToken(), a.clusterLeave(), a.clusterAccess())
+	cmd.AddCommand(a.clusterJoin(), a.clusterBind(), a.clusterManifest(), a.makeJoinToken(), a.clusterLeave(), a.clusterAccess())
 	return cmd
 }
 
