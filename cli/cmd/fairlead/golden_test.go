@@ -30,8 +30,9 @@ func golden(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // needsMore only fails in scripts. It works where an agent is started in the middle of it (TestLeastRightsSuffice of e2e), with a
-// second gitcache (TestAReplicaDrainsWhenAnAdministratorSaysSo), or where something is applied (TestTestsAreWaitedFor).
-var needsMore = []string{"cluster join", "shards drain", "test", "test results"}
+// second gitcache (TestAReplicaDrainsWhenAnAdministratorSaysSo), where something is applied (TestTestsAreWaitedFor),
+// or with a registry (TestMirrorPushesABundleOnceAndSaysWhatItDid of the package command).
+var needsMore = []string{"cluster join", "images mirror", "shards drain", "test", "test results"}
 
 // Every verb that there is runs in some script, here or, where it needs clusters, in e2e.
 func TestEveryVerbHasAScript(t *testing.T) {

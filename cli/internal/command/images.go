@@ -21,7 +21,12 @@ import (
 const maxPassword = 64 << 10
 
 func (a *app) imagesOfReleases() *cobra.Command {
-	cmd := &cobra.Command{Use: "images", Short: "Bring images and charts of a release into your registry"}
+	cmd := &cobra.Command{
+		Use:   "images",
+		Short: "Bring images and charts of a release into your registry",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	cmd.AddCommand(a.imagesMirror())
 	return cmd
 }
