@@ -1,0 +1,76 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The units are those of docs/operate/machines.md: systemd reads each without a word, and each service gets the files of `fairlead init` only.
+func TestUnitsAreWhatSystemdReads(t *testing.T) {
+	t.Parallel()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is missing: the units are not verified")
+	}
+	units, err := filepath.Glob("systemd/*.service")
+	if err != nil || len(units) != 5 {
+		t.Fatalf("%d units, %v", len(units), err)
+	}
+	program := regexp.MustCompile(`(?m)^ExecStart=/opt/fairlead/.*$`)
+	dir := t.TempDir()
+	args := []string{"verify", "--man=no"}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The programs are not installed here, and systemd wants to find them.
+		to := filepath.Join(dir, filepath.Base(unit))
+		if !program.Match(text) {
+			t.Errorf("%s starts no program of /opt/fairlead", unit)
+		}
+		if err := os.WriteFile(to, program.ReplaceAll(text, []byte("ExecStart=/bin/true")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, to)
+	}
+	out, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v: %s", err, out)
+	}
+}
+
+// The variables of a unit that name files name those that the unit loads.
+func TestUnitsLoadTheFilesThatTheyName(t *testing.T) {
+	t.Parallel()
+	units, err := filepath.Glob("systemd/*.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loads, names := regexp.MustCompile(`(?m)^LoadCredential=([^:]+):/etc/fairlead/secrets/`), regexp.MustCompile(`(?m)^Environment=FAIRLEAD_\w+=%d/(.+)$`)
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded := map[string]bool{}
+		for _, m := range loads.FindAllStringSubmatch(string(text), -1) {
+			loaded[m[1]] = false
+		}
+		for _, m := range names.FindAllStringSubmatch(string(text), -1) {
+			if _, there := loaded[m[1]]; !there {
+				t.Errorf("%s names %s and does not load it", unit, m[1])
+			}
+			loaded[m[1]] = true
+		}
+		for name, named := range loaded {
+			if !named && !(name == "ca.crt" && strings.HasSuffix(unit, "console.service")) { // the console's URL of PostgreSQL names it
+				t.Errorf("%s loads %s and names it nowhere", unit, name)
+			}
+		}
+	}
+}
