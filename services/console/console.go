@@ -263,6 +263,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
 	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Presence: told, Log: deps.Log})
 	s.sinks.Catalog, s.catalog = resources, resources
+	if cmp.Or(cfg.AdvertisePages, cfg.AdvertiseConsole) != "" { // the listener's own address is for this machine
+		s.sinks.Pages = s.pagesURL
+	}
 	resources.Search(s.board)
 	resources.Watch(told)
 	resources.Guard(keeper)

@@ -61,6 +61,14 @@ func sinkTo(spec *consolev1.SinkSpec) string {
 		return at("alertmanager", to.Alertmanager.GetUrl())
 	case *consolev1.SinkSpec_Grafana:
 		return at("grafana", to.Grafana.GetUrl())
+	case *consolev1.SinkSpec_Github:
+		return at("github", to.Github.GetUrl())
+	case *consolev1.SinkSpec_Gitlab:
+		return at("gitlab", to.Gitlab.GetUrl())
+	case *consolev1.SinkSpec_Gitea:
+		return at("gitea", to.Gitea.GetUrl())
+	case *consolev1.SinkSpec_Bitbucket:
+		return at("bitbucket", to.Bitbucket.GetUrl())
 	case *consolev1.SinkSpec_Email:
 		return "email " + strings.Join(to.Email.GetTo(), ",")
 	}

@@ -98,6 +98,10 @@ type SinkSpec struct {
 	//	*SinkSpec_PagerDuty
 	//	*SinkSpec_Alertmanager
 	//	*SinkSpec_Grafana
+	//	*SinkSpec_Github
+	//	*SinkSpec_Gitlab
+	//	*SinkSpec_Gitea
+	//	*SinkSpec_Bitbucket
 	To isSinkSpec_To `protobuf_oneof:"to"`
 	// Events of this project only, and its operators may change the sink. Empty: events of the whole hub.
 	Project string `protobuf:"bytes,4,opt,name=project,proto3" json:"project,omitempty"`
@@ -116,7 +120,7 @@ type SinkSpec struct {
 	Template string `protobuf:"bytes,11,opt,name=template,proto3" json:"template,omitempty"`
 	// Nothing is sent while it is; what happens then is never sent.
 	Disabled bool `protobuf:"varint,12,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	// Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s;
+	// Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack, Teams and Git hosts, 1m by email, else 1s;
 	// alerts that wait for PagerDuty or Alertmanager are then sent without a pause.
 	Interval *durationpb.Duration `protobuf:"bytes,13,opt,name=interval,proto3" json:"interval,omitempty"`
 	// How long an event is tried to be sent; then it is given up, which is an event itself. Unset: 24h.
@@ -220,6 +224,42 @@ func (x *SinkSpec) GetGrafana() *GrafanaSink {
 	if x != nil {
 		if x, ok := x.To.(*SinkSpec_Grafana); ok {
 			return x.Grafana
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetGithub() *CommitStatusSink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_Github); ok {
+			return x.Github
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetGitlab() *CommitStatusSink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_Gitlab); ok {
+			return x.Gitlab
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetGitea() *CommitStatusSink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_Gitea); ok {
+			return x.Gitea
+		}
+	}
+	return nil
+}
+
+func (x *SinkSpec) GetBitbucket() *CommitStatusSink {
+	if x != nil {
+		if x, ok := x.To.(*SinkSpec_Bitbucket); ok {
+			return x.Bitbucket
 		}
 	}
 	return nil
@@ -334,6 +374,22 @@ type SinkSpec_Grafana struct {
 	Grafana *GrafanaSink `protobuf:"bytes,18,opt,name=grafana,proto3,oneof"`
 }
 
+type SinkSpec_Github struct {
+	Github *CommitStatusSink `protobuf:"bytes,19,opt,name=github,proto3,oneof"`
+}
+
+type SinkSpec_Gitlab struct {
+	Gitlab *CommitStatusSink `protobuf:"bytes,20,opt,name=gitlab,proto3,oneof"`
+}
+
+type SinkSpec_Gitea struct {
+	Gitea *CommitStatusSink `protobuf:"bytes,21,opt,name=gitea,proto3,oneof"`
+}
+
+type SinkSpec_Bitbucket struct {
+	Bitbucket *CommitStatusSink `protobuf:"bytes,22,opt,name=bitbucket,proto3,oneof"`
+}
+
 func (*SinkSpec_Webhook) isSinkSpec_To() {}
 
 func (*SinkSpec_Slack) isSinkSpec_To() {}
@@ -347,6 +403,14 @@ func (*SinkSpec_PagerDuty) isSinkSpec_To() {}
 func (*SinkSpec_Alertmanager) isSinkSpec_To() {}
 
 func (*SinkSpec_Grafana) isSinkSpec_To() {}
+
+func (*SinkSpec_Github) isSinkSpec_To() {}
+
+func (*SinkSpec_Gitlab) isSinkSpec_To() {}
+
+func (*SinkSpec_Gitea) isSinkSpec_To() {}
+
+func (*SinkSpec_Bitbucket) isSinkSpec_To() {}
 
 // SinkSecret is what nobody may read again.
 type SinkSecret struct {
@@ -979,6 +1043,90 @@ func (x *GrafanaSink) GetCa() string {
 	return ""
 }
 
+// CommitStatusSink sets statuses of commits at a Git host, where the repositories of sources are: one for each service, fairlead/NAME, and one for all services
+// of a global service, fairlead/global/NAME. Fields of the spec for events (types, severity, filter, template) are not for it: a status follows the state of its services.
+type CommitStatusSink struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address of the host, as in the URLs of sources: https://git.example.com. Empty: github.com, gitlab.com or bitbucket.org; Gitea has none. Another one of
+	// github is GitHub Enterprise Server, another one of bitbucket is Bitbucket Data Center.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Token that may write statuses of commits.
+	Token *SinkSecret `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	// Repositories that get statuses, in which * stands for any text: acme/shop, acme/*. None: all that sources name at this host.
+	Repositories []string `protobuf:"bytes,3,rep,name=repositories,proto3" json:"repositories,omitempty"`
+	// Authorities of the host, in PEM. Empty: those of the console's system.
+	Ca string `protobuf:"bytes,4,opt,name=ca,proto3" json:"ca,omitempty"`
+	// First part of the names of statuses, so that those of several hubs differ. Empty: fairlead.
+	Context       string `protobuf:"bytes,5,opt,name=context,proto3" json:"context,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommitStatusSink) Reset() {
+	*x = CommitStatusSink{}
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommitStatusSink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommitStatusSink) ProtoMessage() {}
+
+func (x *CommitStatusSink) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommitStatusSink.ProtoReflect.Descriptor instead.
+func (*CommitStatusSink) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CommitStatusSink) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *CommitStatusSink) GetToken() *SinkSecret {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *CommitStatusSink) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
+	}
+	return nil
+}
+
+func (x *CommitStatusSink) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+func (x *CommitStatusSink) GetContext() string {
+	if x != nil {
+		return x.Context
+	}
+	return ""
+}
+
 type SinkStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When a message was taken last.
@@ -997,7 +1145,7 @@ type SinkStatus struct {
 
 func (x *SinkStatus) Reset() {
 	*x = SinkStatus{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1157,7 @@ func (x *SinkStatus) String() string {
 func (*SinkStatus) ProtoMessage() {}
 
 func (x *SinkStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1170,7 @@ func (x *SinkStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SinkStatus.ProtoReflect.Descriptor instead.
 func (*SinkStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SinkStatus) GetSendTime() *timestamppb.Timestamp {
@@ -1076,7 +1224,7 @@ type TestSinkRequest struct {
 
 func (x *TestSinkRequest) Reset() {
 	*x = TestSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1236,7 @@ func (x *TestSinkRequest) String() string {
 func (*TestSinkRequest) ProtoMessage() {}
 
 func (x *TestSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1249,7 @@ func (x *TestSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSinkRequest.ProtoReflect.Descriptor instead.
 func (*TestSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TestSinkRequest) GetName() string {
@@ -1123,7 +1271,7 @@ type TestSinkResponse struct {
 
 func (x *TestSinkResponse) Reset() {
 	*x = TestSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1283,7 @@ func (x *TestSinkResponse) String() string {
 func (*TestSinkResponse) ProtoMessage() {}
 
 func (x *TestSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1296,7 @@ func (x *TestSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSinkResponse.ProtoReflect.Descriptor instead.
 func (*TestSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TestSinkResponse) GetAnswer() string {
@@ -1181,7 +1329,7 @@ type GetSinkRequest struct {
 
 func (x *GetSinkRequest) Reset() {
 	*x = GetSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1341,7 @@ func (x *GetSinkRequest) String() string {
 func (*GetSinkRequest) ProtoMessage() {}
 
 func (x *GetSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1354,7 @@ func (x *GetSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSinkRequest.ProtoReflect.Descriptor instead.
 func (*GetSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetSinkRequest) GetName() string {
@@ -1225,7 +1373,7 @@ type GetSinkResponse struct {
 
 func (x *GetSinkResponse) Reset() {
 	*x = GetSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1385,7 @@ func (x *GetSinkResponse) String() string {
 func (*GetSinkResponse) ProtoMessage() {}
 
 func (x *GetSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1398,7 @@ func (x *GetSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSinkResponse.ProtoReflect.Descriptor instead.
 func (*GetSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetSinkResponse) GetSink() *Sink {
@@ -1278,7 +1426,7 @@ type ListSinksRequest struct {
 
 func (x *ListSinksRequest) Reset() {
 	*x = ListSinksRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1438,7 @@ func (x *ListSinksRequest) String() string {
 func (*ListSinksRequest) ProtoMessage() {}
 
 func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1451,7 @@ func (x *ListSinksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksRequest.ProtoReflect.Descriptor instead.
 func (*ListSinksRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListSinksRequest) GetPageSize() int32 {
@@ -1352,7 +1500,7 @@ type ListSinksResponse struct {
 
 func (x *ListSinksResponse) Reset() {
 	*x = ListSinksResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1512,7 @@ func (x *ListSinksResponse) String() string {
 func (*ListSinksResponse) ProtoMessage() {}
 
 func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1525,7 @@ func (x *ListSinksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSinksResponse.ProtoReflect.Descriptor instead.
 func (*ListSinksResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListSinksResponse) GetSinks() []*Sink {
@@ -1405,7 +1553,7 @@ type UpdateSinkRequest struct {
 
 func (x *UpdateSinkRequest) Reset() {
 	*x = UpdateSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1565,7 @@ func (x *UpdateSinkRequest) String() string {
 func (*UpdateSinkRequest) ProtoMessage() {}
 
 func (x *UpdateSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1578,7 @@ func (x *UpdateSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSinkRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UpdateSinkRequest) GetSink() *Sink {
@@ -1457,7 +1605,7 @@ type UpdateSinkResponse struct {
 
 func (x *UpdateSinkResponse) Reset() {
 	*x = UpdateSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1617,7 @@ func (x *UpdateSinkResponse) String() string {
 func (*UpdateSinkResponse) ProtoMessage() {}
 
 func (x *UpdateSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1630,7 @@ func (x *UpdateSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSinkResponse.ProtoReflect.Descriptor instead.
 func (*UpdateSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateSinkResponse) GetSink() *Sink {
@@ -1510,7 +1658,7 @@ type DeleteSinkRequest struct {
 
 func (x *DeleteSinkRequest) Reset() {
 	*x = DeleteSinkRequest{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +1670,7 @@ func (x *DeleteSinkRequest) String() string {
 func (*DeleteSinkRequest) ProtoMessage() {}
 
 func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +1683,7 @@ func (x *DeleteSinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeleteSinkRequest) GetName() string {
@@ -1560,7 +1708,7 @@ type DeleteSinkResponse struct {
 
 func (x *DeleteSinkResponse) Reset() {
 	*x = DeleteSinkResponse{}
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1720,7 @@ func (x *DeleteSinkResponse) String() string {
 func (*DeleteSinkResponse) ProtoMessage() {}
 
 func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_sink_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1733,7 @@ func (x *DeleteSinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSinkResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_sink_service_proto_rawDescGZIP(), []int{22}
 }
 
 var File_fairlead_console_v1_sink_service_proto protoreflect.FileDescriptor
@@ -1596,7 +1744,7 @@ const file_fairlead_console_v1_sink_service_proto_rawDesc = "" +
 	"\x04Sink\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x129\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1d.fairlead.console.v1.SinkSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x127\n" +
-	"\x06status\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkStatusR\x06status\"\xdd\a\n" +
+	"\x06status\x18\x03 \x01(\v2\x1f.fairlead.console.v1.SinkStatusR\x06status\"\xe5\t\n" +
 	"\bSinkSpec\x12<\n" +
 	"\awebhook\x18\x01 \x01(\v2 .fairlead.console.v1.WebhookSinkH\x00R\awebhook\x126\n" +
 	"\x05slack\x18\x02 \x01(\v2\x1e.fairlead.console.v1.SlackSinkH\x00R\x05slack\x126\n" +
@@ -1605,7 +1753,11 @@ const file_fairlead_console_v1_sink_service_proto_rawDesc = "" +
 	"\n" +
 	"pager_duty\x18\x10 \x01(\v2\".fairlead.console.v1.PagerDutySinkH\x00R\tpagerDuty\x12K\n" +
 	"\falertmanager\x18\x11 \x01(\v2%.fairlead.console.v1.AlertmanagerSinkH\x00R\falertmanager\x12<\n" +
-	"\agrafana\x18\x12 \x01(\v2 .fairlead.console.v1.GrafanaSinkH\x00R\agrafana\x12!\n" +
+	"\agrafana\x18\x12 \x01(\v2 .fairlead.console.v1.GrafanaSinkH\x00R\agrafana\x12?\n" +
+	"\x06github\x18\x13 \x01(\v2%.fairlead.console.v1.CommitStatusSinkH\x00R\x06github\x12?\n" +
+	"\x06gitlab\x18\x14 \x01(\v2%.fairlead.console.v1.CommitStatusSinkH\x00R\x06gitlab\x12=\n" +
+	"\x05gitea\x18\x15 \x01(\v2%.fairlead.console.v1.CommitStatusSinkH\x00R\x05gitea\x12E\n" +
+	"\tbitbucket\x18\x16 \x01(\v2%.fairlead.console.v1.CommitStatusSinkH\x00R\tbitbucket\x12!\n" +
 	"\aproject\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\aproject\x12&\n" +
 	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
 	"\x102\"\x06r\x04\x10\x01\x18@R\x05types\x12C\n" +
@@ -1670,7 +1822,13 @@ const file_fairlead_console_v1_sink_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12=\n" +
 	"\x05token\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x05token\x12%\n" +
 	"\tdashboard\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdashboard\x12\x19\n" +
-	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\x80\x02\n" +
+	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\xf6\x01\n" +
+	"\x10CommitStatusSink\x12\x1a\n" +
+	"\x03url\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x03url\x12=\n" +
+	"\x05token\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x05token\x125\n" +
+	"\frepositories\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\frepositories\x12\x19\n" +
+	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\x125\n" +
+	"\acontext\x18\x05 \x01(\tB\x1b\xbaH\x18r\x16\x18?2\x12^[-A-Za-z0-9._/]*$R\acontext\"\x80\x02\n" +
 	"\n" +
 	"SinkStatus\x127\n" +
 	"\tsend_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bsendTime\x126\n" +
@@ -1733,7 +1891,7 @@ func file_fairlead_console_v1_sink_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_sink_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_sink_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_fairlead_console_v1_sink_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_fairlead_console_v1_sink_service_proto_goTypes = []any{
 	(*Sink)(nil),                  // 0: fairlead.console.v1.Sink
 	(*SinkSpec)(nil),              // 1: fairlead.console.v1.SinkSpec
@@ -1746,29 +1904,30 @@ var file_fairlead_console_v1_sink_service_proto_goTypes = []any{
 	(*PagerDutySink)(nil),         // 8: fairlead.console.v1.PagerDutySink
 	(*AlertmanagerSink)(nil),      // 9: fairlead.console.v1.AlertmanagerSink
 	(*GrafanaSink)(nil),           // 10: fairlead.console.v1.GrafanaSink
-	(*SinkStatus)(nil),            // 11: fairlead.console.v1.SinkStatus
-	(*TestSinkRequest)(nil),       // 12: fairlead.console.v1.TestSinkRequest
-	(*TestSinkResponse)(nil),      // 13: fairlead.console.v1.TestSinkResponse
-	(*GetSinkRequest)(nil),        // 14: fairlead.console.v1.GetSinkRequest
-	(*GetSinkResponse)(nil),       // 15: fairlead.console.v1.GetSinkResponse
-	(*ListSinksRequest)(nil),      // 16: fairlead.console.v1.ListSinksRequest
-	(*ListSinksResponse)(nil),     // 17: fairlead.console.v1.ListSinksResponse
-	(*UpdateSinkRequest)(nil),     // 18: fairlead.console.v1.UpdateSinkRequest
-	(*UpdateSinkResponse)(nil),    // 19: fairlead.console.v1.UpdateSinkResponse
-	(*DeleteSinkRequest)(nil),     // 20: fairlead.console.v1.DeleteSinkRequest
-	(*DeleteSinkResponse)(nil),    // 21: fairlead.console.v1.DeleteSinkResponse
-	(*Metadata)(nil),              // 22: fairlead.console.v1.Metadata
-	(Severity)(0),                 // 23: fairlead.console.v1.Severity
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*Problem)(nil),               // 26: fairlead.console.v1.Problem
-	(*fieldmaskpb.FieldMask)(nil), // 27: google.protobuf.FieldMask
-	(Outcome)(0),                  // 28: fairlead.console.v1.Outcome
+	(*CommitStatusSink)(nil),      // 11: fairlead.console.v1.CommitStatusSink
+	(*SinkStatus)(nil),            // 12: fairlead.console.v1.SinkStatus
+	(*TestSinkRequest)(nil),       // 13: fairlead.console.v1.TestSinkRequest
+	(*TestSinkResponse)(nil),      // 14: fairlead.console.v1.TestSinkResponse
+	(*GetSinkRequest)(nil),        // 15: fairlead.console.v1.GetSinkRequest
+	(*GetSinkResponse)(nil),       // 16: fairlead.console.v1.GetSinkResponse
+	(*ListSinksRequest)(nil),      // 17: fairlead.console.v1.ListSinksRequest
+	(*ListSinksResponse)(nil),     // 18: fairlead.console.v1.ListSinksResponse
+	(*UpdateSinkRequest)(nil),     // 19: fairlead.console.v1.UpdateSinkRequest
+	(*UpdateSinkResponse)(nil),    // 20: fairlead.console.v1.UpdateSinkResponse
+	(*DeleteSinkRequest)(nil),     // 21: fairlead.console.v1.DeleteSinkRequest
+	(*DeleteSinkResponse)(nil),    // 22: fairlead.console.v1.DeleteSinkResponse
+	(*Metadata)(nil),              // 23: fairlead.console.v1.Metadata
+	(Severity)(0),                 // 24: fairlead.console.v1.Severity
+	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*Problem)(nil),               // 27: fairlead.console.v1.Problem
+	(*fieldmaskpb.FieldMask)(nil), // 28: google.protobuf.FieldMask
+	(Outcome)(0),                  // 29: fairlead.console.v1.Outcome
 }
 var file_fairlead_console_v1_sink_service_proto_depIdxs = []int32{
-	22, // 0: fairlead.console.v1.Sink.metadata:type_name -> fairlead.console.v1.Metadata
+	23, // 0: fairlead.console.v1.Sink.metadata:type_name -> fairlead.console.v1.Metadata
 	1,  // 1: fairlead.console.v1.Sink.spec:type_name -> fairlead.console.v1.SinkSpec
-	11, // 2: fairlead.console.v1.Sink.status:type_name -> fairlead.console.v1.SinkStatus
+	12, // 2: fairlead.console.v1.Sink.status:type_name -> fairlead.console.v1.SinkStatus
 	4,  // 3: fairlead.console.v1.SinkSpec.webhook:type_name -> fairlead.console.v1.WebhookSink
 	5,  // 4: fairlead.console.v1.SinkSpec.slack:type_name -> fairlead.console.v1.SlackSink
 	6,  // 5: fairlead.console.v1.SinkSpec.email:type_name -> fairlead.console.v1.EmailSink
@@ -1776,42 +1935,47 @@ var file_fairlead_console_v1_sink_service_proto_depIdxs = []int32{
 	8,  // 7: fairlead.console.v1.SinkSpec.pager_duty:type_name -> fairlead.console.v1.PagerDutySink
 	9,  // 8: fairlead.console.v1.SinkSpec.alertmanager:type_name -> fairlead.console.v1.AlertmanagerSink
 	10, // 9: fairlead.console.v1.SinkSpec.grafana:type_name -> fairlead.console.v1.GrafanaSink
-	23, // 10: fairlead.console.v1.SinkSpec.severity:type_name -> fairlead.console.v1.Severity
-	24, // 11: fairlead.console.v1.SinkSpec.interval:type_name -> google.protobuf.Duration
-	24, // 12: fairlead.console.v1.SinkSpec.retry_for:type_name -> google.protobuf.Duration
-	3,  // 13: fairlead.console.v1.SinkSecret.ref:type_name -> fairlead.console.v1.SinkSecretRef
-	2,  // 14: fairlead.console.v1.WebhookSink.key:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 15: fairlead.console.v1.SlackSink.url:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 16: fairlead.console.v1.EmailSink.password:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 17: fairlead.console.v1.TeamsSink.url:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 18: fairlead.console.v1.PagerDutySink.key:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 19: fairlead.console.v1.AlertmanagerSink.password:type_name -> fairlead.console.v1.SinkSecret
-	2,  // 20: fairlead.console.v1.GrafanaSink.token:type_name -> fairlead.console.v1.SinkSecret
-	25, // 21: fairlead.console.v1.SinkStatus.send_time:type_name -> google.protobuf.Timestamp
-	26, // 22: fairlead.console.v1.SinkStatus.problem:type_name -> fairlead.console.v1.Problem
-	25, // 23: fairlead.console.v1.SinkStatus.retry_time:type_name -> google.protobuf.Timestamp
-	24, // 24: fairlead.console.v1.TestSinkResponse.duration:type_name -> google.protobuf.Duration
-	0,  // 25: fairlead.console.v1.GetSinkResponse.sink:type_name -> fairlead.console.v1.Sink
-	27, // 26: fairlead.console.v1.ListSinksRequest.read_mask:type_name -> google.protobuf.FieldMask
-	0,  // 27: fairlead.console.v1.ListSinksResponse.sinks:type_name -> fairlead.console.v1.Sink
-	0,  // 28: fairlead.console.v1.UpdateSinkRequest.sink:type_name -> fairlead.console.v1.Sink
-	0,  // 29: fairlead.console.v1.UpdateSinkResponse.sink:type_name -> fairlead.console.v1.Sink
-	28, // 30: fairlead.console.v1.UpdateSinkResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	14, // 31: fairlead.console.v1.SinkService.GetSink:input_type -> fairlead.console.v1.GetSinkRequest
-	16, // 32: fairlead.console.v1.SinkService.ListSinks:input_type -> fairlead.console.v1.ListSinksRequest
-	18, // 33: fairlead.console.v1.SinkService.UpdateSink:input_type -> fairlead.console.v1.UpdateSinkRequest
-	20, // 34: fairlead.console.v1.SinkService.DeleteSink:input_type -> fairlead.console.v1.DeleteSinkRequest
-	12, // 35: fairlead.console.v1.SinkService.TestSink:input_type -> fairlead.console.v1.TestSinkRequest
-	15, // 36: fairlead.console.v1.SinkService.GetSink:output_type -> fairlead.console.v1.GetSinkResponse
-	17, // 37: fairlead.console.v1.SinkService.ListSinks:output_type -> fairlead.console.v1.ListSinksResponse
-	19, // 38: fairlead.console.v1.SinkService.UpdateSink:output_type -> fairlead.console.v1.UpdateSinkResponse
-	21, // 39: fairlead.console.v1.SinkService.DeleteSink:output_type -> fairlead.console.v1.DeleteSinkResponse
-	13, // 40: fairlead.console.v1.SinkService.TestSink:output_type -> fairlead.console.v1.TestSinkResponse
-	36, // [36:41] is the sub-list for method output_type
-	31, // [31:36] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	11, // 10: fairlead.console.v1.SinkSpec.github:type_name -> fairlead.console.v1.CommitStatusSink
+	11, // 11: fairlead.console.v1.SinkSpec.gitlab:type_name -> fairlead.console.v1.CommitStatusSink
+	11, // 12: fairlead.console.v1.SinkSpec.gitea:type_name -> fairlead.console.v1.CommitStatusSink
+	11, // 13: fairlead.console.v1.SinkSpec.bitbucket:type_name -> fairlead.console.v1.CommitStatusSink
+	24, // 14: fairlead.console.v1.SinkSpec.severity:type_name -> fairlead.console.v1.Severity
+	25, // 15: fairlead.console.v1.SinkSpec.interval:type_name -> google.protobuf.Duration
+	25, // 16: fairlead.console.v1.SinkSpec.retry_for:type_name -> google.protobuf.Duration
+	3,  // 17: fairlead.console.v1.SinkSecret.ref:type_name -> fairlead.console.v1.SinkSecretRef
+	2,  // 18: fairlead.console.v1.WebhookSink.key:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 19: fairlead.console.v1.SlackSink.url:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 20: fairlead.console.v1.EmailSink.password:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 21: fairlead.console.v1.TeamsSink.url:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 22: fairlead.console.v1.PagerDutySink.key:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 23: fairlead.console.v1.AlertmanagerSink.password:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 24: fairlead.console.v1.GrafanaSink.token:type_name -> fairlead.console.v1.SinkSecret
+	2,  // 25: fairlead.console.v1.CommitStatusSink.token:type_name -> fairlead.console.v1.SinkSecret
+	26, // 26: fairlead.console.v1.SinkStatus.send_time:type_name -> google.protobuf.Timestamp
+	27, // 27: fairlead.console.v1.SinkStatus.problem:type_name -> fairlead.console.v1.Problem
+	26, // 28: fairlead.console.v1.SinkStatus.retry_time:type_name -> google.protobuf.Timestamp
+	25, // 29: fairlead.console.v1.TestSinkResponse.duration:type_name -> google.protobuf.Duration
+	0,  // 30: fairlead.console.v1.GetSinkResponse.sink:type_name -> fairlead.console.v1.Sink
+	28, // 31: fairlead.console.v1.ListSinksRequest.read_mask:type_name -> google.protobuf.FieldMask
+	0,  // 32: fairlead.console.v1.ListSinksResponse.sinks:type_name -> fairlead.console.v1.Sink
+	0,  // 33: fairlead.console.v1.UpdateSinkRequest.sink:type_name -> fairlead.console.v1.Sink
+	0,  // 34: fairlead.console.v1.UpdateSinkResponse.sink:type_name -> fairlead.console.v1.Sink
+	29, // 35: fairlead.console.v1.UpdateSinkResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	15, // 36: fairlead.console.v1.SinkService.GetSink:input_type -> fairlead.console.v1.GetSinkRequest
+	17, // 37: fairlead.console.v1.SinkService.ListSinks:input_type -> fairlead.console.v1.ListSinksRequest
+	19, // 38: fairlead.console.v1.SinkService.UpdateSink:input_type -> fairlead.console.v1.UpdateSinkRequest
+	21, // 39: fairlead.console.v1.SinkService.DeleteSink:input_type -> fairlead.console.v1.DeleteSinkRequest
+	13, // 40: fairlead.console.v1.SinkService.TestSink:input_type -> fairlead.console.v1.TestSinkRequest
+	16, // 41: fairlead.console.v1.SinkService.GetSink:output_type -> fairlead.console.v1.GetSinkResponse
+	18, // 42: fairlead.console.v1.SinkService.ListSinks:output_type -> fairlead.console.v1.ListSinksResponse
+	20, // 43: fairlead.console.v1.SinkService.UpdateSink:output_type -> fairlead.console.v1.UpdateSinkResponse
+	22, // 44: fairlead.console.v1.SinkService.DeleteSink:output_type -> fairlead.console.v1.DeleteSinkResponse
+	14, // 45: fairlead.console.v1.SinkService.TestSink:output_type -> fairlead.console.v1.TestSinkResponse
+	41, // [41:46] is the sub-list for method output_type
+	36, // [36:41] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_sink_service_proto_init() }
@@ -1829,6 +1993,10 @@ func file_fairlead_console_v1_sink_service_proto_init() {
 		(*SinkSpec_PagerDuty)(nil),
 		(*SinkSpec_Alertmanager)(nil),
 		(*SinkSpec_Grafana)(nil),
+		(*SinkSpec_Github)(nil),
+		(*SinkSpec_Gitlab)(nil),
+		(*SinkSpec_Gitea)(nil),
+		(*SinkSpec_Bitbucket)(nil),
 	}
 	file_fairlead_console_v1_sink_service_proto_msgTypes[2].OneofWrappers = []any{
 		(*SinkSecret_Secret)(nil),
@@ -1840,7 +2008,7 @@ func file_fairlead_console_v1_sink_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_sink_service_proto_rawDesc), len(file_fairlead_console_v1_sink_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

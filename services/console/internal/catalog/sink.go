@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// SinkSpec is where events are sent to. One of Webhook to Grafana is set.
+// SinkSpec is where events are sent to. One of Webhook to Bitbucket is set.
 type SinkSpec struct {
 	Webhook      *WebhookSink      `json:"webhook,omitempty"`
 	Slack        *SlackSink        `json:"slack,omitempty"`
@@ -19,6 +20,10 @@ type SinkSpec struct {
 	PagerDuty    *PagerDutySink    `json:"pagerDuty,omitempty"`
 	Alertmanager *AlertmanagerSink `json:"alertmanager,omitempty"`
 	Grafana      *GrafanaSink      `json:"grafana,omitempty"`
+	GitHub       *CommitStatusSink `json:"github,omitempty"`
+	GitLab       *CommitStatusSink `json:"gitlab,omitempty"`
+	Gitea        *CommitStatusSink `json:"gitea,omitempty"`
+	Bitbucket    *CommitStatusSink `json:"bitbucket,omitempty"`
 	// Project whose events they are; empty: all of the hub.
 	Project string `json:"project,omitempty"`
 	// Types, Projects, Clusters and Services are patterns; none: any.
@@ -38,7 +43,7 @@ type SinkSpec struct {
 	Credentials Settings `json:"credentials,omitempty"`
 }
 
-// The names of credentials: of webhooks and PagerDuty; of Slack and Teams; of email and Alertmanager; of Grafana.
+// The names of credentials: of webhooks and PagerDuty; of Slack and Teams; of email and Alertmanager; of Grafana and Git hosts.
 const (
 	SinkKey      = "key"
 	SinkURL      = "url"
@@ -83,6 +88,16 @@ type GrafanaSink struct {
 	CA        string `json:"ca,omitempty"`
 }
 
+// CommitStatusSink is the statuses of commits at a Git host.
+type CommitStatusSink struct {
+	URL string `json:"url,omitempty"` // Empty: the public one of its kind.
+	// Repositories are patterns of owner/name; none: any.
+	Repositories []string `json:"repositories,omitempty"`
+	// Context is the first part of the names of statuses; empty: fairlead.
+	Context string `json:"context,omitempty"`
+	CA      string `json:"ca,omitempty"`
+}
+
 // EmailSink is mail.
 type EmailSink struct {
 	Server      string   `json:"server"`
@@ -109,8 +124,21 @@ func (s SinkSpec) Kind() string {
 		return "alertmanager"
 	case s.Grafana != nil:
 		return "grafana"
+	case s.GitHub != nil:
+		return "github"
+	case s.GitLab != nil:
+		return "gitlab"
+	case s.Gitea != nil:
+		return "gitea"
+	case s.Bitbucket != nil:
+		return "bitbucket"
 	}
 	return "email"
+}
+
+// CommitStatus is the sink's Git host; nil: the sink sends events.
+func (s SinkSpec) CommitStatus() *CommitStatusSink {
+	return cmp.Or(s.GitHub, s.GitLab, s.Gitea, s.Bitbucket)
 }
 
 // Alerts tells whether what begins a trouble is open at the receiver until it is told of the end.
@@ -142,6 +170,8 @@ func (s SinkSpec) target() string {
 		return s.Alertmanager.URL + "\n" + s.Alertmanager.CA
 	case s.Grafana != nil:
 		return s.Grafana.URL + "\n" + s.Grafana.CA
+	case s.CommitStatus() != nil:
+		return s.CommitStatus().URL + "\n" + s.CommitStatus().CA
 	}
 	return ""
 }

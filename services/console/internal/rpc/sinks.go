@@ -146,8 +146,24 @@ func decodeSink(in *consolev1.Sink) catalog.Sink {
 	case *consolev1.SinkSpec_Grafana:
 		out.Spec.Grafana = &catalog.GrafanaSink{URL: to.Grafana.GetUrl(), Dashboard: to.Grafana.GetDashboard(), CA: to.Grafana.GetCa()}
 		credential(catalog.SinkToken, to.Grafana.GetToken())
+	case *consolev1.SinkSpec_Github:
+		out.Spec.GitHub = decodeCommitStatus(to.Github)
+		credential(catalog.SinkToken, to.Github.GetToken())
+	case *consolev1.SinkSpec_Gitlab:
+		out.Spec.GitLab = decodeCommitStatus(to.Gitlab)
+		credential(catalog.SinkToken, to.Gitlab.GetToken())
+	case *consolev1.SinkSpec_Gitea:
+		out.Spec.Gitea = decodeCommitStatus(to.Gitea)
+		credential(catalog.SinkToken, to.Gitea.GetToken())
+	case *consolev1.SinkSpec_Bitbucket:
+		out.Spec.Bitbucket = decodeCommitStatus(to.Bitbucket)
+		credential(catalog.SinkToken, to.Bitbucket.GetToken())
 	}
 	return out
+}
+
+func decodeCommitStatus(in *consolev1.CommitStatusSink) *catalog.CommitStatusSink {
+	return &catalog.CommitStatusSink{URL: in.GetUrl(), Repositories: in.GetRepositories(), Context: in.GetContext(), CA: in.GetCa()}
 }
 
 // encodeSink leaves the values of secrets empty.
@@ -196,6 +212,19 @@ func encodeSink(in catalog.Sink) *consolev1.Sink {
 		spec.To = &consolev1.SinkSpec_Grafana{Grafana: &consolev1.GrafanaSink{
 			Url: is.Grafana.URL, Dashboard: is.Grafana.Dashboard, Ca: is.Grafana.CA, Token: credential(catalog.SinkToken),
 		}}
+	case is.CommitStatus() != nil:
+		at := is.CommitStatus()
+		host := &consolev1.CommitStatusSink{Url: at.URL, Repositories: at.Repositories, Context: at.Context, Ca: at.CA, Token: credential(catalog.SinkToken)}
+		switch at {
+		case is.GitHub:
+			spec.To = &consolev1.SinkSpec_Github{Github: host}
+		case is.GitLab:
+			spec.To = &consolev1.SinkSpec_Gitlab{Gitlab: host}
+		case is.Gitea:
+			spec.To = &consolev1.SinkSpec_Gitea{Gitea: host}
+		case is.Bitbucket:
+			spec.To = &consolev1.SinkSpec_Bitbucket{Bitbucket: host}
+		}
 	}
 	return &consolev1.Sink{Metadata: encodeMeta(in.Meta), Spec: spec}
 }
@@ -216,4 +245,7 @@ func maskSink(spec *consolev1.SinkSpec, changed map[string]bool) {
 	mask(catalog.SinkKey, spec.GetPagerDuty().GetKey())
 	mask(catalog.SinkPassword, spec.GetAlertmanager().GetPassword())
 	mask(catalog.SinkToken, spec.GetGrafana().GetToken())
+	for _, host := range []*consolev1.CommitStatusSink{spec.GetGithub(), spec.GetGitlab(), spec.GetGitea(), spec.GetBitbucket()} {
+		mask(catalog.SinkToken, host.GetToken())
+	}
 }

@@ -54,6 +54,8 @@ type Deliverer struct {
 	Catalog *catalog.Catalog
 	// Addresses that may be sent to.
 	Addresses *addresses.Policy
+	// Pages returns the address of the console's pages; empty, or nil: people reach it at none.
+	Pages func() string
 	// ID of this console among those of a database.
 	ID      string
 	Metrics *Metrics
@@ -236,6 +238,8 @@ type batch struct {
 	waiting []waiting
 	next    int64
 	more    bool // behind next
+	// plan is for a Git host; nil: the events are sent.
+	plan *statusPlan
 	// stale are older than they are tried, and missed says that some are not kept any more.
 	stale  int
 	missed bool
@@ -251,6 +255,11 @@ func (d *Deliverer) pass(ctx context.Context, uid string) error {
 	// What was taken is noted also when the console stops meanwhile: else it were sent again.
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
+	if p := b.plan; p != nil && len(p.done)+len(p.gone) > 0 {
+		if err := d.Store.PutCommitStatuses(noting, uid, p.done, p.gone); err != nil {
+			return err
+		}
+	}
 	kept, err := d.Store.PutSending(noting, of, wait, tell...)
 	if err == nil && !kept {
 		d.Log.WarnContext(ctx, "another console took over a sink: a message may have come twice", "sink", b.name)
@@ -327,7 +336,7 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 			b.stale++
 		case len(b.waiting) >= maxWaiting:
 			b.next, b.more = e.seq-1, true
-			return b, nil
+			return b, d.planned(ctx, v, &b)
 		default:
 			first := 0
 			if at := d.progressOf(row.UID); len(b.waiting) == 0 && at.seq == e.seq && at.etag == b.etag && at.part < len(list) {
@@ -338,7 +347,15 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 			}
 		}
 	}
-	return b, nil
+	return b, d.planned(ctx, v, &b)
+}
+
+// planned reads what is to be set where a sink is a Git host that can be sent to.
+func (d *Deliverer) planned(ctx context.Context, v store.View, b *batch) error {
+	if b.broken != nil || b.spec.CommitStatus() == nil || len(b.waiting) == 0 {
+		return nil
+	}
+	return d.plan(ctx, v, b)
 }
 
 func (d *Deliverer) progressOf(uid string) progress {
@@ -401,7 +418,7 @@ func (t target) interval() time.Duration {
 		return t.spec.Interval
 	case t.spec.Email != nil:
 		return time.Minute
-	case t.spec.Slack != nil, t.spec.Teams != nil:
+	case t.spec.Slack != nil, t.spec.Teams != nil, t.spec.CommitStatus() != nil:
 		return 5 * time.Second
 	}
 	return time.Second
@@ -411,6 +428,9 @@ func (t target) interval() time.Duration {
 func (b batch) pause(sent int) time.Duration {
 	if (b.more || sent < len(b.waiting)) && b.spec.Alerts() && b.spec.Interval == 0 {
 		return 0
+	}
+	if b.plan != nil && b.plan.upTo < len(b.waiting) {
+		return max(b.interval(), statusPause)
 	}
 	return b.interval()
 }
@@ -442,7 +462,12 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 		return tell, 0
 	}
 	most := b.most()
-	if was.Attempts >= aloneAfter && was.Waiting > 0 {
+	if b.plan != nil {
+		if most = b.plan.upTo; len(b.plan.set) == 0 { // all has the state that is set
+			d.advance(of, b, most)
+			return tell, 0
+		}
+	} else if was.Attempts >= aloneAfter && was.Waiting > 0 {
 		most = 1
 	}
 	some := b.waiting[:min(most, len(b.waiting))]
@@ -457,10 +482,14 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 		sent = problem.sent
 	}
 	d.advance(of, b, sent)
-	if sent > 0 {
-		of.Sent += int64(sent)
+	n := sent
+	if b.plan != nil {
+		n = len(b.plan.done)
+	}
+	if n > 0 {
+		of.Sent += int64(n)
 		of.SendTime, of.Rejections = d.Now().UTC().Truncate(time.Microsecond), 0
-		d.Metrics.events.WithLabelValues(b.spec.Kind(), "sent").Add(float64(sent))
+		d.Metrics.events.WithLabelValues(b.spec.Kind(), "sent").Add(float64(n))
 	}
 	if problem == nil {
 		if was.Problem != "" {
@@ -486,7 +515,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 		tell = append(tell, event.SinkFails(b.name, b.spec.Project, of.Sink, how+of.Problem, of.ProblemTime, d.Now()))
 	}
 	if taken {
-		return tell, b.interval()
+		return tell, b.pause(sent)
 	}
 	of.Waiting, of.Oldest = len(b.waiting)-sent, b.waiting[sent].GetTime().AsTime()
 	wait = backoff(of.Attempts)
@@ -510,6 +539,10 @@ func (d *Deliverer) try(ctx context.Context, b batch, some []waiting) *failure {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
 	defer stop()
+	if b.plan != nil {
+		_, problem := d.sender().statuses(sending, b.target, b.plan)
+		return problem
+	}
 	_, problem := d.sender().send(sending, b.target, events(some))
 	return problem
 }
@@ -539,21 +572,30 @@ func backoff(attempts int) time.Duration {
 	return minBackoff/2 + rand.N(most) //nolint:gosec // no secret
 }
 
-// Test sends an event of type test to a sink, and returns what the other side said, or why it does not take it.
+// Test sends an event of type test to a sink, or sets a status at a Git host, and returns what the other side said, or why it does not take it.
 func (d *Deliverer) Test(ctx context.Context, name, actor string) (answer string, taken bool, err error) {
 	var t target
+	var status commitStatus
 	var problem *failure
 	err = d.Store.Read(ctx, func(ctx context.Context, v store.View) error {
 		row, err := v.Get(ctx, store.KindSink, name)
 		if err == nil {
 			t, problem, err = d.target(ctx, v, row)
 		}
+		if err == nil && problem == nil && t.spec.CommitStatus() != nil {
+			status, problem, err = d.trial(ctx, v, t)
+		}
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", false, err
-	}
-	if problem == nil {
+	case problem != nil:
+	case t.spec.CommitStatus() != nil:
+		if answer, problem = d.sender().statuses(ctx, t, &statusPlan{set: []commitStatus{status}}); problem == nil {
+			answer = fmt.Sprintf("status %s of %s in %s: %s", status.name, shortCommit(status.Commit), status.Repository, answer)
+		}
+	default:
 		answer, problem = d.sender().send(ctx, t, []*consolev1.Event{event.Trial(name, t.spec.Project, actor, d.Now())})
 	}
 	if taken = problem == nil; !taken {

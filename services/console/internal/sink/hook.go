@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -131,6 +132,9 @@ func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error
 			return refuse("spec.types[%d]: no event has a type like %q%s", i, p, cmp.Or(typo.Suggest(p, event.Types()), ": docs/events.md lists them"))
 		}
 	}
+	if err := noEvents(spec); err != nil {
+		return refuse("%s", err)
+	}
 	if _, err := filter.Parse(spec.Filter, event.Asked()); err != nil {
 		return refuse("spec.filter: %s", err)
 	}
@@ -158,6 +162,19 @@ func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error
 	}
 	if field, err := t.check(); err != nil {
 		return refuse("spec.%s: %v", field, err)
+	}
+	return nil
+}
+
+// noEvents refuses what chooses events and makes texts of them where a sink sends none.
+func noEvents(spec catalog.SinkSpec) error {
+	if spec.CommitStatus() == nil {
+		return nil
+	}
+	for field, there := range map[string]bool{"types": len(spec.Types) > 0, "severity": spec.Severity != "", "filter": spec.Filter != "", "template": spec.Template != ""} {
+		if there {
+			return fmt.Errorf("spec.%s: leave it out: a status follows the state of its services, not single events: choose services by projects, clusters and services", field)
+		}
 	}
 	return nil
 }
@@ -208,6 +225,23 @@ func (t target) check() (field string, err error) {
 			return "grafana.token", errors.New("is empty: it is the token of a service account of Grafana")
 		}
 		ca = s.Grafana.CA
+	case s.CommitStatus() != nil:
+		at := s.CommitStatus()
+		if t.address() == "" {
+			return s.Kind() + ".url", errors.New("is missing: write the address of the host: https://git.example.com")
+		}
+		if _, err := under(t.address(), ""); err != nil {
+			return s.Kind() + ".url", err
+		}
+		if token := t.credentials[catalog.SinkToken]; token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return s.Kind() + ".token", fmt.Errorf("is empty, or has spaces or line ends: it is a token of %s with %s", hostOf(s).name, hostOf(s).needs)
+		}
+		for i, p := range at.Repositories {
+			if strings.Contains(p, ":") || strings.HasPrefix(p, "/") || strings.HasSuffix(p, ".git") {
+				return fmt.Sprintf("%s.repositories[%d]", s.Kind(), i), fmt.Errorf("%q: write owner/name as the host shows it, in which * stands for any text", p)
+			}
+		}
+		ca = at.CA
 	case s.Email != nil:
 		if host, port, err := net.SplitHostPort(s.Email.Server); err != nil || host == "" || port == "" {
 			return "email.server", fmt.Errorf("%q: must be host:port", s.Email.Server)

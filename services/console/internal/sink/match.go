@@ -44,7 +44,7 @@ func matcherOf(row store.Resource) matcher {
 
 func newMatcher(name string, spec catalog.SinkSpec) matcher {
 	m := matcher{name: name, spec: spec, least: consolev1.Severity(consolev1.Severity_value["SEVERITY_"+spec.Severity])}
-	if spec.Severity == "" && len(spec.Types) == 0 && spec.Filter == "" {
+	if spec.Severity == "" && len(spec.Types) == 0 && spec.Filter == "" && spec.CommitStatus() == nil {
 		m.least = consolev1.Severity_SEVERITY_WARNING
 	}
 	var err error
@@ -90,9 +90,9 @@ func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
 }
 
 // list returns what the sink gets of an event, in messages of its own each. A receiver that keeps an alert open per service has to hear of the end
-// for each service, and an event of many services names only some of them.
+// for each service, a Git host has a status for each, and an event of many services names only some of them.
 func (m matcher) list(e numbered, now time.Time) []*consolev1.Event {
-	if m.broken == nil && m.spec.Alerts() && len(event.Ended(e.GetType())) > 0 {
+	if m.broken == nil && (m.spec.CommitStatus() != nil || m.spec.Alerts() && len(event.Ended(e.GetType())) > 0) {
 		return e.Each(func(one *consolev1.Event) bool { return m.fits(e.seq, one, now) })
 	}
 	if is := m.of(e, now); is != nil {
@@ -109,6 +109,9 @@ func (m matcher) concerns(e *consolev1.Event) bool {
 
 // wants tells whether the sink asks for an event by its type and severity. Where alerts are open until their end, it gets the ends of what it asks for.
 func (m matcher) wants(e *consolev1.Event) bool {
+	if m.spec.CommitStatus() != nil {
+		return isStatusEvent(e.GetType())
+	}
 	ofType := func(typ string) bool { return len(m.spec.Types) == 0 || wildcard.Any(m.spec.Types, typ) }
 	if m.spec.Alerts() && slices.ContainsFunc(event.Ended(e.GetType()), ofType) {
 		return true

@@ -66,6 +66,9 @@ type failure struct {
 	sent int
 	// after is when to try again, if the other side said.
 	after time.Duration
+	// status and header are of the answer over HTTP; 0: there was none.
+	status int
+	header http.Header
 }
 
 func (f *failure) Error() string { return f.message }
@@ -108,12 +111,17 @@ func (s *sender) send(ctx context.Context, t target, events []*consolev1.Event) 
 	if err == nil {
 		return t.shown(answer), nil
 	}
-	f, ok := errors.AsType[*failure](err)
-	if !ok {
-		f = failed("%s", reason(err))
-	}
+	f := asFailure(err)
 	f.message = t.shown(f.message)
 	return "", f
+}
+
+// asFailure is why a message was not taken, by any error.
+func asFailure(err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	return failed("%s", reason(err))
 }
 
 // shown is what others say as people may see it. It is masked first: of a secret that is cut nobody would know what it is.
@@ -256,6 +264,7 @@ func (s *sender) post(ctx context.Context, to, ca string, header http.Header, bo
 		return answer, nil
 	}
 	f := failed("%s answers %s", u.Host, answer)
+	f.status, f.header = resp.StatusCode, resp.Header
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		f.rejected = true

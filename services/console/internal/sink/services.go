@@ -242,10 +242,7 @@ func (s *sender) pages(ctx context.Context, t target, requests []pageRequest) (a
 	if problem == nil {
 		return answer, nil
 	}
-	f, ok := errors.AsType[*failure](problem)
-	if !ok {
-		f = failed("%s", reason(problem))
-	}
+	f := asFailure(problem)
 	f.sent = requests[end].place // all before it were tried, and taken
 	return "", f
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -140,4 +141,56 @@ func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, 
 		s.tellEvents(events)
 	}
 	return kept, nil
+}
+
+// CommitStatusKey is the name of a status of commits, and the ref that its services follow.
+type CommitStatusKey struct{ Context, Ref string }
+
+// CommitStatus is the last status of a commit that a sink set at a Git host, by its key.
+type CommitStatus struct {
+	CommitStatusKey
+	Repository string
+	Commit     string
+	// Digest of the content that came with the commit; empty: the hub can't deliver the commit.
+	Digest      string
+	State       string
+	Description string
+}
+
+// CommitStatuses returns the last statuses of a sink by these names, and whatever ref.
+func (v View) CommitStatuses(ctx context.Context, sink string, contexts []string) (map[CommitStatusKey]CommitStatus, error) {
+	found := make(map[CommitStatusKey]CommitStatus, len(contexts))
+	for chunk := range slices.Chunk(contexts, chunkSize) {
+		rows, err := v.q.QueryContext(ctx, "SELECT context, ref, repository, commit_id, digest, state, description FROM commit_statuses WHERE sink_uid = $1 AND context IN "+
+			v.dialect.placeholders(2, len(chunk)), anys(chunk, sink)...)
+		if _, err := collect(rows, err, func(rows *sql.Rows) (c CommitStatus, err error) {
+			err = rows.Scan(&c.Context, &c.Ref, &c.Repository, &c.Commit, &c.Digest, &c.State, &c.Description)
+			found[c.CommitStatusKey] = c
+			return c, err
+		}); err != nil {
+			return nil, fmt.Errorf("read statuses of commits: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// PutCommitStatuses keeps statuses that a sink has set, and forgets those of the contexts in gone. A sink that is gone keeps none.
+func (s *Store) PutCommitStatuses(ctx context.Context, sink string, set []CommitStatus, gone []string) error {
+	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err := each(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
+		if err != nil {
+			return err
+		}
+		return each(ctx, tx, len(set), "INSERT INTO commit_statuses (sink_uid, context, ref, repository, commit_id, digest, state, description)"+
+			" SELECT sink_uid, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS TEXT) FROM sinks WHERE sink_uid = $1"+
+			" ON CONFLICT (sink_uid, context, ref) DO UPDATE SET repository = excluded.repository, commit_id = excluded.commit_id, digest = excluded.digest,"+
+			" state = excluded.state, description = excluded.description", func(i int) []any {
+			c := set[i]
+			return []any{sink, c.Context, c.Ref, c.Repository, c.Commit, c.Digest, c.State, c.Description}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("write statuses of commits: %w", err)
+	}
+	return nil
 }

@@ -129,6 +129,7 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM places WHERE backend_uid = $1",
 		"DELETE FROM readings WHERE backend_uid = $1",
 		"DELETE FROM sinks WHERE sink_uid = $1",
+		"DELETE FROM commit_statuses WHERE sink_uid = $1",
 		"DELETE FROM test_runs WHERE service_uid = $1",
 		"DELETE FROM join_tokens WHERE cluster_uid = $1",
 		"DELETE FROM agent_tokens WHERE cluster_uid = $1",

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/sink_service.proto.
  */
 export const file_fairlead_console_v1_sink_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3Npbmtfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKVAQoEU2luaxIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESKwoEc3BlYxgCIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NwZWMSLwoGc3RhdHVzGAMgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU3RhdHVzIpwFCghTaW5rU3BlYxIzCgd3ZWJob29rGAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5XZWJob29rU2lua0gAEi8KBXNsYWNrGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5TbGFja1NpbmtIABIvCgVlbWFpbBgDIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW1haWxTaW5rSAASLwoFdGVhbXMYDyABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLlRlYW1zU2lua0gAEjgKCnBhZ2VyX2R1dHkYECABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlBhZ2VyRHV0eVNpbmtIABI9CgxhbGVydG1hbmFnZXIYESABKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLkFsZXJ0bWFuYWdlclNpbmtIABIzCgdncmFmYW5hGBIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5HcmFmYW5hU2lua0gAEg8KB3Byb2plY3QYBCABKAkSDQoFdHlwZXMYBSADKAkSLwoIc2V2ZXJpdHkYBiABKA4yHS5mYWlybGVhZC5jb25zb2xlLnYxLlNldmVyaXR5EhAKCHByb2plY3RzGAcgAygJEhAKCGNsdXN0ZXJzGAggAygJEhAKCHNlcnZpY2VzGAkgAygJEg4KBmZpbHRlchgKIAEoCRIQCgh0ZW1wbGF0ZRgLIAEoCRIQCghkaXNhYmxlZBgMIAEoCBIrCghpbnRlcnZhbBgNIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIsCglyZXRyeV9mb3IYDiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CBAoCdG8iWgoKU2lua1NlY3JldBIQCgZzZWNyZXQYASABKAlIABIxCgNyZWYYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXRSZWZIAEIHCgV2YWx1ZSIqCg1TaW5rU2VjcmV0UmVmEgwKBHBhdGgYASABKAkSCwoDa2V5GAIgASgJImIKC1dlYmhvb2tTaW5rEgsKA3VybBgBIAEoCRIsCgNrZXkYAyABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCgoCY2EYBCABKAlKBAgCEANSBnNlY3JldCJTCglTbGFja1NpbmsSLAoDdXJsGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU2VjcmV0EgoKAmNhGAMgASgJSgQIARACUgZzZWNyZXQiuwEKCUVtYWlsU2luaxIOCgZzZXJ2ZXIYASABKAkSDAoEZnJvbRgCIAEoCRIKCgJ0bxgDIAMoCRIUCgxpbXBsaWNpdF90bHMYBSABKAgSEAoIdXNlcm5hbWUYBiABKAkSMQoIcGFzc3dvcmQYByABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSDwoHc3ViamVjdBgIIAEoCRIKCgJjYRgJIAEoCUoECAQQBVIGc2VjcmV0IkUKCVRlYW1zU2luaxIsCgN1cmwYASABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCgoCY2EYAiABKAkiVgoNUGFnZXJEdXR5U2luaxIsCgNrZXkYASABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCwoDdXJsGAIgASgJEgoKAmNhGAMgASgJInAKEEFsZXJ0bWFuYWdlclNpbmsSCwoDdXJsGAEgASgJEhAKCHVzZXJuYW1lGAIgASgJEjEKCHBhc3N3b3JkGAMgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU2VjcmV0EgoKAmNhGAQgASgJImkKC0dyYWZhbmFTaW5rEgsKA3VybBgBIAEoCRIuCgV0b2tlbhgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBIRCglkYXNoYm9hcmQYAyABKAkSCgoCY2EYBCABKAkiygEKClNpbmtTdGF0dXMSLQoJc2VuZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAIgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEg8KB3dhaXRpbmcYAyABKAMSDwoHZHJvcHBlZBgEIAEoAxIMCgRzZW50GAUgASgDEi4KCnJldHJ5X3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIisKD1Rlc3RTaW5rUmVxdWVzdBIMCgRuYW1lGAIgASgJSgQIARACUgRzaW5rImEKEFRlc3RTaW5rUmVzcG9uc2USDgoGYW5zd2VyGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIh4KDkdldFNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkiOgoPR2V0U2lua1Jlc3BvbnNlEicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsiigEKEExpc3RTaW5rc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDgoGZmlsdGVyGAMgASgJEhAKCG9yZGVyX2J5GAQgASgJEi0KCXJlYWRfbWFzaxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siVgoRTGlzdFNpbmtzUmVzcG9uc2USKAoFc2lua3MYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlMKEVVwZGF0ZVNpbmtSZXF1ZXN0EicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFQoNYWxsb3dfbWlzc2luZxgCIAEoCCJsChJVcGRhdGVTaW5rUmVzcG9uc2USJwoEc2luaxgBIAEoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuU2luaxItCgdvdXRjb21lGAIgASgOMhwuZmFpcmxlYWQuY29uc29sZS52MS5PdXRjb21lIi8KEURlbGV0ZVNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEZXRhZxgCIAEoCSIUChJEZWxldGVTaW5rUmVzcG9uc2Uy6gMKC1NpbmtTZXJ2aWNlElkKB0dldFNpbmsSIy5mYWlybGVhZC5jb25zb2xlLnYxLkdldFNpbmtSZXF1ZXN0GiQuZmFpcmxlYWQuY29uc29sZS52MS5HZXRTaW5rUmVzcG9uc2UiA5ACARJfCglMaXN0U2lua3MSJS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1JlcXVlc3QaJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1Jlc3BvbnNlIgOQAgESYgoKVXBkYXRlU2luaxImLmZhaXJsZWFkLmNvbnNvbGUudjEuVXBkYXRlU2lua1JlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlVwZGF0ZVNpbmtSZXNwb25zZSIDkAICEmIKCkRlbGV0ZVNpbmsSJi5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZVNpbmtSZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVTaW5rUmVzcG9uc2UiA5ACAhJXCghUZXN0U2luaxIkLmZhaXJsZWFkLmNvbnNvbGUudjEuVGVzdFNpbmtSZXF1ZXN0GiUuZmFpcmxlYWQuY29uc29sZS52MS5UZXN0U2lua1Jlc3BvbnNlYgZwcm90bzM", [file_fairlead_console_v1_event_service, file_fairlead_console_v1_resources, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL3Npbmtfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKVAQoEU2luaxIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESKwoEc3BlYxgCIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NwZWMSLwoGc3RhdHVzGAMgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU3RhdHVzIoIHCghTaW5rU3BlYxIzCgd3ZWJob29rGAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5XZWJob29rU2lua0gAEi8KBXNsYWNrGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5TbGFja1NpbmtIABIvCgVlbWFpbBgDIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW1haWxTaW5rSAASLwoFdGVhbXMYDyABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLlRlYW1zU2lua0gAEjgKCnBhZ2VyX2R1dHkYECABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlBhZ2VyRHV0eVNpbmtIABI9CgxhbGVydG1hbmFnZXIYESABKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLkFsZXJ0bWFuYWdlclNpbmtIABIzCgdncmFmYW5hGBIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5HcmFmYW5hU2lua0gAEjcKBmdpdGh1YhgTIAEoCzIlLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29tbWl0U3RhdHVzU2lua0gAEjcKBmdpdGxhYhgUIAEoCzIlLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29tbWl0U3RhdHVzU2lua0gAEjYKBWdpdGVhGBUgASgLMiUuZmFpcmxlYWQuY29uc29sZS52MS5Db21taXRTdGF0dXNTaW5rSAASOgoJYml0YnVja2V0GBYgASgLMiUuZmFpcmxlYWQuY29uc29sZS52MS5Db21taXRTdGF0dXNTaW5rSAASDwoHcHJvamVjdBgEIAEoCRINCgV0eXBlcxgFIAMoCRIvCghzZXZlcml0eRgGIAEoDjIdLmZhaXJsZWFkLmNvbnNvbGUudjEuU2V2ZXJpdHkSEAoIcHJvamVjdHMYByADKAkSEAoIY2x1c3RlcnMYCCADKAkSEAoIc2VydmljZXMYCSADKAkSDgoGZmlsdGVyGAogASgJEhAKCHRlbXBsYXRlGAsgASgJEhAKCGRpc2FibGVkGAwgASgIEisKCGludGVydmFsGA0gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCXJldHJ5X2ZvchgOIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIECgJ0byJaCgpTaW5rU2VjcmV0EhAKBnNlY3JldBgBIAEoCUgAEjEKA3JlZhgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldFJlZkgAQgcKBXZhbHVlIioKDVNpbmtTZWNyZXRSZWYSDAoEcGF0aBgBIAEoCRILCgNrZXkYAiABKAkiYgoLV2ViaG9va1NpbmsSCwoDdXJsGAEgASgJEiwKA2tleRgDIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBIKCgJjYRgEIAEoCUoECAIQA1IGc2VjcmV0IlMKCVNsYWNrU2luaxIsCgN1cmwYAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCgoCY2EYAyABKAlKBAgBEAJSBnNlY3JldCK7AQoJRW1haWxTaW5rEg4KBnNlcnZlchgBIAEoCRIMCgRmcm9tGAIgASgJEgoKAnRvGAMgAygJEhQKDGltcGxpY2l0X3RscxgFIAEoCBIQCgh1c2VybmFtZRgGIAEoCRIxCghwYXNzd29yZBgHIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBIPCgdzdWJqZWN0GAggASgJEgoKAmNhGAkgASgJSgQIBBAFUgZzZWNyZXQiRQoJVGVhbXNTaW5rEiwKA3VybBgBIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBIKCgJjYRgCIAEoCSJWCg1QYWdlckR1dHlTaW5rEiwKA2tleRgBIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuU2lua1NlY3JldBILCgN1cmwYAiABKAkSCgoCY2EYAyABKAkicAoQQWxlcnRtYW5hZ2VyU2luaxILCgN1cmwYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSMQoIcGFzc3dvcmQYAyABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSCgoCY2EYBCABKAkiaQoLR3JhZmFuYVNpbmsSCwoDdXJsGAEgASgJEi4KBXRva2VuGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5TaW5rU2VjcmV0EhEKCWRhc2hib2FyZBgDIAEoCRIKCgJjYRgEIAEoCSKCAQoQQ29tbWl0U3RhdHVzU2luaxILCgN1cmwYASABKAkSLgoFdG9rZW4YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtTZWNyZXQSFAoMcmVwb3NpdG9yaWVzGAMgAygJEgoKAmNhGAQgASgJEg8KB2NvbnRleHQYBSABKAkiygEKClNpbmtTdGF0dXMSLQoJc2VuZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAIgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtEg8KB3dhaXRpbmcYAyABKAMSDwoHZHJvcHBlZBgEIAEoAxIMCgRzZW50GAUgASgDEi4KCnJldHJ5X3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIisKD1Rlc3RTaW5rUmVxdWVzdBIMCgRuYW1lGAIgASgJSgQIARACUgRzaW5rImEKEFRlc3RTaW5rUmVzcG9uc2USDgoGYW5zd2VyGAEgASgJEhAKCGFjY2VwdGVkGAIgASgIEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIh4KDkdldFNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkiOgoPR2V0U2lua1Jlc3BvbnNlEicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsiigEKEExpc3RTaW5rc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkSDgoGZmlsdGVyGAMgASgJEhAKCG9yZGVyX2J5GAQgASgJEi0KCXJlYWRfbWFzaxgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siVgoRTGlzdFNpbmtzUmVzcG9uc2USKAoFc2lua3MYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlMKEVVwZGF0ZVNpbmtSZXF1ZXN0EicKBHNpbmsYASABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmsSFQoNYWxsb3dfbWlzc2luZxgCIAEoCCJsChJVcGRhdGVTaW5rUmVzcG9uc2USJwoEc2luaxgBIAEoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuU2luaxItCgdvdXRjb21lGAIgASgOMhwuZmFpcmxlYWQuY29uc29sZS52MS5PdXRjb21lIi8KEURlbGV0ZVNpbmtSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEZXRhZxgCIAEoCSIUChJEZWxldGVTaW5rUmVzcG9uc2Uy6gMKC1NpbmtTZXJ2aWNlElkKB0dldFNpbmsSIy5mYWlybGVhZC5jb25zb2xlLnYxLkdldFNpbmtSZXF1ZXN0GiQuZmFpcmxlYWQuY29uc29sZS52MS5HZXRTaW5rUmVzcG9uc2UiA5ACARJfCglMaXN0U2lua3MSJS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1JlcXVlc3QaJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RTaW5rc1Jlc3BvbnNlIgOQAgESYgoKVXBkYXRlU2luaxImLmZhaXJsZWFkLmNvbnNvbGUudjEuVXBkYXRlU2lua1JlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlVwZGF0ZVNpbmtSZXNwb25zZSIDkAICEmIKCkRlbGV0ZVNpbmsSJi5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZVNpbmtSZXF1ZXN0GicuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVTaW5rUmVzcG9uc2UiA5ACAhJXCghUZXN0U2luaxIkLmZhaXJsZWFkLmNvbnNvbGUudjEuVGVzdFNpbmtSZXF1ZXN0GiUuZmFpcmxlYWQuY29uc29sZS52MS5UZXN0U2lua1Jlc3BvbnNlYgZwcm90bzM", [file_fairlead_console_v1_event_service, file_fairlead_console_v1_resources, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * Sink is where events are sent to: each event that fits at least once, in their order.
@@ -98,6 +98,30 @@ export type SinkSpec = Message<"fairlead.console.v1.SinkSpec"> & {
      */
     value: GrafanaSink;
     case: "grafana";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.CommitStatusSink github = 19;
+     */
+    value: CommitStatusSink;
+    case: "github";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.CommitStatusSink gitlab = 20;
+     */
+    value: CommitStatusSink;
+    case: "gitlab";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.CommitStatusSink gitea = 21;
+     */
+    value: CommitStatusSink;
+    case: "gitea";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.CommitStatusSink bitbucket = 22;
+     */
+    value: CommitStatusSink;
+    case: "bitbucket";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -161,7 +185,7 @@ export type SinkSpec = Message<"fairlead.console.v1.SinkSpec"> & {
   disabled: boolean;
 
   /**
-   * Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack and Teams, 1m by email, else 1s;
+   * Least time between two messages; what happens meanwhile comes in one. Unset: 5s to Slack, Teams and Git hosts, 1m by email, else 1s;
    * alerts that wait for PagerDuty or Alertmanager are then sent without a pause.
    *
    * @generated from field: google.protobuf.Duration interval = 13;
@@ -520,6 +544,57 @@ export const GrafanaSinkSchema: GenMessage<GrafanaSink> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_sink_service, 10);
 
 /**
+ * CommitStatusSink sets statuses of commits at a Git host, where the repositories of sources are: one for each service, fairlead/NAME, and one for all services
+ * of a global service, fairlead/global/NAME. Fields of the spec for events (types, severity, filter, template) are not for it: a status follows the state of its services.
+ *
+ * @generated from message fairlead.console.v1.CommitStatusSink
+ */
+export type CommitStatusSink = Message<"fairlead.console.v1.CommitStatusSink"> & {
+  /**
+   * Address of the host, as in the URLs of sources: https://git.example.com. Empty: github.com, gitlab.com or bitbucket.org; Gitea has none. Another one of
+   * github is GitHub Enterprise Server, another one of bitbucket is Bitbucket Data Center.
+   *
+   * @generated from field: string url = 1;
+   */
+  url: string;
+
+  /**
+   * Token that may write statuses of commits.
+   *
+   * @generated from field: fairlead.console.v1.SinkSecret token = 2;
+   */
+  token?: SinkSecret | undefined;
+
+  /**
+   * Repositories that get statuses, in which * stands for any text: acme/shop, acme/*. None: all that sources name at this host.
+   *
+   * @generated from field: repeated string repositories = 3;
+   */
+  repositories: string[];
+
+  /**
+   * Authorities of the host, in PEM. Empty: those of the console's system.
+   *
+   * @generated from field: string ca = 4;
+   */
+  ca: string;
+
+  /**
+   * First part of the names of statuses, so that those of several hubs differ. Empty: fairlead.
+   *
+   * @generated from field: string context = 5;
+   */
+  context: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.CommitStatusSink.
+ * Use `create(CommitStatusSinkSchema)` to create a new message.
+ */
+export const CommitStatusSinkSchema: GenMessage<CommitStatusSink> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_sink_service, 11);
+
+/**
  * @generated from message fairlead.console.v1.SinkStatus
  */
 export type SinkStatus = Message<"fairlead.console.v1.SinkStatus"> & {
@@ -567,7 +642,7 @@ export type SinkStatus = Message<"fairlead.console.v1.SinkStatus"> & {
  * Use `create(SinkStatusSchema)` to create a new message.
  */
 export const SinkStatusSchema: GenMessage<SinkStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 11);
+  messageDesc(file_fairlead_console_v1_sink_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.TestSinkRequest
@@ -584,7 +659,7 @@ export type TestSinkRequest = Message<"fairlead.console.v1.TestSinkRequest"> & {
  * Use `create(TestSinkRequestSchema)` to create a new message.
  */
 export const TestSinkRequestSchema: GenMessage<TestSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 12);
+  messageDesc(file_fairlead_console_v1_sink_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.TestSinkResponse
@@ -613,7 +688,7 @@ export type TestSinkResponse = Message<"fairlead.console.v1.TestSinkResponse"> &
  * Use `create(TestSinkResponseSchema)` to create a new message.
  */
 export const TestSinkResponseSchema: GenMessage<TestSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 13);
+  messageDesc(file_fairlead_console_v1_sink_service, 14);
 
 /**
  * @generated from message fairlead.console.v1.GetSinkRequest
@@ -630,7 +705,7 @@ export type GetSinkRequest = Message<"fairlead.console.v1.GetSinkRequest"> & {
  * Use `create(GetSinkRequestSchema)` to create a new message.
  */
 export const GetSinkRequestSchema: GenMessage<GetSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 14);
+  messageDesc(file_fairlead_console_v1_sink_service, 15);
 
 /**
  * @generated from message fairlead.console.v1.GetSinkResponse
@@ -647,7 +722,7 @@ export type GetSinkResponse = Message<"fairlead.console.v1.GetSinkResponse"> & {
  * Use `create(GetSinkResponseSchema)` to create a new message.
  */
 export const GetSinkResponseSchema: GenMessage<GetSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 15);
+  messageDesc(file_fairlead_console_v1_sink_service, 16);
 
 /**
  * @generated from message fairlead.console.v1.ListSinksRequest
@@ -694,7 +769,7 @@ export type ListSinksRequest = Message<"fairlead.console.v1.ListSinksRequest"> &
  * Use `create(ListSinksRequestSchema)` to create a new message.
  */
 export const ListSinksRequestSchema: GenMessage<ListSinksRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 16);
+  messageDesc(file_fairlead_console_v1_sink_service, 17);
 
 /**
  * @generated from message fairlead.console.v1.ListSinksResponse
@@ -718,7 +793,7 @@ export type ListSinksResponse = Message<"fairlead.console.v1.ListSinksResponse">
  * Use `create(ListSinksResponseSchema)` to create a new message.
  */
 export const ListSinksResponseSchema: GenMessage<ListSinksResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 17);
+  messageDesc(file_fairlead_console_v1_sink_service, 18);
 
 /**
  * @generated from message fairlead.console.v1.UpdateSinkRequest
@@ -742,7 +817,7 @@ export type UpdateSinkRequest = Message<"fairlead.console.v1.UpdateSinkRequest">
  * Use `create(UpdateSinkRequestSchema)` to create a new message.
  */
 export const UpdateSinkRequestSchema: GenMessage<UpdateSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 18);
+  messageDesc(file_fairlead_console_v1_sink_service, 19);
 
 /**
  * @generated from message fairlead.console.v1.UpdateSinkResponse
@@ -764,7 +839,7 @@ export type UpdateSinkResponse = Message<"fairlead.console.v1.UpdateSinkResponse
  * Use `create(UpdateSinkResponseSchema)` to create a new message.
  */
 export const UpdateSinkResponseSchema: GenMessage<UpdateSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 19);
+  messageDesc(file_fairlead_console_v1_sink_service, 20);
 
 /**
  * @generated from message fairlead.console.v1.DeleteSinkRequest
@@ -788,7 +863,7 @@ export type DeleteSinkRequest = Message<"fairlead.console.v1.DeleteSinkRequest">
  * Use `create(DeleteSinkRequestSchema)` to create a new message.
  */
 export const DeleteSinkRequestSchema: GenMessage<DeleteSinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 20);
+  messageDesc(file_fairlead_console_v1_sink_service, 21);
 
 /**
  * @generated from message fairlead.console.v1.DeleteSinkResponse
@@ -801,7 +876,7 @@ export type DeleteSinkResponse = Message<"fairlead.console.v1.DeleteSinkResponse
  * Use `create(DeleteSinkResponseSchema)` to create a new message.
  */
 export const DeleteSinkResponseSchema: GenMessage<DeleteSinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_sink_service, 21);
+  messageDesc(file_fairlead_console_v1_sink_service, 22);
 
 /**
  * SinkService keeps sinks: where events are sent to. Reading is for whoever may view sinks, writing for operators of the

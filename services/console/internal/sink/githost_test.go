@@ -1,0 +1,211 @@
+package sink
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/store"
+)
+
+func hostAt(kind, url string, repositories ...string) target {
+	at := &catalog.CommitStatusSink{URL: url, Repositories: repositories}
+	spec := catalog.SinkSpec{}
+	switch kind {
+	case "github":
+		spec.GitHub = at
+	case "gitlab":
+		spec.GitLab = at
+	case "gitea":
+		spec.Gitea = at
+	default:
+		spec.Bitbucket = at
+	}
+	return target{name: "git", spec: spec, credentials: map[string]string{catalog.SinkToken: plantedSecret}}
+}
+
+func TestRepositoriesOfSourcesAtAGitHost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ kind, at, source, want string }{
+		{"github", "", "https://github.com/acme/shop.git", "acme/shop"},
+		{"github", "", "https://GitHub.com/acme/shop/", "acme/shop"},
+		{"github", "", "git@github.com:acme/shop.git", "acme/shop"},
+		{"github", "", "ssh://git@ssh.github.com:443/acme/shop.git", "acme/shop"},
+		{"github", "", "https://github.com.evil.example/acme/shop", ""},
+		{"github", "", "https://gitlab.com/acme/shop", ""},
+		{"github", "", "https://github.com/acme", ""},
+		{"github", "", "https://github.com/acme/shop/tree", ""},
+		{"github", "https://ghe.example.com", "https://ghe.example.com/acme/shop", "acme/shop"},
+		{"gitlab", "", "https://gitlab.com/acme/group/sub/shop.git", "acme/group/sub/shop"},
+		{"gitlab", "", "ssh://git@altssh.gitlab.com:443/acme/shop.git", "acme/shop"},
+		{"gitea", "https://example.com/git", "https://example.com/git/acme/shop.git", "acme/shop"},
+		{"gitea", "https://example.com/git", "https://example.com/acme/shop.git", ""},
+		{"gitea", "https://example.com/git", "git@example.com:acme/shop.git", "acme/shop"},
+		{"bitbucket", "", "https://bitbucket.org/acme/shop.git", "acme/shop"},
+		{"bitbucket", "https://bb.example.com", "https://bb.example.com/scm/ACME/shop.git", "ACME/shop"},
+		{"bitbucket", "https://bb.example.com", "ssh://git@bb.example.com:7999/acme/shop.git", "acme/shop"},
+		{"bitbucket", "https://bb.example.com", "", ""},
+	} {
+		if got := hostAt(test.kind, test.at).repository(test.source); got != test.want {
+			t.Errorf("%s %s: %s is %q, want %q", test.kind, test.at, test.source, got, test.want)
+		}
+	}
+	limited := hostAt("github", "", "acme/*", "other/docs")
+	for source, want := range map[string]string{"acme/shop": "acme/shop", "other/docs": "other/docs", "other/shop": ""} {
+		if got := limited.repository("https://github.com/" + source); got != want {
+			t.Errorf("%s is %q, want %q", source, got, want)
+		}
+	}
+}
+
+// The public hosts have their APIs elsewhere, and Bitbucket Cloud another one than Bitbucket Data Center:
+// https://developer.atlassian.com/cloud/bitbucket/rest/api-group-commit-statuses/.
+func TestStatusesAtPublicHosts(t *testing.T) {
+	t.Parallel()
+	const commit = "0123456789012345678901234567890123456789"
+	long := "fairlead/global/" + strings.Repeat("x", 60)
+	for kind, test := range map[string]struct {
+		to, header, value string
+		fields            map[string]string
+	}{
+		"github": {"https://api.github.com/repos/acme/shop/statuses/" + commit, "Authorization", "Bearer " + plantedSecret, map[string]string{"state": "success", "context": long, "description": "healthy"}},
+		"gitlab": {"https://gitlab.com/api/v4/projects/acme%2Fshop/statuses/" + commit, "Private-Token", plantedSecret, map[string]string{"state": "success", "name": long, "description": "healthy"}},
+		"bitbucket": {"https://api.bitbucket.org/2.0/repositories/acme/shop/commit/" + commit + "/statuses/build", "Authorization", "Bearer " + plantedSecret, map[string]string{
+			"state": "SUCCESSFUL", "name": long, "key": keyOf(long), "description": "healthy", "url": "https://bitbucket.org/acme/shop/commits/" + commit,
+		}},
+	} {
+		is := commitStatus{name: long, CommitStatus: store.CommitStatus{Repository: "acme/shop", Commit: commit, State: statusHealthy, Description: "healthy"}}
+		to, header, body, err := hostAt(kind, "").statusRequest(is)
+		got := map[string]string{}
+		if err == nil {
+			err = json.Unmarshal(body, &got)
+		}
+		if err != nil || to != test.to || header.Get(test.header) != test.value || len(got) != len(test.fields) {
+			t.Errorf("%s: %s %v %v: %v", kind, to, header, got, err)
+		}
+		for name, want := range test.fields {
+			if got[name] != want {
+				t.Errorf("%s: %s is %q, want %q", kind, name, got[name], want)
+			}
+		}
+		is.link = "https://fairlead.example.com/" + strings.Repeat("x", maxLink)
+		if _, _, body, err := hostAt(kind, "").statusRequest(is); err != nil || strings.Contains(string(body), "fairlead.example.com") {
+			t.Errorf("%s: a link that is too long: %s, %v", kind, body, err)
+		}
+	}
+	if key := keyOf(long); len(key) != maxKey || key == keyOf(long+"x") || keyOf("fairlead/web") != "fairlead/web" {
+		t.Errorf("key %q", key)
+	}
+	if got := describe("ä\n"+strings.Repeat("ö", 200), 140); utf8.RuneCountInString(got) != 140 || !strings.HasSuffix(got, "…") || strings.Contains(got, "\n") {
+		t.Errorf("described as %q", got)
+	}
+}
+
+func TestLimitsOfRequestsAreHonoured(t *testing.T) {
+	t.Parallel()
+	f := failed("gitlab.com answers 429")
+	f.status, f.header = http.StatusTooManyRequests, http.Header{}
+	now := time.Unix(1_000_000, 0)
+	for _, test := range []struct {
+		name, value string
+		want        time.Duration
+	}{
+		{"Retry-After", "30", 30 * time.Second}, {"Ratelimit-Reset", "1000090", 90 * time.Second}, {"X-Ratelimit-Reset", "1009999", maxLimited}, {"Retry-After", "-5", time.Second}, {"", "", time.Minute},
+	} {
+		f.header = http.Header{test.name: {test.value}}
+		if after, limited := limitedFor(f, now); !limited || after != test.want {
+			t.Errorf("%s: %s waits %v, want %v", test.name, test.value, after, test.want)
+		}
+	}
+	f.status, f.header = http.StatusForbidden, http.Header{}
+	if _, limited := limitedFor(f, now); limited {
+		t.Error("a token without a right waits for a limit")
+	}
+}
+
+// at is a service at a cluster that has applied digests of a commit.
+func at(cluster, commit, digest string, report *catalog.Report) catalog.Service {
+	s := catalog.Service{Spec: catalog.ServiceSpec{Cluster: cluster}}
+	s.Status.Hub = catalog.HubTruth{Digest: digest, Revision: catalog.Revision{Commit: commit}, ResolveTime: time.Unix(int64(len(commit)), 0)}
+	s.Status.Cluster.Report = report
+	return s
+}
+
+func TestOutcomeOfServicesThatShareAStatus(t *testing.T) {
+	t.Parallel()
+	says := func(phase catalog.Phase, digest, applied, message string) *catalog.Report {
+		return &catalog.Report{Phase: phase, Digest: digest, AppliedDigest: applied, Message: message}
+	}
+	away := at("edge-3", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", ""))
+	away.Status.State = catalog.Unknown
+	broken := at("edge-2", "c1", "d1", nil)
+	broken.Status.Hub.Problem = &catalog.Problem{Message: "folder deploy does not exist"}
+	for want, services := range map[string][]catalog.Service{
+		"fetched: fetched":                                            {at("edge-1", "c1", "d1", nil), at("edge-2", "c1", "d1", says(catalog.PhaseHealthy, "d0", "d0", ""))},
+		"applied: applied on 1/2":                                     {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d1", says(catalog.PhaseApplying, "d1", "d0", ""))},
+		"applied: applied on 2/2":                                     {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d1", says(catalog.PhaseProgressing, "d1", "d1", ""))},
+		"healthy: healthy":                                            {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), away},
+		"fetched: fetched; not applied: held: incident 7":             {at("edge-1", "c1", "d1", says(catalog.PhaseHeld, "d1", "d0", "held: incident 7"))},
+		"failed: failed: it could not be applied":                     {at("edge-1", "c1", "d1", says(catalog.PhaseFailed, "d1", "d0", ""))},
+		"failed: failed on 1/2: edge-2: folder deploy does not exist": {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), broken},
+		"applied: applied on 1/2 ":                                    {at("edge-1", "c2+", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d0", says(catalog.PhaseHealthy, "d0", "d0", ""))}, // not delivered there yet
+	} {
+		if state, description := outcome(services); state+": "+description != strings.TrimSpace(want) {
+			t.Errorf("%s: %s, want %s", state, description, want)
+		}
+	}
+}
+
+func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
+	t.Parallel()
+	delivered := func(typ, commit, digest string) waiting {
+		return waiting{Event: &consolev1.Event{Type: typ, Commit: commit, Digest: digest}}
+	}
+	services := []catalog.Service{at("edge-1", "c2", "d1", nil)}
+	last := store.CommitStatus{Commit: "c1", Digest: "d1"}
+	for want, events := range map[string][]waiting{
+		"c1":   {delivered(event.ServiceHealthy, "c2", "d1")}, // a later commit that changes nothing
+		"c3":   {delivered(event.ServiceDelivered, "c3", "d1"), delivered(event.ServiceApplied, "c2", "d0")},
+		"c1 ":  {delivered(event.ServiceDelivered, "c3", "d9")}, // overtaken
+		"c1  ": nil,
+	} {
+		if commit, _ := commitOf(services, events, last); commit != strings.TrimSpace(want) {
+			t.Errorf("%v: %s, want %s", events, commit, want)
+		}
+	}
+	if commit, digest := commitOf(services, nil, store.CommitStatus{Commit: "c0", Digest: ""}); commit != "c2" || digest != "d1" {
+		t.Errorf("after a commit that could not be delivered: %s %s", commit, digest)
+	}
+	services[0].Status.Hub.Problem = &catalog.Problem{Message: "no such folder"}
+	services[0].Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Commit: "c4"}}
+	if commit, digest := commitOf(services, nil, last); commit != "c4" || digest != "" {
+		t.Errorf("of a commit that can't be delivered: %s %s", commit, digest)
+	}
+}
+
+// GitHub takes 80 requests a minute: what waits behind the statuses of a pass waits for it, also with a shorter interval.
+func TestStatusesArePaced(t *testing.T) {
+	t.Parallel()
+	b := batch{target: hostAt("github", ""), plan: &statusPlan{upTo: 1}, waiting: make([]waiting, 2)}
+	b.spec.Interval = time.Second
+	if got := b.pause(1); got != statusPause || time.Minute/statusPause*maxStatuses > 80 {
+		t.Errorf("%d statuses every %v", maxStatuses, got)
+	}
+	b.plan.upTo = 2
+	if got := b.pause(2); got != time.Second {
+		t.Errorf("%v between two passes", got)
+	}
+	b.spec.Interval = 0
+	if got := b.pause(2); got != 5*time.Second {
+		t.Errorf("%v between two passes", got)
+	}
+	if isStatusEvent(event.SinkFailing) || !isStatusEvent(event.ServiceHealthy) {
+		t.Error("statuses follow other events")
+	}
+}

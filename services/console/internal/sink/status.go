@@ -1,0 +1,403 @@
+package sink
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead.dev/platform/plural"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// maxStatuses is how many statuses are set in a pass, and statusPause the time between two passes while more wait: 60 a minute, where GitHub takes 80.
+	maxStatuses, statusPause = 10, 10 * time.Second
+	// maxGroups is of how many names of statuses a pass reads the services.
+	maxGroups = 100
+	// defaultContext is the first part of the names of statuses.
+	defaultContext = "fairlead"
+)
+
+// statusPlan is what a pass sets at a Git host: the newest state of the services that waiting events are about.
+type statusPlan struct {
+	set  []commitStatus
+	gone []string // contexts of services that were deleted
+	// upTo is how many of the waiting events that settles.
+	upTo int
+	done []store.CommitStatus // set by the sender
+}
+
+// group is the services that share a status.
+type group struct {
+	context, page string
+	global        string // name of the global service; empty: one service
+	first         int    // place of the first event
+	events        []waiting
+}
+
+// isStatusEvent says whether the state of a commit may be another one after an event. Which state that is, the catalog says.
+func isStatusEvent(typ string) bool {
+	kind, _, _ := strings.Cut(typ, ".")
+	return kind == "service" || kind == "config" || kind == "hold" || kind == "guard"
+}
+
+// plan reads what is to be set for the events that wait.
+func (d *Deliverer) plan(ctx context.Context, v store.View, b *batch) error {
+	b.plan = &statusPlan{upTo: len(b.waiting)}
+	groups, err := b.groups(ctx, v)
+	if err != nil {
+		return err
+	}
+	contexts := make([]string, len(groups))
+	for i, g := range groups {
+		contexts[i] = g.context
+	}
+	last, err := v.CommitStatuses(ctx, b.uid, contexts)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		services, err := d.servicesOf(ctx, v, b.target, g)
+		if err != nil {
+			return err
+		}
+		if len(services) == 0 {
+			b.plan.gone = append(b.plan.gone, g.context)
+			continue
+		}
+		sources, err := d.sourcesOf(ctx, v, services)
+		if err != nil {
+			return err
+		}
+		set := b.changed(g, services, sources, last)
+		if len(b.plan.set) > 0 && len(b.plan.set)+len(set) > maxStatuses {
+			b.plan.upTo = g.first
+			return nil
+		}
+		for _, s := range set {
+			s.link = d.link(g.page)
+			b.plan.set = append(b.plan.set, s)
+		}
+	}
+	return nil
+}
+
+// link is to a page of the console.
+func (d *Deliverer) link(page string) string {
+	if d.Pages == nil || d.Pages() == "" {
+		return ""
+	}
+	return strings.TrimRight(d.Pages(), "/") + page
+}
+
+// groups are the names of statuses that waiting events are about, in the order of the events. Where there are too many the plan is about the first events only.
+func (b *batch) groups(ctx context.Context, v store.View) ([]*group, error) {
+	var services []string
+	seen := map[string]bool{}
+	for i, e := range b.waiting {
+		name := e.GetService()
+		if seen[name] {
+			continue
+		}
+		if len(seen) == maxGroups {
+			b.plan.upTo = i
+			break
+		}
+		seen[name], services = true, append(services, name)
+	}
+	rows, err := v.Named(ctx, store.KindService, services)
+	if err != nil {
+		return nil, err
+	}
+	prefix := cmp.Or(b.spec.CommitStatus().Context, defaultContext)
+	byContext := map[string]*group{}
+	var groups []*group
+	for i, e := range b.waiting[:b.plan.upTo] {
+		name := e.GetService()
+		g := group{context: prefix + "/" + name, page: "/service/" + url.PathEscape(name), first: i}
+		if global := rows[name].Labels[catalog.GlobalLabel]; global != "" {
+			g = group{context: prefix + "/global/" + global, page: "/globalservice/" + url.PathEscape(global), first: i, global: global}
+		}
+		if byContext[g.context] == nil {
+			byContext[g.context] = &g
+			groups = append(groups, &g)
+		}
+		of := byContext[g.context]
+		of.events = append(of.events, e)
+	}
+	return groups, nil
+}
+
+// servicesOf are the services of a group that the sink is for, with their statuses, by name.
+func (d *Deliverer) servicesOf(ctx context.Context, v store.View, t target, g *group) (list []catalog.Service, err error) {
+	var rows []store.Resource
+	if g.global != "" {
+		rows, err = v.Labelled(ctx, catalog.GlobalLabel, g.global)
+	} else {
+		var found map[string]store.Resource
+		found, err = v.Named(ctx, store.KindService, []string{g.events[0].GetService()})
+		for _, r := range found {
+			rows = append(rows, r)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r store.Resource) bool { return r.Kind != store.KindService })
+	return d.loadServices(ctx, v, t, rows)
+}
+
+// loadServices loads those services of rows that the sink is for.
+func (d *Deliverer) loadServices(ctx context.Context, v store.View, t target, rows []store.Resource) (list []catalog.Service, err error) {
+	loaded, err := d.Catalog.Load(ctx, v, store.KindService, rows)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range loaded {
+		s, ok := one.(catalog.Service)
+		if !ok {
+			continue
+		}
+		if spec := t.spec; (spec.Project == "" || spec.Project == s.Spec.Project) && names(spec.Projects, s.Spec.Project) && names(spec.Clusters, s.Spec.Cluster) && names(spec.Services, s.Meta.Name) {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+// sourcesOf returns the URLs of the sources of services, by name.
+func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []catalog.Service) (map[string]string, error) {
+	var wanted []string
+	for _, s := range services {
+		wanted = append(wanted, s.Spec.Source)
+	}
+	slices.Sort(wanted)
+	found, err := v.Named(ctx, store.KindSource, slices.Compact(wanted))
+	if err != nil {
+		return nil, err
+	}
+	urls := map[string]string{}
+	for name, row := range found {
+		loaded, err := d.Catalog.Load(ctx, v, store.KindSource, []store.Resource{row})
+		if err != nil {
+			return nil, err
+		}
+		if s, ok := loaded[0].(catalog.Source); ok {
+			urls[name] = s.Spec.Git.URL
+		}
+	}
+	return urls, nil
+}
+
+// changed are the statuses of a group that are not set yet: one for each ref that its services follow.
+func (b *batch) changed(g *group, services []catalog.Service, sources map[string]string, last map[store.CommitStatusKey]store.CommitStatus) (out []commitStatus) {
+	byRef := map[string][]catalog.Service{}
+	var refs []string
+	for _, s := range services {
+		if byRef[s.Spec.Ref] == nil {
+			refs = append(refs, s.Spec.Ref)
+		}
+		byRef[s.Spec.Ref] = append(byRef[s.Spec.Ref], s)
+	}
+	for _, ref := range refs {
+		of := unpinned(byRef[ref])
+		repository := b.repository(sources[of[0].Spec.Source])
+		if repository == "" {
+			continue
+		}
+		key := store.CommitStatusKey{Context: g.context, Ref: ref}
+		commit, digest := commitOf(of, g.events, last[key])
+		if commit == "" {
+			continue
+		}
+		state, description := outcome(of)
+		is := store.CommitStatus{
+			CommitStatusKey: key, Repository: repository, Commit: commit, Digest: digest, State: state,
+			Description: describe(description, hostOf(b.spec).description),
+		}
+		if is != last[key] {
+			name := g.context
+			if len(refs) > 1 { // which may point to the same commit
+				name += "/" + ref
+			}
+			out = append(out, commitStatus{CommitStatus: is, name: name})
+		}
+	}
+	return out
+}
+
+// unpinned leaves services with a pin out, unless all have one: they stay at another commit than the others.
+func unpinned(services []catalog.Service) []catalog.Service {
+	var free []catalog.Service
+	for _, s := range services {
+		if s.Status.Pinned == nil {
+			free = append(free, s)
+		}
+	}
+	if len(free) == 0 {
+		return services
+	}
+	return free
+}
+
+// newest is the service that the hub has resolved last.
+func newest(services []catalog.Service) *catalog.Service {
+	out := &services[0]
+	for i := range services {
+		if services[i].Status.Hub.ResolveTime.After(out.Status.Hub.ResolveTime) {
+			out = &services[i]
+		}
+	}
+	return out
+}
+
+// commitOf is the commit that a status is about, with the digest of what came with it. It is the one that the hub can't deliver, or the one with which the
+// content came that the hub hands out now: later commits that change nothing in the folder get no status.
+func commitOf(services []catalog.Service, events []waiting, last store.CommitStatus) (commit, digest string) {
+	for i := range services {
+		if s := &services[i]; s.Status.Hub.Problem != nil && s.Followed() != nil {
+			return s.Followed().Revision.Commit, ""
+		}
+	}
+	handedOut := func(digest string) bool {
+		return digest != "" && slices.ContainsFunc(services, func(s catalog.Service) bool { return s.Status.Hub.HandsOut(digest) })
+	}
+	for _, e := range slices.Backward(events) {
+		if e.GetType() == event.ServiceDelivered && e.GetCommit() != "" && handedOut(e.GetDigest()) {
+			return e.GetCommit(), e.GetDigest()
+		}
+	}
+	if handedOut(last.Digest) {
+		return last.Commit, last.Digest
+	}
+	for _, e := range slices.Backward(events) {
+		if e.GetCommit() != "" && handedOut(e.GetDigest()) {
+			return e.GetCommit(), e.GetDigest()
+		}
+	}
+	hub := newest(services).Status.Hub
+	return hub.Revision.Commit, hub.Digest
+}
+
+// outcome is the state of services that share a status, in words.
+func outcome(services []catalog.Service) (state, description string) {
+	commit := newest(services).Status.Hub.Revision.Commit
+	var applied, healthy, failing int
+	var why, held string
+	for i := range services {
+		s := &services[i]
+		at := ""
+		if len(services) > 1 {
+			at = s.Spec.Cluster + ": "
+		}
+		problem, phase, said := problemOf(s)
+		switch {
+		case problem != "":
+			failing++
+			why = cmp.Or(why, at+problem)
+		case s.Status.Hub.Revision.Commit != commit:
+		case s.Applied():
+			if applied++; phase == catalog.PhaseHealthy {
+				healthy++
+			}
+		case phase == catalog.PhaseHeld, phase == catalog.PhaseWaiting, phase == catalog.PhaseDiffers:
+			held = cmp.Or(held, at+said)
+		}
+	}
+	all := len(services)
+	switch {
+	case failing > 0 && all > 1:
+		return statusFailed, fmt.Sprintf("failed on %d/%d: %s", failing, all, why)
+	case failing > 0:
+		return statusFailed, "failed: " + why
+	case healthy == all:
+		return statusHealthy, "healthy"
+	case applied > 0:
+		state, description = statusApplied, fmt.Sprintf("applied on %d/%d", applied, all)
+	default:
+		state, description = statusFetched, "fetched"
+	}
+	if held != "" {
+		description += "; not applied: " + held
+	}
+	return state, description
+}
+
+// problemOf is why a service failed, in words, or else how far its cluster is.
+func problemOf(s *catalog.Service) (problem string, phase catalog.Phase, said string) {
+	switch r := s.Reported(); {
+	case s.Status.Hub.Problem != nil:
+		return s.Status.Hub.Problem.Message, "", ""
+	case s.Status.ConfigProblem != nil:
+		return s.Status.ConfigProblem.Message, "", ""
+	case r == nil:
+		return "", "", ""
+	case r.Phase == catalog.PhaseFailed:
+		return cmp.Or(r.Message, "it could not be applied"), r.Phase, ""
+	case r.Phase == catalog.PhaseDegraded:
+		return cmp.Or(r.Message, fmt.Sprintf("%s %s healthy", plural.Part(r.ObjectsHealthy, r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal))), r.Phase, ""
+	default:
+		return "", r.Phase, cmp.Or(r.Message, string(r.Phase))
+	}
+}
+
+// statuses sets what is planned, one after another, as hosts ask for. A status that the host refuses holds up no other: it is set with the next change.
+func (s *sender) statuses(ctx context.Context, t target, plan *statusPlan) (answer string, problem *failure) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	for _, is := range plan.set {
+		said, refused, err := s.set(ctx, t, is)
+		if err == nil {
+			answer = said
+			plan.done = append(plan.done, is.CommitStatus)
+			continue
+		}
+		f := asFailure(err)
+		f.message = t.shown(f.message)
+		if !refused {
+			return "", f
+		}
+		f.taken = true
+		problem = cmp.Or(problem, f)
+	}
+	return t.shown(answer), problem
+}
+
+// trial sets a status of its own at the newest commit of a service that the sink is for.
+func (d *Deliverer) trial(ctx context.Context, v store.View, t target) (is commitStatus, problem *failure, err error) {
+	for after := ""; ; {
+		rows, err := v.List(ctx, store.KindService, after, readRows)
+		if err != nil {
+			return is, nil, err
+		}
+		services, err := d.loadServices(ctx, v, t, rows)
+		if err != nil {
+			return is, nil, err
+		}
+		sources, err := d.sourcesOf(ctx, v, services)
+		if err != nil {
+			return is, nil, err
+		}
+		for i := range services {
+			s := &services[i]
+			repository := t.repository(sources[s.Spec.Source])
+			if repository == "" || s.Followed() == nil {
+				continue
+			}
+			name := cmp.Or(t.spec.CommitStatus().Context, defaultContext) + "/test"
+			return commitStatus{name: name, link: d.link("/service/" + url.PathEscape(s.Meta.Name)), CommitStatus: store.CommitStatus{
+				Repository: repository, Commit: s.Followed().Revision.Commit, State: statusHealthy, Description: "Fairlead can set statuses here.",
+			}}, nil, nil
+		}
+		if len(rows) < readRows {
+			return is, failed("there is no commit to try it at: no service that this sink is for has a source at %s of which a commit was fetched", t.address()), nil
+		}
+		after = rows[len(rows)-1].Name
+	}
+}
