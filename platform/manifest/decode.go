@@ -53,6 +53,7 @@ func (r *Reader) Decode(file string, data []byte) ([]*Object, error) {
 		if err != nil {
 			line, message := splitYAMLError(err)
 			line, message = clearer(line, message, data)
+			d.subject, d.ref = "", ""
 			d.report(line, "not YAML: %s", message)
 			break
 		}
@@ -125,14 +126,15 @@ type decoder struct {
 	// Of the document at hand:
 	object  *Object
 	subject string
+	ref     string
 }
 
 func (d *decoder) report(line int, format string, args ...any) {
-	d.problems = append(d.problems, Problem{File: d.file, Line: line, Subject: d.subject, Message: fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, Problem{File: d.file, Line: line, Subject: d.subject, Ref: d.ref, Message: fmt.Sprintf(format, args...)})
 }
 
 func (d *decoder) document(doc *yaml.Node) {
-	d.subject = ""
+	d.subject, d.ref = "", ""
 	if len(doc.Content) != 1 || isNull(doc.Content[0]) {
 		return
 	}
@@ -153,7 +155,7 @@ func isNull(n *yaml.Node) bool {
 
 // resource decodes one resource, or a list of them.
 func (d *decoder) resource(root *yaml.Node, depth int) {
-	d.subject = ""
+	d.subject, d.ref = "", ""
 	if len(d.objects) >= maxObjects {
 		d.report(root.Line, "more than %d resources: split the file", maxObjects)
 		d.stopped = true
@@ -172,7 +174,8 @@ func (d *decoder) resource(root *yaml.Node, depth int) {
 		return
 	}
 	d.object = &Object{Message: kind.new(), File: d.file, Line: root.Line, lines: map[string]int{}}
-	d.subject = subject(kind, scalar(find(find(root, "metadata"), "name")))
+	name := scalar(find(find(root, "metadata"), "name"))
+	d.subject, d.ref = subject(kind, name), refTo(kind, name)
 	before := len(d.problems)
 	value := d.message(root, d.object.Message.ProtoReflect().Descriptor(), path{}, 0)
 	if len(d.problems) > before {

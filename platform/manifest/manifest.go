@@ -119,6 +119,13 @@ func (o *Object) Name() string { return o.Message.GetMetadata().GetName() }
 // Ref names the resource as the CLI does: source/shop.
 func (o *Object) Ref() string { return strings.ToLower(string(o.Kind())) + "/" + o.Name() }
 
+func refTo(kind Kind, name string) string {
+	if name == "" {
+		return ""
+	}
+	return strings.ToLower(string(kind)) + "/" + name
+}
+
 // Problem says what is wrong with a field, as it is called in YAML; with "": with the object.
 func (o *Object) Problem(field, message string) Problem {
 	who := subject(o.Kind(), o.Name())
@@ -145,7 +152,7 @@ func protoPath(field string) string {
 
 // problem says that something about the object is wrong at a line.
 func (o *Object) problem(line int, format string, args ...any) Problem {
-	return Problem{File: o.File, Line: line, Subject: subject(o.Kind(), o.Name()), Message: fmt.Sprintf(format, args...)}
+	return Problem{File: o.File, Line: line, Subject: subject(o.Kind(), o.Name()), Ref: refTo(o.Kind(), o.Name()), Message: fmt.Sprintf(format, args...)}
 }
 
 func subject(kind Kind, name string) string {
@@ -160,6 +167,8 @@ type Problem struct {
 	File    string
 	Line    int
 	Subject string // Which resource; empty if that is not known.
+	// Ref is the resource as Object.Ref has it; empty if its kind or its name is not known.
+	Ref     string
 	Message string
 }
 
@@ -173,6 +182,17 @@ func (p Problem) String() string {
 
 // Problems is an error with everything that is wrong, one thing per line.
 type Problems []Problem
+
+// Without returns the objects that none of the problems is about, and whether each of the problems says which resource it is about.
+func (ps Problems) Without(objects []*Object) (good []*Object, all bool) {
+	broken := map[string]bool{}
+	all = true
+	for _, p := range ps {
+		broken[p.Ref] = true
+		all = all && p.Ref != ""
+	}
+	return slices.DeleteFunc(slices.Clone(objects), func(o *Object) bool { return o.Name() == "" || broken[o.Ref()] }), all
+}
 
 // Sort puts them in the order of files and lines.
 func (ps Problems) Sort() {

@@ -180,6 +180,22 @@ func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 			want []string
 		}{
 			{"unknown field", files{"fleet/x.yaml": good + yaml("x", "  pth: typo\n")}, []string{"fleet/x.yaml:15: service \"x\": spec.pth: unknown field", "did you mean \"path\"?", commitA[:8] + " stays applied"}},
+			{"several at once", files{
+				"fleet/a.yaml": good + yaml("x", "  pth: typo\n") + strings.Replace(yaml("y", ""), "edge-1", "edge-9", 1) + strings.Replace(yaml("z", ""), "source: shop", "source: nowhere", 1),
+				"fleet/b.yaml": strings.Replace(yaml("w", ""), "edge-1", "edge-8", 1), "fleet/c.yaml": "a: [\n",
+			}, []string{
+				"Nothing of it was applied:\nfleet/a.yaml:15: service \"x\": spec.pth: unknown field", "\nfleet/c.yaml:1: not YAML: ", ".\n" + commitA[:8] + " stays applied",
+			}},
+			{"several files at once", files{
+				"fleet/a.yaml": good + yaml("x", "  pth: typo\n") + strings.NewReplacer("edge-1", "edge-9", "source: shop", "source: nowhere").Replace(yaml("y", "")),
+				"fleet/b.yaml": strings.Replace(yaml("w", ""), "edge-1", "edge-8", 1),
+			}, []string{
+				"fleet/a.yaml:15: service \"x\": spec.pth: unknown field", `service "y": spec.cluster: cluster "edge-9" does not exist`, `service "y": spec.source: source "nowhere" does not exist`,
+				`fleet/b.yaml:6: service "w": spec.cluster: cluster "edge-8" does not exist`, ".\n" + commitA[:8] + " stays applied",
+			}},
+			{"what is named is itself wrong", files{
+				"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: GlobalService\nmetadata: {name: g}\nspec: {clusters: {all: true}, template: {source: s}}\n---\napiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: s}\nspec: {git: {url: \"https://git.example.com/s\", intervall: 1m}}\n",
+			}, []string{`applied: fleet/x.yaml:17: source "s": spec.git.intervall: unknown field`}},
 			{"no YAML", files{"fleet/x.yaml": "a: [\n"}, []string{"fleet/x.yaml:", "not YAML"}},
 			{"unknown cluster", files{"fleet/x.yaml": good + strings.Replace(yaml("x", ""), "edge-1", "edge-9", 1)}, []string{`fleet/x.yaml:14: service "x": spec.cluster: cluster "edge-9" does not exist`}},
 			{"Kubernetes", files{"fleet/x.yaml": good + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"}, []string{"fleet/x.yaml:10", `kind "ConfigMap"`}},
@@ -269,7 +285,7 @@ func TestFolderThatLosesMuchWaitsForAPerson(t *testing.T) {
 		p.expect(t, "fleet/a:new")
 		// Deleting the service takes along what it declared, once somebody has seen that.
 		_, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet"})
-		wantCode(t, err, connect.CodeFailedPrecondition, `service "fleet" has declared 1 resources`)
+		wantCode(t, err, connect.CodeFailedPrecondition, `service "fleet" has declared 1 resource`)
 		confirmation := detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation()
 		if _, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet", Confirmation: confirmation}); err != nil {
 			t.Fatal(err)

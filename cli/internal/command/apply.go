@@ -9,12 +9,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
 )
+
+// moreTimeout bounds the dry run that looks for further problems.
+const moreTimeout = 10 * time.Second
 
 func (a *app) apply() *cobra.Command {
 	var names, folders []string
@@ -58,9 +63,12 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 		if w.prune && w.set == "" {
 			return errors.New("--prune needs --set: only what is of that set is deleted")
 		}
-		objects, err := a.read(cmd.Context(), names, folders)
+		objects, problems, err := a.readAll(cmd.Context(), names, folders)
 		if err != nil {
 			return err
+		}
+		if len(problems) > 0 {
+			return nothingApplied(a.more(cmd, objects, problems))
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			w.hub = h
@@ -78,9 +86,21 @@ type input struct {
 
 // read decodes and checks all files, and what folders are built to.
 func (a *app) read(ctx context.Context, names, folders []string) ([]*manifest.Object, error) {
-	inputs, err := a.inputs(ctx, names, folders)
+	objects, problems, err := a.readAll(ctx, names, folders)
+	if err == nil && len(problems) > 0 {
+		err = nothingApplied(problems)
+	}
 	if err != nil {
 		return nil, err
+	}
+	return objects, nil
+}
+
+// readAll returns what could be read besides what is wrong with the rest.
+func (a *app) readAll(ctx context.Context, names, folders []string) ([]*manifest.Object, manifest.Problems, error) {
+	inputs, err := a.inputs(ctx, names, folders)
+	if err != nil {
+		return nil, nil, err
 	}
 	var objects []*manifest.Object
 	var problems manifest.Problems
@@ -95,22 +115,64 @@ func (a *app) read(ctx context.Context, names, folders []string) ([]*manifest.Ob
 	for _, in := range inputs {
 		decoded, err := manifest.Decode(in.name, in.data)
 		if err := collect(err); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		objects = append(objects, decoded...)
 	}
 	if err := collect(manifest.Validate(objects)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(problems) > 0 {
-		problems.Sort()
-		return nil, fmt.Errorf("nothing was applied:\n%w", problems)
-	}
-	if len(objects) == 0 {
-		return nil, fmt.Errorf("no resources in %s", strings.Join(append(names, folders...), ", "))
+	if len(objects)+len(problems) == 0 {
+		return nil, nil, fmt.Errorf("no resources in %s", strings.Join(append(names, folders...), ", "))
 	}
 	manifest.Sort(objects)
-	return objects, nil
+	return objects, problems, nil
+}
+
+func nothingApplied(problems manifest.Problems) error {
+	problems.Sort()
+	return fmt.Errorf("nothing was applied:\n%w", problems)
+}
+
+// more adds to the problems of some resources what the hub finds wrong with the others, so that all is told at once. The hub is asked for a dry run; without
+// a login, or if it does not answer, the problems are those that the files have by themselves.
+func (a *app) more(cmd *cobra.Command, objects []*manifest.Object, problems manifest.Problems) manifest.Problems {
+	good, all := problems.Without(objects)
+	if len(good) == 0 || partOf(good) < len(good) {
+		return problems
+	}
+	_ = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { // its failures are not what was asked about
+		ctx, cancel := context.WithTimeout(ctx, moreTimeout)
+		defer cancel()
+		req := &consolev1.ApplyRequest{DryRun: true}
+		for _, o := range good {
+			r, err := manifest.Resource(o.Message)
+			if err != nil {
+				return err
+			}
+			req.Resources = append(req.Resources, r)
+		}
+		_, err := h.Applies.Apply(ctx, req)
+		found, _ := detail[*consolev1.ApplyProblems](err)
+		for _, p := range found.GetProblems() {
+			i := int(p.GetIndex())
+			if i < 0 || i >= len(good) || comes(problems, all, p.GetMessage()) {
+				continue
+			}
+			problems = append(problems, good[i].Problem(p.GetField(), p.GetMessage()))
+		}
+		return nil
+	})(cmd, nil)
+	return problems
+}
+
+// comes says whether what a message misses is one of the resources that problems are about, or may be one if not all of them say which that is.
+func comes(problems manifest.Problems, all bool, message string) bool {
+	const missing = " does not exist"
+	return strings.Contains(message, missing) && (!all || slices.ContainsFunc(problems, func(p manifest.Problem) bool {
+		kind, name, _ := strings.Cut(p.Ref, "/")
+		return strings.Contains(message, fmt.Sprintf("%s %q%s", kind, name, missing))
+	}))
 }
 
 func (a *app) inputs(ctx context.Context, names, folders []string) ([]input, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -122,7 +123,7 @@ func (c *Catalog) mayPrune(by By, a Application, old []store.Resource, total int
 		stake = append(stake, string(r.Kind), r.Name, r.ETag())
 		lines = append(lines, fmt.Sprintf("%s %q is deleted", r.Kind, r.Name))
 	}
-	return c.confirm(by, a.Confirmation, stake, lines, "set %q: %d of its %d resources would be deleted", a.Set, len(old), total)
+	return c.confirm(by, a.Confirmation, stake, lines, "set %q: %d of its %s would be deleted", a.Set, len(old), plural.Of(total, "resource"))
 }
 
 // confirm is nil if the caller has confirmed what is at stake; else the error that asks for it.

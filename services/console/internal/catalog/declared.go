@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -81,7 +82,7 @@ func (d Declarations) Clear(ctx context.Context, tx *store.Tx, by By, r store.Re
 		return err
 	}
 	if ctx.Value(declaringKey{}) == nil && !by.Self() {
-		return refuse(Precondition, "service %q has declared %d resources, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, len(list), r.Name)
+		return refuse(Precondition, "service %q has declared %s, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, plural.Of(len(list), "resource"), r.Name)
 	}
 	edits, err := leave(ctx, tx, list, spec.keeps())
 	if err != nil {
@@ -178,7 +179,7 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 	for _, r := range list {
 		stake, lines = append(stake, string(r.Kind), r.Name, r.ETag()), append(lines, fmt.Sprintf("%s %q %s", r.Kind, r.Name, fate))
 	}
-	if err := c.confirm(by, confirmation, stake, lines, "service %q has declared %d resources", name, len(list)); err != nil {
+	if err := c.confirm(by, confirmation, stake, lines, "service %q has declared %s", name, plural.Of(len(list), "resource")); err != nil {
 		return nil, err
 	}
 	return declaring(ctx, name), nil

@@ -36,6 +36,8 @@ type Error struct {
 	// of it. Empty: no confirmation helps.
 	Confirmation string
 	Consequences []string
+	// Absent: something that it names does not exist.
+	Absent bool
 }
 
 // Fault is what is wrong with one resource of many.

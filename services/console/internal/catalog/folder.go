@@ -15,6 +15,7 @@ import (
 	"time"
 
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -60,9 +61,9 @@ type Delivered struct {
 // Content is what such a folder holds.
 type Content struct {
 	Edits []Edit
-	// Refusal is why it can't be read; empty: it can.
+	// Refusal is why it can't be read, or not all of it; empty: it can. Edits are then what can be read, so that what is wrong with them is told, too.
 	Refusal string
-	// Locate says of refusals where in the folder they are about.
+	// Locate says of refusals where in the folder they are about. If not all can be read it says that, too.
 	Locate func([]Fault) string
 }
 
@@ -203,7 +204,8 @@ func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content,
 
 // bring writes what the folder holds, and deletes what it held.
 func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
-	if b.content.Refusal != "" {
+	unread := b.content.Refusal != ""
+	if unread && len(b.content.Edits) == 0 {
 		return refuse(Invalid, "%s", b.content.Refusal)
 	}
 	if len(b.content.Edits) == 0 {
@@ -224,6 +226,12 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 	edits, said, err := b.prepare(ctx, tx)
 	if err != nil {
 		return err
+	}
+	if unread {
+		if _, err := b.PutIn(until(ctx, b.now().Add(folderTime)), tx, b.by, edits); err != nil && !errors.Is(err, errLate) {
+			return err
+		}
+		return refuse(Invalid, "%s", b.content.Refusal)
 	}
 	going, err := b.going(ctx, tx)
 	if err != nil {
@@ -366,7 +374,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 	case current.Labels[GlobalLabel] != "":
 		return refuse(Precondition, "%s %q comes of global service %q: rename one of them", ref.Kind, ref.Name, current.Labels[GlobalLabel])
 	case b.service.Spec.wishes().Adoption == adoptNever:
-		return refuse(Precondition, "%s %q exists already, and spec.sync.adoption of service %q is %s: rename it, or let it be taken over", ref.Kind, ref.Name, name, adoptNever)
+		return refuse(Precondition, "%s %q exists already, and spec.sync.adoption of service %q is never: rename it, or let it be taken over", ref.Kind, ref.Name, name)
 	}
 	return nil
 }
@@ -531,14 +539,14 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 		r.AppliedDigest, r.AppliedCommit, r.AppliedTime = d.Digest, d.Revision.Commit, now
 	case errors.Is(refused, errGuarded):
 		r.Phase, r.Guard = PhaseWaiting, b.guard
-		r.Message = fmt.Sprintf("%d of %d resources would be deleted from the catalog, and nothing of %s is applied before. If that is meant: fairlead confirm prune %s %s",
-			b.guard.Removing, b.guard.ObjectsTotal, short(d.Revision.Commit), d.Service, b.guard.ID)
+		r.Message = fmt.Sprintf("%s would be deleted from the catalog, and nothing of %s is applied before. If that is meant: fairlead confirm prune %s %s",
+			plural.Part(b.guard.Removing, b.guard.ObjectsTotal, "resource"), short(d.Revision.Commit), d.Service, b.guard.ID)
 	case errors.Is(refused, errLate):
 		r.Phase = PhaseFailed
-		r.Message = fmt.Sprintf("Nothing of it was applied: writing its %d resources takes more than %s, in which nobody else can write. Make several services of it, of a folder each.",
-			len(b.content.Edits), folderTime)
+		r.Message = fmt.Sprintf("Nothing of it was applied: writing its %s takes more than %s, in which nobody else can write. Make several services of it, of a folder each.",
+			plural.Of(len(b.content.Edits), "resource"), folderTime)
 	case isRefusal:
-		r.Phase, r.Message = PhaseFailed, "Nothing of it was applied: "+b.told(refusal)
+		r.Phase, r.Message = PhaseFailed, "Nothing of it was applied:"+b.told(refusal)
 	case refused != nil:
 		return r, refused
 	default:
@@ -546,13 +554,17 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 		r.ObjectsTotal = int32(len(b.content.Edits))
 		r.ObjectsHealthy = r.ObjectsTotal
 		if b.kept > 0 {
-			r.Message = fmt.Sprintf("%d resources that left the folder stay, on their own, for spec.sync.prune.disabled is set.", b.kept)
+			left := "The resource that left the folder stays, on its own"
+			if b.kept > 1 {
+				left = fmt.Sprintf("%d resources that left the folder stay, on their own", b.kept)
+			}
+			r.Message = left + ", for spec.sync.prune.disabled is set."
 		}
 	}
 	return r, nil
 }
 
-// told is a refusal, with where in the folder it is about.
+// told is a refusal, with where in the folder it is about: behind a space, or if it is about several things each on a line of its own.
 func (b *bringing) told(refusal *Error) string {
 	text := refusal.Message
 	if len(refusal.Faults) > 0 && b.content.Locate != nil {
@@ -563,10 +575,16 @@ func (b *bringing) told(refusal *Error) string {
 	if len(text) > maxReason {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
 	}
-	if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "?") {
-		text += "."
+	lines := strings.Split(text, "\n")
+	for i, line := range lines { // what shows them as one line shows sentences
+		if !strings.HasSuffix(line, ".") && !strings.HasSuffix(line, "?") {
+			lines[i] += "."
+		}
 	}
-	return text
+	if len(lines) == 1 {
+		return " " + lines[0]
+	}
+	return "\n" + strings.Join(lines, "\n")
 }
 
 // summary says what a write did, in words.

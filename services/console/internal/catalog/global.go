@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -775,7 +776,7 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 			stake, lines = append(stake, s.Name, s.ETag()), append(lines, fmt.Sprintf("service %q %s", s.Name, fate))
 		}
 		if len(services) > 0 {
-			if err := c.confirm(by, confirmation, stake, lines, "global service %q has %d services", name, len(services)); err != nil {
+			if err := c.confirm(by, confirmation, stake, lines, "global service %q has %s", name, plural.Of(len(services), "service")); err != nil {
 				return err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	platform "fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -229,8 +230,8 @@ func (s *Service) Guarded(id string) error {
 	case r == nil || r.Guard == nil:
 		return refuse(Precondition, "service %q: nothing is to be confirmed any more", s.Meta.Name)
 	case r.Guard.ID != id:
-		return refuse(Precondition, "service %q: %d of %d objects would be removed now, which is not what guard %q is about: look at them, and confirm %s",
-			s.Meta.Name, r.Guard.Removing, r.Guard.ObjectsTotal, id, r.Guard.ID)
+		return refuse(Precondition, "service %q: %s would be removed now, which is not what guard %q is about: look at them, and confirm %s",
+			s.Meta.Name, plural.Part(r.Guard.Removing, r.Guard.ObjectsTotal, "object"), id, r.Guard.ID)
 	}
 	return nil
 }

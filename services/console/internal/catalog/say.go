@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/plural"
 )
 
 func sayAway(s *Service, cluster *Cluster, now time.Time) string {
@@ -74,15 +76,15 @@ func sayFailed(s *Service, _ *Cluster, _ time.Time) string {
 
 func sayDegraded(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
-	return cmp.Or(r.Message, fmt.Sprintf("%d of %d objects are healthy.", r.ObjectsHealthy, r.ObjectsTotal))
+	return cmp.Or(r.Message, fmt.Sprintf("%s %s healthy.", plural.Part(r.ObjectsHealthy, r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal)))
 }
 
 func sayHealthy(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
 	if s.Spec.Catalog {
-		return join(fmt.Sprintf("%s is applied; its %d resources are in the catalog.", delivered(s), r.ObjectsTotal), r.Message)
+		return join(fmt.Sprintf("%s is applied; its %s %s in the catalog.", delivered(s), plural.Of(r.ObjectsTotal, "resource"), plural.Are(r.ObjectsTotal)), r.Message)
 	}
-	return join(fmt.Sprintf("%s is applied; %d objects are healthy.", delivered(s), r.ObjectsTotal), r.Message)
+	return join(fmt.Sprintf("%s is applied; %s %s healthy.", delivered(s), plural.Of(r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal)), r.Message)
 }
 
 func sayHeld(s *Service, _ *Cluster, _ time.Time) string {
@@ -106,7 +108,7 @@ func sayRemoved(*Service, *Cluster, time.Time) string {
 
 func sayApplying(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
-	return cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %d of %d objects are healthy.", delivered(s), r.ObjectsHealthy, r.ObjectsTotal))
+	return cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %s %s healthy.", delivered(s), plural.Part(r.ObjectsHealthy, r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal)))
 }
 
 // destination is where the folder goes.
@@ -125,6 +127,9 @@ func stays(message string, r *Report) string {
 	if r == nil || r.AppliedCommit == "" {
 		return message
 	}
+	if strings.Contains(message, "stays applied") { // the agent has said so
+		return message
+	}
 	return join(message, short(r.AppliedCommit)+" stays applied.")
 }
 
@@ -136,8 +141,19 @@ func said(r *Report) string {
 	return fmt.Sprintf("; it said then: %s at %s", r.Phase, cmp.Or(short(r.AppliedCommit), "no commit"))
 }
 
+// join puts two sentences behind each other; the first may lack its full stop, as what others say does.
 func join(a, b string) string {
-	return strings.TrimSpace(a + " " + b)
+	a, b = strings.TrimSpace(a), strings.TrimSpace(b)
+	if a == "" || b == "" {
+		return a + b
+	}
+	if !strings.ContainsAny(a[len(a)-1:], ".?!:;") {
+		a += "."
+	}
+	if strings.Contains(a, "\n") { // a line for each sentence
+		return a + "\n" + b
+	}
+	return a + " " + b
 }
 
 // short is as much of a commit id as people read.

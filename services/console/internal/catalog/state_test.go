@@ -1,10 +1,14 @@
 package catalog
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
+
+// unreadable is what no person should read: names of enums, one of several things, and sentences without an end before the next.
+var unreadable = regexp.MustCompile(`[A-Z]{2,}_[A-Z]|\b1 \w+s are\b|[a-z)] [0-9a-f]{8} stays applied`)
 
 func TestStateOverThreeTruths(t *testing.T) {
 	t.Parallel()
@@ -58,7 +62,15 @@ func TestStateOverThreeTruths(t *testing.T) {
 		"healthy, but not applied": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "da", ""), want: Progressing, since: at(5)},
 		"degraded":                 {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseDegraded, "db", "db", ""), want: Degraded, words: []string{"2 of 3"}, since: at(5)},
 		"failed":                   {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "db", "da", "bad manifest."), want: Failed, words: []string{"bad manifest.", "aaaaaaaa stays applied"}, since: at(5)},
-		"held":                     {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHeld, "db", "da", "Held (incident 7)."), want: Held, words: []string{"incident 7"}, since: at(5)},
+		"failed, and it says what stays": {
+			git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "db", "da", "bad manifest; the previous state stays applied."), want: Failed, words: []string{"bad manifest; the previous state stays applied."}, since: at(5),
+		},
+		"failed, without a full stop": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "db", "da", "bad manifest"), want: Failed, words: []string{"bad manifest. aaaaaaaa stays applied."}, since: at(5)},
+		"one object": {
+			git: GitTruth{Head: head}, hub: hub, cluster: connected, report: func() *Report { r := report(PhaseHealthy, "db", "db", ""); r.ObjectsTotal = 1; return r }(), want: Healthy,
+			words: []string{"bbbbbbbb is applied; 1 object is healthy."}, since: at(5),
+		},
+		"held": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHeld, "db", "da", "Held (incident 7)."), want: Held, words: []string{"incident 7"}, since: at(5)},
 		"held, and can't be resolved": {
 			git: GitTruth{Head: head}, hub: HubTruth{Digest: "da", Problem: &Problem{Message: "no.", Since: at(8)}}, cluster: connected, report: report(PhaseHeld, "da", "da", ""), want: Failed, since: at(8),
 		},
@@ -86,6 +98,9 @@ func TestStateOverThreeTruths(t *testing.T) {
 				if !strings.Contains(message, w) {
 					t.Errorf("%q does not say %q", message, w)
 				}
+			}
+			if wrong := unreadable.FindString(message); wrong != "" || strings.Count(message, "stays applied") > 1 {
+				t.Errorf("%q: %q", message, wrong)
 			}
 		})
 	}

@@ -492,22 +492,23 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 			exists[store.Ref{Kind: kind, Name: name}] = true
 		}
 	}
-next:
 	for _, i := range of {
+		all := true
 		for _, ref := range w.edits[i].draft.Refs {
 			if exists[ref] {
 				continue
 			}
-			if w.failed[ref] {
+			if all = false; w.failed[ref] {
 				w.failed[w.edits[i].ref()] = true // it was to come, and what is wrong with it is told
-				continue next
+				continue
 			}
 			if err := w.fault(i, w.absent(ctx, &w.edits[i], ref)); err != nil {
 				return nil, err
 			}
-			continue next
 		}
-		whole = append(whole, i)
+		if all {
+			whole = append(whole, i)
+		}
 	}
 	return whole, nil
 }
@@ -519,7 +520,7 @@ func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
 			return err
 		}
 	}
-	return refuse(Precondition, "%s %q: %s: %s %q does not exist: create it first", e.draft.Kind, e.draft.Name, e.fieldOf(ref), ref.Kind, ref.Name)
+	return &Error{Reason: Precondition, Absent: true, Message: fmt.Sprintf("%s %q: %s: %s %q does not exist: create it first", e.draft.Kind, e.draft.Name, e.fieldOf(ref), ref.Kind, ref.Name)}
 }
 
 // remove deletes what nobody names.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/store"
@@ -141,7 +142,7 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 	if after.AppliedDigest != "" && after.AppliedDigest != was.AppliedDigest && !asked {
 		tell(&consolev1.Event{
 			Type: ServiceApplied, Severity: info, Digest: after.AppliedDigest, Commit: after.AppliedCommit, Count: after.ObjectsTotal,
-			Message: fmt.Sprintf("%s is applied: %d objects.", cmp.Or(short(after.AppliedCommit), "What the hub says"), after.ObjectsTotal),
+			Message: fmt.Sprintf("%s is applied: %s.", cmp.Or(short(after.AppliedCommit), "What the hub says"), plural.Of(after.ObjectsTotal, "object")),
 		})
 	}
 	if e := phase(was, after); e != nil {
@@ -151,7 +152,7 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 	if g := after.Guard; g != nil && (was.Guard == nil || was.Guard.ID != g.ID) {
 		tell(&consolev1.Event{
 			Type: GuardTripped, Severity: warning, Count: g.Removing,
-			Message: cmp.Or(after.Message, fmt.Sprintf("%d of %d objects would be removed, and nothing is until somebody confirms it: see `fairlead get service %s`.", g.Removing, g.ObjectsTotal, s.Meta.Name)),
+			Message: cmp.Or(after.Message, fmt.Sprintf("%s would be removed, and nothing is until somebody confirms it: see `fairlead get service %s`.", plural.Part(g.Removing, g.ObjectsTotal, "object"), s.Meta.Name)),
 		})
 	}
 	if n := after.Repairs - was.Repairs; before != nil && after.Repairs > was.Repairs {
@@ -167,11 +168,11 @@ func phase(was, is catalog.Report) *consolev1.Event {
 	}
 	switch is.Phase {
 	case catalog.PhaseHealthy:
-		return &consolev1.Event{Type: ServiceHealthy, Severity: info, Count: is.ObjectsTotal, Message: cmp.Or(is.Message, fmt.Sprintf("All %d objects are healthy.", is.ObjectsTotal))}
+		return &consolev1.Event{Type: ServiceHealthy, Severity: info, Count: is.ObjectsTotal, Message: cmp.Or(is.Message, allHealthy(is.ObjectsTotal))}
 	case catalog.PhaseDegraded:
 		return &consolev1.Event{
 			Type: ServiceDegraded, Severity: failing, Count: is.ObjectsTotal - is.ObjectsHealthy,
-			Message: cmp.Or(is.Message, fmt.Sprintf("%d of %d objects are healthy.", is.ObjectsHealthy, is.ObjectsTotal)),
+			Message: cmp.Or(is.Message, fmt.Sprintf("%s %s healthy.", plural.Part(is.ObjectsHealthy, is.ObjectsTotal, "object"), plural.Are(is.ObjectsTotal))),
 		}
 	case catalog.PhaseFailed:
 		return &consolev1.Event{Type: ServiceFailed, Severity: failing, Message: cmp.Or(is.Message, "It could not be applied.")}
@@ -181,6 +182,16 @@ func phase(was, is catalog.Report) *consolev1.Event {
 		return &consolev1.Event{Type: ServicePruned, Severity: info, Message: cmp.Or(is.Message, "Its objects are removed from the cluster.")}
 	}
 	return nil
+}
+
+func allHealthy(objects int32) string {
+	switch objects {
+	case 0:
+		return "It has no objects."
+	case 1:
+		return "Its object is healthy."
+	}
+	return fmt.Sprintf("All %d objects are healthy.", objects)
 }
 
 // maxFailing is how many tests that failed an event names.
@@ -209,9 +220,9 @@ func failed(run catalog.TestRun) string {
 	message := "The tests could not be run."
 	switch n := len(run.Failing); {
 	case n > maxFailing:
-		message = fmt.Sprintf("%d of %d tests failed: %s and others.", run.Failed, run.Passed+run.Failed, strings.Join(run.Failing[:maxFailing], ", "))
+		message = fmt.Sprintf("%s failed: %s and others.", plural.Part(run.Failed, run.Passed+run.Failed, "test"), strings.Join(run.Failing[:maxFailing], ", "))
 	case n > 0:
-		message = fmt.Sprintf("%d of %d tests failed: %s.", run.Failed, run.Passed+run.Failed, strings.Join(run.Failing, ", "))
+		message = fmt.Sprintf("%s failed: %s.", plural.Part(run.Failed, run.Passed+run.Failed, "test"), strings.Join(run.Failing, ", "))
 	case run.Outcome == catalog.TestsTimedOut:
 		message = "The tests took too long."
 	case run.Outcome == catalog.TestsFailed:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -12,6 +13,7 @@ import (
 	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
 )
 
 // maxDeclared is how many resources one folder declares: what is written at once holds up other writers.
@@ -43,12 +45,13 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 	if out.Refusal = in.GetRefusal(); out.Refusal != "" {
 		return out
 	}
-	objects, err := declared(in.GetFiles())
+	objects, problems, err := declared(in.GetFiles())
 	if err != nil {
 		out.Refusal = err.Error()
 		return out
 	}
-	for _, o := range objects {
+	readable, all := problems.Without(objects)
+	for _, o := range readable {
 		o.Message.GetMetadata().Etag = "" // of when it was written to Git
 		r, err := manifest.Resource(o.Message)
 		if err != nil {
@@ -62,11 +65,30 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 		}
 		out.Edits = append(out.Edits, edit)
 	}
-	out.Locate = func(faults []catalog.Fault) string { return located(objects, faults) }
+	if len(problems) > 0 {
+		out.Refusal = problems.Error()
+		out.Edits = append(out.Edits, unreadable(problems)...)
+	}
+	out.Locate = func(faults []catalog.Fault) string { return located(readable, len(out.Edits), faults, problems, all) }
 	return out
 }
 
-func declared(files []*consolev1.FolderFile) ([]*manifest.Object, error) {
+// unreadable stands for the resources that problems are about, each once: what names them names something that is to come.
+func unreadable(problems manifest.Problems) (edits []catalog.Edit) {
+	seen := map[string]bool{"": true}
+	for _, p := range problems {
+		if seen[p.Ref] {
+			continue
+		}
+		seen[p.Ref] = true
+		kind, name, _ := strings.Cut(p.Ref, "/")
+		edits = append(edits, catalog.Broken(store.Kind(kind), name, catalog.Refuse(catalog.Invalid, "%s", p.Message)))
+	}
+	return edits
+}
+
+// declared reads files. Problems are with some of the objects, or with what is none; the error is about all.
+func declared(files []*consolev1.FolderFile) ([]*manifest.Object, manifest.Problems, error) {
 	var objects []*manifest.Object
 	var problems manifest.Problems
 	collect := func(err error) {
@@ -82,29 +104,34 @@ func declared(files []*consolev1.FolderFile) ([]*manifest.Object, error) {
 		found, err := reader.Decode(f.GetPath(), f.GetData())
 		collect(err)
 		if objects = append(objects, found...); len(objects) > maxDeclared {
-			return nil, fmt.Errorf("it declares more than %d resources: make several services of it, of a folder each", maxDeclared)
+			return nil, nil, fmt.Errorf("it declares more than %d resources: make several services of it, of a folder each", maxDeclared)
 		}
 	}
 	collect(manifest.Validate(objects))
-	if len(problems) > 0 {
-		return nil, problems
+	if reader.Stopped() {
+		return nil, nil, problems
 	}
-	return objects, nil
+	return objects, problems, nil
 }
 
-// located tells refusals by where they are written. Those about what left the folder stand nowhere.
-func located(objects []*manifest.Object, faults []catalog.Fault) string {
-	var problems manifest.Problems
+// located tells refusals by where they are written, with the problems of what could not be read. The first of edits are of objects, and those behind them of
+// what problems are about; refusals about what left the folder stand nowhere. Unless all problems say which resource they are about, a resource that seems
+// to be missing may be one of those.
+func located(objects []*manifest.Object, edits int, faults []catalog.Fault, problems manifest.Problems, all bool) string {
+	problems = slices.Clone(problems)
 	var others []string
 	for _, f := range faults {
 		p := encodeFault(f)
-		if f.Index < len(objects) {
+		switch {
+		case f.Err.Absent && !all:
+		case f.Index < len(objects):
 			problems = append(problems, objects[f.Index].Problem(p.GetField(), p.GetMessage()))
-		} else {
+		case f.Index >= edits:
 			others = append(others, p.GetMessage())
 		}
 	}
 	if len(problems) > 0 {
+		problems.Sort()
 		others = append([]string{problems.Error()}, others...)
 	}
 	return strings.Join(others, "\n")
