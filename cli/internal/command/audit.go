@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/plural"
 )
 
 // auditQuery is what a person asks the audit trail.
@@ -93,7 +94,7 @@ The file is whole or not there, and only you can read it.`,
 		if err := durable.Replace(file, 0o600, func(w io.Writer) error { return writeEvents(w, events, q.format) }); err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
-		a.notef("%d events are in %s\n", len(events), file)
+		a.notef("%s %s in %s\n", plural.Of(len(events), "event"), plural.Are(len(events)), file)
 		return nil
 	})
 	return cmd

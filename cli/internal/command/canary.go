@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/plural"
 )
 
 const (
@@ -118,7 +119,7 @@ func (c *canary) deliver(ctx context.Context, h *hub.Hub) error {
 	if err := c.readBack(ctx, h, objects, http.StatusOK); err != nil {
 		return err
 	}
-	if err := c.printf("ok    tunnel: %d objects were read back through it\n", len(objects)); err != nil {
+	if err := c.printf("ok    tunnel: read back through it: %s\n", plural.Of(len(objects), "object")); err != nil {
 		return err
 	}
 	began = c.Now()

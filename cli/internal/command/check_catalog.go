@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 // longOnItsWay is how long a service may be on its way: images are pulled and jobs run within it, as a rule.
@@ -88,8 +89,8 @@ func (v view) serviceTrouble(m manifest.Message) (wrong, warning string) {
 	guard := status.GetCluster().GetReport().GetGuard()
 	switch {
 	case guard != nil && state == consolev1.ServiceState_SERVICE_STATE_WAITING:
-		wrong = v.since(fmt.Sprintf("waits for a person: %d of %d objects would be removed. See `fairlead trace service %s`, then `fairlead confirm prune %s %s`",
-			guard.GetRemoving(), guard.GetObjectsTotal(), name, name, guard.GetId()), since)
+		wrong = v.since(fmt.Sprintf("waits for a person: %s would be removed. See `fairlead trace service %s`, then `fairlead confirm prune %s %s`",
+			plural.Part(guard.GetRemoving(), guard.GetObjectsTotal(), "object"), name, name, guard.GetId()), since)
 	case state == consolev1.ServiceState_SERVICE_STATE_FAILED, state == consolev1.ServiceState_SERVICE_STATE_DEGRADED, state == consolev1.ServiceState_SERVICE_STATE_UNKNOWN,
 		long && (state == consolev1.ServiceState_SERVICE_STATE_PROGRESSING || state == consolev1.ServiceState_SERVICE_STATE_WAITING):
 		var parts []string
@@ -106,7 +107,7 @@ func (v view) serviceTrouble(m manifest.Message) (wrong, warning string) {
 func (v view) globalTrouble(m manifest.Message) (wrong, warning string) {
 	g := m.(*consolev1.GlobalService)
 	if n := g.GetStatus().GetHeldBackTotal(); n > 0 {
-		wrong = fmt.Sprintf("the guard keeps %d services of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global %s`", n, g.GetMetadata().GetName())
+		wrong = fmt.Sprintf("the guard keeps %s of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global %s`", plural.Of(n, "service"), g.GetMetadata().GetName())
 	}
 	return wrong, ""
 }
@@ -141,5 +142,5 @@ func checkRemovals(ctx context.Context, h *hub.Hub) []finding {
 	for _, c := range is.GetClusters() {
 		kept += len(c.GetServices())
 	}
-	return []finding{wrong("removals", "nothing is removed from clusters (%s): %d services are kept that the catalog does not have. See `fairlead confirm removals`", is.GetReason(), kept)}
+	return []finding{wrong("removals", "nothing is removed from clusters (%s): %s %s kept that the catalog does not have. See `fairlead confirm removals`", is.GetReason(), plural.Of(kept, "service"), plural.Are(kept))}
 }

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 func (a *app) config() *cobra.Command {
@@ -69,7 +70,7 @@ func (a *app) readService(ctx context.Context, file string) (*consolev1.Service,
 		}
 	}
 	if len(found) != 1 {
-		return nil, fmt.Errorf("%s: has %d services: give a file with one", file, len(found))
+		return nil, fmt.Errorf("%s: has %s: give a file with one", file, plural.Of(len(found), "service"))
 	}
 	return found[0], nil
 }
@@ -105,7 +106,7 @@ func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) e
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%d of %d entries have no value: until they have, the service keeps the configuration that it has, or is held back", missing, len(res.GetEntries()))
+		return fmt.Errorf("%s without a value: until all have one, the service keeps the configuration that it has, or is held back", plural.Part(missing, len(res.GetEntries()), "entry"))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/plural"
 )
 
 func (a *app) confirmGlobal() *cobra.Command {
@@ -41,7 +42,7 @@ with --yes, deletes them.`,
 		if preview.GetConfirmation() == "" {
 			return fmt.Errorf("globalservice %q: nothing is held back", name)
 		}
-		a.notef("%d services of clusters that are not chosen any more are deleted, and their objects with them\n", held.GetHeldBackTotal())
+		a.notef("%s of clusters that are not chosen any more %s deleted, with all objects\n", plural.Of(held.GetHeldBackTotal(), "service"), plural.Are(held.GetHeldBackTotal()))
 		for _, service := range held.GetHeldBack() {
 			a.notef("  %s\n", service)
 		}

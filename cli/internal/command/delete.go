@@ -17,6 +17,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 func (a *app) delete() *cobra.Command {
@@ -211,7 +212,7 @@ func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) 
 		heard = ", heard of " + table.Age(a.Now(), seen.AsTime()) + " ago,"
 	}
 	text := fmt.Sprintf("the agent of cluster %q%s loses its access for good, and nobody reaches the cluster through the tunnel any more\n"+
-		"what is applied there of its %d services stays, and nothing new is delivered until an agent joins with a new join token\n", name, heard, len(services))
+		"what is applied there of its %s stays, and nothing new is delivered until an agent joins with a new join token\n", name, heard, plural.Of(len(services), "service"))
 	if p.dryRun {
 		return false, a.printf("%s", text)
 	}
@@ -252,7 +253,7 @@ func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
-		d.notef("the %d objects of service %q stay in cluster %q (spec.sync.onDelete)\n", len(objects), name, s.GetSpec().GetCluster())
+		d.notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), name)
 		return !d.dryRun, nil
 	}
 	switch {
@@ -264,7 +265,7 @@ func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
 		}
 		return true, nil
 	}
-	text := fmt.Sprintf("with service %q these %d objects go from cluster %q:\n%s", name, len(objects), s.GetSpec().GetCluster(), goingText(objects))
+	text := fmt.Sprintf("with service %q cluster %q loses %s:\n%s", name, s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), goingText(objects))
 	if d.dryRun {
 		return false, d.printf("%s", text)
 	}

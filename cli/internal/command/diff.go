@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 // differs is the exit code of a diff that is not empty.
@@ -153,7 +154,7 @@ func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%d files), with cluster %s now\n", ref, spec.GetSource(), what.commit, spec.GetPath(), what.files, spec.GetCluster())
+	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%s), with cluster %s now\n", ref, spec.GetSource(), what.commit, spec.GetPath(), plural.Of(what.files, "file"), spec.GetCluster())
 	return got, nil
 }
 
@@ -189,7 +190,7 @@ func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Se
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%d files), with cluster %s now\n", dir, spec.GetPath(), summary.Files, spec.GetCluster())
+	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%s), with cluster %s now\n", dir, spec.GetPath(), plural.Of(summary.Files, "file"), spec.GetCluster())
 	return got, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/plural"
 )
 
 // tracedAtOnce is how many services of a global service are traced at once: each trace asks every part of the hub.
@@ -63,7 +64,7 @@ func (a *app) traceGlobal(ctx context.Context, h *hub.Hub, name string) error {
 			stands = append(stands, s)
 		}
 	}
-	if err := a.printf("%s: %d services, %d of them healthy\n", name, len(services), m.(*consolev1.GlobalService).GetStatus().GetHealthy()); err != nil {
+	if err := a.printf("%s: %s, %d of them healthy\n", name, plural.Of(len(services), "service"), m.(*consolev1.GlobalService).GetStatus().GetHealthy()); err != nil {
 		return err
 	}
 	verdicts := make([]string, len(stands))

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 // globalLabel is on services that come of a global service.
@@ -109,7 +110,7 @@ func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*con
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d services failed, as said above", failed, len(found))
+		return fmt.Errorf("%s failed, as said above", plural.Part(failed, len(found), "service"))
 	}
 	return nil
 }

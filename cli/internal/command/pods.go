@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/plural"
 )
 
 func (a *app) exec() *cobra.Command {
@@ -64,7 +65,7 @@ func (w workload) oneService(ctx context.Context, ref resource) (*consolev1.Serv
 		for _, s := range services {
 			names = append(names, "service/"+s.GetMetadata().GetName())
 		}
-		return nil, fmt.Errorf("%s %q has %d services: name one of %s", ref.kind, ref.name, len(services), strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s %q has %s: name one of %s", ref.kind, ref.name, plural.Of(len(services), "service"), strings.Join(names, ", "))
 	}
 	return services[0], nil
 }

@@ -10,6 +10,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 // deliveryStep is whether the cluster's agent asks for work.
@@ -103,7 +104,7 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 		s.say("%s", s.cause)
 	case failed:
 		s.mark = markFail
-		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%d of %d objects are healthy", r.GetObjectsHealthy(), r.GetObjectsTotal()))
+		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%s %s healthy", plural.Part(r.GetObjectsHealthy(), r.GetObjectsTotal(), "object"), plural.Are(r.GetObjectsTotal())))
 		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folder(t.service), t.service.GetSpec().GetSource(), t.lookInto())
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.mark = markOK

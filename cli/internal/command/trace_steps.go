@@ -11,6 +11,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/plural"
 )
 
 // mark says how a step is.
@@ -179,7 +180,7 @@ func (t *trail) hubStep() step {
 		}
 		s.say("%s%s", digest, t.about(truth.GetResolveTime()))
 		if a := truth.GetArtifact(); a.GetDigest() != "" {
-			s.say("artifact %s, %s in %d files", short(bare(a.GetDigest())), table.Bytes(a.GetSize()), a.GetFiles())
+			s.say("artifact %s, %s in %s", short(bare(a.GetDigest())), table.Bytes(a.GetSize()), plural.Of(a.GetFiles(), "file"))
 		}
 	}
 	wait := "wait some seconds; if it stays, `fairlead check` says what is wrong with distributors"

@@ -12,6 +12,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 func (v view) services(found []manifest.Message) (*table.Table, []note) {
@@ -155,7 +156,7 @@ func failedTests(s *consolev1.Service) string {
 	case t.GetOutcome() == deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
 		text = "its tests could not run"
 	case t.GetFailed() > 0:
-		text = fmt.Sprintf("%d of its %d tests failed", t.GetFailed(), t.GetPassed()+t.GetFailed())
+		text = fmt.Sprintf("%d of its %s failed", t.GetFailed(), plural.Of(t.GetPassed()+t.GetFailed(), "test"))
 	}
 	return text
 }

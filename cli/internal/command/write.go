@@ -16,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
 )
 
 const (
@@ -46,7 +47,7 @@ func (w *writing) write(ctx context.Context, objects []*manifest.Object) error {
 		}
 		if err := w.part(ctx, objects[:n]); err != nil {
 			if done > 0 {
-				return fmt.Errorf("%w\n%d of %d resources are applied, as printed above; of the rest, nothing", err, done, total)
+				return fmt.Errorf("%w\n%s %s applied, as printed above; of the rest, nothing", err, plural.Part(done, total, "resource"), plural.Are(total))
 			}
 			return err
 		}
@@ -54,7 +55,7 @@ func (w *writing) write(ctx context.Context, objects []*manifest.Object) error {
 		if len(objects) == 0 {
 			break
 		}
-		w.notef("%d of %d resources\n", done, total)
+		w.notef("%s\n", plural.Part(done, total, "resource"))
 	}
 	if w.dryRun && w.differ {
 		return flags.Exit(2)
