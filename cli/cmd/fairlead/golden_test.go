@@ -79,3 +79,24 @@ func collectVerbs(cmd *cobra.Command, path, pattern string, verbs map[string]*re
 		collectVerbs(sub, path, pattern, verbs)
 	}
 }
+
+// What a person types first fits a screen.
+func TestHelpFitsAScreen(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	root := command.Root(command.IO{Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard, Now: time.Now})
+	root.SetOut(&out)
+	root.SetArgs([]string{"--help"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
+	if len(lines) < 10 || len(lines) > 40 {
+		t.Errorf("help has %d lines:\n%s", len(lines), out.String())
+	}
+	for _, line := range lines {
+		if len([]rune(line)) > 120 {
+			t.Errorf("a line of help is too wide: %s", line)
+		}
+	}
+}
