@@ -106,7 +106,11 @@ func (a *app) printConfig(res *consolev1.PreviewConfigResponse, format string) e
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%s without a value: until all have one, the service keeps the configuration that it has, or is held back", plural.Part(missing, len(res.GetEntries()), "entry"))
+		have := "have"
+		if len(res.GetEntries()) == 1 {
+			have = "has"
+		}
+		return fmt.Errorf("%s %s no value: until they have, the service keeps the configuration that it has, or is held back", plural.Part(missing, len(res.GetEntries()), "entry"), have)
 	}
 	return nil
 }
