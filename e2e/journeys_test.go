@@ -227,3 +227,16 @@ func TestPersonJoinsAClusterInABrowser(t *testing.T) {
 		}
 	}, loginLink(ctx, t, j.Stack, "jo"), name, file, os.Getenv("SHOTS"))
 }
+
+// A person's session ends in another browser while a page is open, other hosts get nothing of it, and hostile sizes break no page.
+func TestSessionAndHostileSizesInABrowser(t *testing.T) {
+	t.Parallel()
+	s := shared(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	var links []string
+	for range 3 {
+		links = append(links, loginLink(ctx, t, s, "sessa"))
+	}
+	inChromium(ctx, t, "session.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) }, append(links, os.Getenv("SHOTS"))...)
+}
