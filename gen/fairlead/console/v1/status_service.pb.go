@@ -909,7 +909,9 @@ type ClusterSeen struct {
 	// With which tokens the agents of the cluster have asked since the call before.
 	Tokens []*TokenUse `protobuf:"bytes,6,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	// How far the agent's clock is behind the distributor's, or ahead if it is negative, in whole minutes; with agent only.
-	ClockSkew     *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	ClockSkew *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
+	// The view that the agent says the hub has; unset: it said nothing.
+	View          *v1.ViewState `protobuf:"bytes,20,opt,name=view,proto3" json:"view,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -993,6 +995,13 @@ func (x *ClusterSeen) GetClockSkew() *durationpb.Duration {
 	return nil
 }
 
+func (x *ClusterSeen) GetView() *v1.ViewState {
+	if x != nil {
+		return x.View
+	}
+	return nil
+}
+
 // TokenUse says that an agent asked with a token.
 type TokenUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1049,7 +1058,9 @@ func (x *TokenUse) GetUnbound() bool {
 }
 
 type RecordSeenResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Clusters whose view the console does not have as their agents said: they are to push the whole view.
+	ViewsWanted   []string `protobuf:"bytes,1,rep,name=views_wanted,json=viewsWanted,proto3" json:"views_wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1084,6 +1095,155 @@ func (*RecordSeenResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{18}
 }
 
+func (x *RecordSeenResponse) GetViewsWanted() []string {
+	if x != nil {
+		return x.ViewsWanted
+	}
+	return nil
+}
+
+type RecordViewsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Clusters      []*ClusterPush         `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordViewsRequest) Reset() {
+	*x = RecordViewsRequest{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordViewsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordViewsRequest) ProtoMessage() {}
+
+func (x *RecordViewsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordViewsRequest.ProtoReflect.Descriptor instead.
+func (*RecordViewsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RecordViewsRequest) GetClusters() []*ClusterPush {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+// ClusterPush is what the agent of a cluster pushed.
+type ClusterPush struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Push          *v1.PushViewRequest    `protobuf:"bytes,2,opt,name=push,proto3" json:"push,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPush) Reset() {
+	*x = ClusterPush{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPush) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPush) ProtoMessage() {}
+
+func (x *ClusterPush) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPush.ProtoReflect.Descriptor instead.
+func (*ClusterPush) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ClusterPush) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ClusterPush) GetPush() *v1.PushViewRequest {
+	if x != nil {
+		return x.Push
+	}
+	return nil
+}
+
+type RecordViewsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the order of the request's clusters.
+	Clusters      []*v1.PushViewResponse `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordViewsResponse) Reset() {
+	*x = RecordViewsResponse{}
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordViewsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordViewsResponse) ProtoMessage() {}
+
+func (x *RecordViewsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordViewsResponse.ProtoReflect.Descriptor instead.
+func (*RecordViewsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RecordViewsResponse) GetClusters() []*v1.PushViewResponse {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
 type RecordTokenUsesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uses          []*AgentTokenUse       `protobuf:"bytes,1,rep,name=uses,proto3" json:"uses,omitempty"`
@@ -1093,7 +1253,7 @@ type RecordTokenUsesRequest struct {
 
 func (x *RecordTokenUsesRequest) Reset() {
 	*x = RecordTokenUsesRequest{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1265,7 @@ func (x *RecordTokenUsesRequest) String() string {
 func (*RecordTokenUsesRequest) ProtoMessage() {}
 
 func (x *RecordTokenUsesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1278,7 @@ func (x *RecordTokenUsesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordTokenUsesRequest.ProtoReflect.Descriptor instead.
 func (*RecordTokenUsesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RecordTokenUsesRequest) GetUses() []*AgentTokenUse {
@@ -1141,7 +1301,7 @@ type AgentTokenUse struct {
 
 func (x *AgentTokenUse) Reset() {
 	*x = AgentTokenUse{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1313,7 @@ func (x *AgentTokenUse) String() string {
 func (*AgentTokenUse) ProtoMessage() {}
 
 func (x *AgentTokenUse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1326,7 @@ func (x *AgentTokenUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentTokenUse.ProtoReflect.Descriptor instead.
 func (*AgentTokenUse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AgentTokenUse) GetCluster() string {
@@ -1198,7 +1358,7 @@ type RecordTokenUsesResponse struct {
 
 func (x *RecordTokenUsesResponse) Reset() {
 	*x = RecordTokenUsesResponse{}
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1370,7 @@ func (x *RecordTokenUsesResponse) String() string {
 func (*RecordTokenUsesResponse) ProtoMessage() {}
 
 func (x *RecordTokenUsesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_status_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,14 +1383,14 @@ func (x *RecordTokenUsesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordTokenUsesResponse.ProtoReflect.Descriptor instead.
 func (*RecordTokenUsesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_status_service_proto_rawDescGZIP(), []int{24}
 }
 
 var File_fairlead_console_v1_status_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\n" +
-	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
+	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a fairlead/delivery/v1/views.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
 	"\x0eClusterReports\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12=\n" +
 	"\areports\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceReportR\areports\"d\n" +
@@ -1287,7 +1447,7 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
-	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xe8\x02\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\x9d\x03\n" +
 	"\vClusterSeen\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
@@ -1297,11 +1457,20 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x06tokens\x18\x06 \x03(\v2\x1d.fairlead.console.v1.TokenUseB\b\xbaH\x05\x92\x01\x02\x10\bR\x06tokens\x128\n" +
 	"\n" +
 	"clock_skew\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\">\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x123\n" +
+	"\x04view\x18\x14 \x01(\v2\x1f.fairlead.delivery.v1.ViewStateR\x04view\">\n" +
 	"\bTokenUse\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x02id\x12\x18\n" +
-	"\aunbound\x18\x02 \x01(\bR\aunbound\"\x14\n" +
-	"\x12RecordSeenResponse\"[\n" +
+	"\aunbound\x18\x02 \x01(\bR\aunbound\"7\n" +
+	"\x12RecordSeenResponse\x12!\n" +
+	"\fviews_wanted\x18\x01 \x03(\tR\vviewsWanted\"_\n" +
+	"\x12RecordViewsRequest\x12I\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterPushB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\bclusters\"k\n" +
+	"\vClusterPush\x12!\n" +
+	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x129\n" +
+	"\x04push\x18\x02 \x01(\v2%.fairlead.delivery.v1.PushViewRequestR\x04push\"Y\n" +
+	"\x13RecordViewsResponse\x12B\n" +
+	"\bclusters\x18\x01 \x03(\v2&.fairlead.delivery.v1.PushViewResponseR\bclusters\"[\n" +
 	"\x16RecordTokenUsesRequest\x12A\n" +
 	"\x04uses\x18\x01 \x03(\v2\".fairlead.console.v1.AgentTokenUseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04uses\"\x84\x01\n" +
 	"\rAgentTokenUse\x12!\n" +
@@ -1309,13 +1478,14 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x05token\x12.\n" +
 	"\x04time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\x19\n" +
-	"\x17RecordTokenUsesResponse2\xff\x04\n" +
+	"\x17RecordTokenUsesResponse2\xe6\x05\n" +
 	"\rStatusService\x12k\n" +
 	"\rRecordReports\x12).fairlead.console.v1.RecordReportsRequest\x1a*.fairlead.console.v1.RecordReportsResponse\"\x03\x90\x02\x02\x12_\n" +
 	"\tRecordHub\x12%.fairlead.console.v1.RecordHubRequest\x1a&.fairlead.console.v1.RecordHubResponse\"\x03\x90\x02\x02\x12b\n" +
 	"\n" +
 	"RecordHeld\x12&.fairlead.console.v1.RecordHeldRequest\x1a'.fairlead.console.v1.RecordHeldResponse\"\x03\x90\x02\x02\x12e\n" +
-	"\vApplyFolder\x12'.fairlead.console.v1.ApplyFolderRequest\x1a(.fairlead.console.v1.ApplyFolderResponse\"\x03\x90\x02\x02\x12b\n" +
+	"\vApplyFolder\x12'.fairlead.console.v1.ApplyFolderRequest\x1a(.fairlead.console.v1.ApplyFolderResponse\"\x03\x90\x02\x02\x12e\n" +
+	"\vRecordViews\x12'.fairlead.console.v1.RecordViewsRequest\x1a(.fairlead.console.v1.RecordViewsResponse\"\x03\x90\x02\x02\x12b\n" +
 	"\n" +
 	"RecordSeen\x12&.fairlead.console.v1.RecordSeenRequest\x1a'.fairlead.console.v1.RecordSeenResponse\"\x03\x90\x02\x02\x12q\n" +
 	"\x0fRecordTokenUses\x12+.fairlead.console.v1.RecordTokenUsesRequest\x1a,.fairlead.console.v1.RecordTokenUsesResponse\"\x03\x90\x02\x02B\xcb\x01\n" +
@@ -1333,7 +1503,7 @@ func file_fairlead_console_v1_status_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_status_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_fairlead_console_v1_status_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterReports)(nil),          // 0: fairlead.console.v1.ClusterReports
 	(*RecordReportsRequest)(nil),    // 1: fairlead.console.v1.RecordReportsRequest
@@ -1354,57 +1524,69 @@ var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*ClusterSeen)(nil),             // 16: fairlead.console.v1.ClusterSeen
 	(*TokenUse)(nil),                // 17: fairlead.console.v1.TokenUse
 	(*RecordSeenResponse)(nil),      // 18: fairlead.console.v1.RecordSeenResponse
-	(*RecordTokenUsesRequest)(nil),  // 19: fairlead.console.v1.RecordTokenUsesRequest
-	(*AgentTokenUse)(nil),           // 20: fairlead.console.v1.AgentTokenUse
-	(*RecordTokenUsesResponse)(nil), // 21: fairlead.console.v1.RecordTokenUsesResponse
-	(*v1.ServiceReport)(nil),        // 22: fairlead.delivery.v1.ServiceReport
-	(*v1.Acknowledgement)(nil),      // 23: fairlead.delivery.v1.Acknowledgement
-	(*v11.Revision)(nil),            // 24: fairlead.artifact.v1.Revision
-	(*timestamppb.Timestamp)(nil),   // 25: google.protobuf.Timestamp
-	(*HubTruth)(nil),                // 26: fairlead.console.v1.HubTruth
-	(*durationpb.Duration)(nil),     // 27: google.protobuf.Duration
-	(*v1.AgentInfo)(nil),            // 28: fairlead.delivery.v1.AgentInfo
+	(*RecordViewsRequest)(nil),      // 19: fairlead.console.v1.RecordViewsRequest
+	(*ClusterPush)(nil),             // 20: fairlead.console.v1.ClusterPush
+	(*RecordViewsResponse)(nil),     // 21: fairlead.console.v1.RecordViewsResponse
+	(*RecordTokenUsesRequest)(nil),  // 22: fairlead.console.v1.RecordTokenUsesRequest
+	(*AgentTokenUse)(nil),           // 23: fairlead.console.v1.AgentTokenUse
+	(*RecordTokenUsesResponse)(nil), // 24: fairlead.console.v1.RecordTokenUsesResponse
+	(*v1.ServiceReport)(nil),        // 25: fairlead.delivery.v1.ServiceReport
+	(*v1.Acknowledgement)(nil),      // 26: fairlead.delivery.v1.Acknowledgement
+	(*v11.Revision)(nil),            // 27: fairlead.artifact.v1.Revision
+	(*timestamppb.Timestamp)(nil),   // 28: google.protobuf.Timestamp
+	(*HubTruth)(nil),                // 29: fairlead.console.v1.HubTruth
+	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
+	(*v1.AgentInfo)(nil),            // 31: fairlead.delivery.v1.AgentInfo
+	(*v1.ViewState)(nil),            // 32: fairlead.delivery.v1.ViewState
+	(*v1.PushViewRequest)(nil),      // 33: fairlead.delivery.v1.PushViewRequest
+	(*v1.PushViewResponse)(nil),     // 34: fairlead.delivery.v1.PushViewResponse
 }
 var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
-	22, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	25, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
 	0,  // 1: fairlead.console.v1.RecordReportsRequest.clusters:type_name -> fairlead.console.v1.ClusterReports
 	3,  // 2: fairlead.console.v1.RecordReportsResponse.clusters:type_name -> fairlead.console.v1.ClusterAcknowledgements
-	23, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	26, // 3: fairlead.console.v1.ClusterAcknowledgements.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
 	6,  // 4: fairlead.console.v1.RecordHubRequest.services:type_name -> fairlead.console.v1.ServiceHub
 	5,  // 5: fairlead.console.v1.RecordHubRequest.refs:type_name -> fairlead.console.v1.RefHub
-	24, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
-	25, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
-	26, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
+	27, // 6: fairlead.console.v1.RefHub.revision:type_name -> fairlead.artifact.v1.Revision
+	28, // 7: fairlead.console.v1.RefHub.resolve_time:type_name -> google.protobuf.Timestamp
+	29, // 8: fairlead.console.v1.ServiceHub.hub:type_name -> fairlead.console.v1.HubTruth
 	9,  // 9: fairlead.console.v1.RecordHeldRequest.clusters:type_name -> fairlead.console.v1.ClusterHeld
-	24, // 10: fairlead.console.v1.ApplyFolderRequest.revision:type_name -> fairlead.artifact.v1.Revision
+	27, // 10: fairlead.console.v1.ApplyFolderRequest.revision:type_name -> fairlead.artifact.v1.Revision
 	12, // 11: fairlead.console.v1.ApplyFolderRequest.content:type_name -> fairlead.console.v1.FolderContent
 	13, // 12: fairlead.console.v1.FolderContent.files:type_name -> fairlead.console.v1.FolderFile
-	27, // 13: fairlead.console.v1.ApplyFolderResponse.retry_after:type_name -> google.protobuf.Duration
+	30, // 13: fairlead.console.v1.ApplyFolderResponse.retry_after:type_name -> google.protobuf.Duration
 	16, // 14: fairlead.console.v1.RecordSeenRequest.clusters:type_name -> fairlead.console.v1.ClusterSeen
-	25, // 15: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
-	28, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
-	25, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
+	28, // 15: fairlead.console.v1.ClusterSeen.time:type_name -> google.protobuf.Timestamp
+	31, // 16: fairlead.console.v1.ClusterSeen.agent:type_name -> fairlead.delivery.v1.AgentInfo
+	28, // 17: fairlead.console.v1.ClusterSeen.next_poll_time:type_name -> google.protobuf.Timestamp
 	17, // 18: fairlead.console.v1.ClusterSeen.tokens:type_name -> fairlead.console.v1.TokenUse
-	27, // 19: fairlead.console.v1.ClusterSeen.clock_skew:type_name -> google.protobuf.Duration
-	20, // 20: fairlead.console.v1.RecordTokenUsesRequest.uses:type_name -> fairlead.console.v1.AgentTokenUse
-	25, // 21: fairlead.console.v1.AgentTokenUse.time:type_name -> google.protobuf.Timestamp
-	1,  // 22: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 23: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	8,  // 24: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
-	11, // 25: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
-	15, // 26: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	19, // 27: fairlead.console.v1.StatusService.RecordTokenUses:input_type -> fairlead.console.v1.RecordTokenUsesRequest
-	2,  // 28: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	7,  // 29: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	10, // 30: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
-	14, // 31: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
-	18, // 32: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	21, // 33: fairlead.console.v1.StatusService.RecordTokenUses:output_type -> fairlead.console.v1.RecordTokenUsesResponse
-	28, // [28:34] is the sub-list for method output_type
-	22, // [22:28] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	30, // 19: fairlead.console.v1.ClusterSeen.clock_skew:type_name -> google.protobuf.Duration
+	32, // 20: fairlead.console.v1.ClusterSeen.view:type_name -> fairlead.delivery.v1.ViewState
+	20, // 21: fairlead.console.v1.RecordViewsRequest.clusters:type_name -> fairlead.console.v1.ClusterPush
+	33, // 22: fairlead.console.v1.ClusterPush.push:type_name -> fairlead.delivery.v1.PushViewRequest
+	34, // 23: fairlead.console.v1.RecordViewsResponse.clusters:type_name -> fairlead.delivery.v1.PushViewResponse
+	23, // 24: fairlead.console.v1.RecordTokenUsesRequest.uses:type_name -> fairlead.console.v1.AgentTokenUse
+	28, // 25: fairlead.console.v1.AgentTokenUse.time:type_name -> google.protobuf.Timestamp
+	1,  // 26: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 27: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 28: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
+	11, // 29: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
+	19, // 30: fairlead.console.v1.StatusService.RecordViews:input_type -> fairlead.console.v1.RecordViewsRequest
+	15, // 31: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	22, // 32: fairlead.console.v1.StatusService.RecordTokenUses:input_type -> fairlead.console.v1.RecordTokenUsesRequest
+	2,  // 33: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 34: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 35: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
+	14, // 36: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
+	21, // 37: fairlead.console.v1.StatusService.RecordViews:output_type -> fairlead.console.v1.RecordViewsResponse
+	18, // 38: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	24, // 39: fairlead.console.v1.StatusService.RecordTokenUses:output_type -> fairlead.console.v1.RecordTokenUsesResponse
+	33, // [33:40] is the sub-list for method output_type
+	26, // [26:33] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }
@@ -1419,7 +1601,7 @@ func file_fairlead_console_v1_status_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_status_service_proto_rawDesc), len(file_fairlead_console_v1_status_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

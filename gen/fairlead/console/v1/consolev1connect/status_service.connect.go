@@ -44,6 +44,9 @@ const (
 	// StatusServiceApplyFolderProcedure is the fully-qualified name of the StatusService's ApplyFolder
 	// RPC.
 	StatusServiceApplyFolderProcedure = "/fairlead.console.v1.StatusService/ApplyFolder"
+	// StatusServiceRecordViewsProcedure is the fully-qualified name of the StatusService's RecordViews
+	// RPC.
+	StatusServiceRecordViewsProcedure = "/fairlead.console.v1.StatusService/RecordViews"
 	// StatusServiceRecordSeenProcedure is the fully-qualified name of the StatusService's RecordSeen
 	// RPC.
 	StatusServiceRecordSeenProcedure = "/fairlead.console.v1.StatusService/RecordSeen"
@@ -69,6 +72,9 @@ type StatusServiceClient interface {
 	// distributors one may be behind: what is not of the commit that the console knows is not taken in. Idempotent. What is wrong
 	// with the folder is no error, but in the service's status.
 	ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error)
+	// RecordViews keeps the views of clusters that agents push, all of a call in one transaction. Views of clusters that are gone are dropped.
+	// Called by distributors, in batches. Errors: Unavailable (not kept: repeat).
+	RecordViews(context.Context, *v1.RecordViewsRequest) (*v1.RecordViewsResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 	// RecordTokenUses records with which tokens agents began sessions: an earlier one that is used beside the one that it was renewed to
@@ -115,6 +121,13 @@ func NewStatusServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		recordViews: connect.NewClient[v1.RecordViewsRequest, v1.RecordViewsResponse](
+			httpClient,
+			baseURL+StatusServiceRecordViewsProcedure,
+			connect.WithSchema(statusServiceMethods.ByName("RecordViews")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 		recordSeen: connect.NewClient[v1.RecordSeenRequest, v1.RecordSeenResponse](
 			httpClient,
 			baseURL+StatusServiceRecordSeenProcedure,
@@ -138,6 +151,7 @@ type statusServiceClient struct {
 	recordHub       *connect.Client[v1.RecordHubRequest, v1.RecordHubResponse]
 	recordHeld      *connect.Client[v1.RecordHeldRequest, v1.RecordHeldResponse]
 	applyFolder     *connect.Client[v1.ApplyFolderRequest, v1.ApplyFolderResponse]
+	recordViews     *connect.Client[v1.RecordViewsRequest, v1.RecordViewsResponse]
 	recordSeen      *connect.Client[v1.RecordSeenRequest, v1.RecordSeenResponse]
 	recordTokenUses *connect.Client[v1.RecordTokenUsesRequest, v1.RecordTokenUsesResponse]
 }
@@ -172,6 +186,15 @@ func (c *statusServiceClient) RecordHeld(ctx context.Context, req *v1.RecordHeld
 // ApplyFolder calls fairlead.console.v1.StatusService.ApplyFolder.
 func (c *statusServiceClient) ApplyFolder(ctx context.Context, req *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error) {
 	response, err := c.applyFolder.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RecordViews calls fairlead.console.v1.StatusService.RecordViews.
+func (c *statusServiceClient) RecordViews(ctx context.Context, req *v1.RecordViewsRequest) (*v1.RecordViewsResponse, error) {
+	response, err := c.recordViews.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -213,6 +236,9 @@ type StatusServiceHandler interface {
 	// distributors one may be behind: what is not of the commit that the console knows is not taken in. Idempotent. What is wrong
 	// with the folder is no error, but in the service's status.
 	ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error)
+	// RecordViews keeps the views of clusters that agents push, all of a call in one transaction. Views of clusters that are gone are dropped.
+	// Called by distributors, in batches. Errors: Unavailable (not kept: repeat).
+	RecordViews(context.Context, *v1.RecordViewsRequest) (*v1.RecordViewsResponse, error)
 	// RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
 	RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error)
 	// RecordTokenUses records with which tokens agents began sessions: an earlier one that is used beside the one that it was renewed to
@@ -255,6 +281,13 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	statusServiceRecordViewsHandler := connect.NewUnaryHandlerSimple(
+		StatusServiceRecordViewsProcedure,
+		svc.RecordViews,
+		connect.WithSchema(statusServiceMethods.ByName("RecordViews")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	statusServiceRecordSeenHandler := connect.NewUnaryHandlerSimple(
 		StatusServiceRecordSeenProcedure,
 		svc.RecordSeen,
@@ -279,6 +312,8 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 			statusServiceRecordHeldHandler.ServeHTTP(w, r)
 		case StatusServiceApplyFolderProcedure:
 			statusServiceApplyFolderHandler.ServeHTTP(w, r)
+		case StatusServiceRecordViewsProcedure:
+			statusServiceRecordViewsHandler.ServeHTTP(w, r)
 		case StatusServiceRecordSeenProcedure:
 			statusServiceRecordSeenHandler.ServeHTTP(w, r)
 		case StatusServiceRecordTokenUsesProcedure:
@@ -306,6 +341,10 @@ func (UnimplementedStatusServiceHandler) RecordHeld(context.Context, *v1.RecordH
 
 func (UnimplementedStatusServiceHandler) ApplyFolder(context.Context, *v1.ApplyFolderRequest) (*v1.ApplyFolderResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.ApplyFolder is not implemented"))
+}
+
+func (UnimplementedStatusServiceHandler) RecordViews(context.Context, *v1.RecordViewsRequest) (*v1.RecordViewsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.StatusService.RecordViews is not implemented"))
 }
 
 func (UnimplementedStatusServiceHandler) RecordSeen(context.Context, *v1.RecordSeenRequest) (*v1.RecordSeenResponse, error) {

@@ -10,6 +10,8 @@ import type { HubTruth } from "./resources_pb";
 import { file_fairlead_console_v1_resources } from "./resources_pb";
 import type { Acknowledgement, AgentInfo, ServiceReport } from "../../delivery/v1/delivery_pb";
 import { file_fairlead_delivery_v1_delivery } from "../../delivery/v1/delivery_pb";
+import type { PushViewRequest, PushViewResponse, ViewState } from "../../delivery/v1/views_pb";
+import { file_fairlead_delivery_v1_views } from "../../delivery/v1/views_pb";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
@@ -18,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/status_service.proto.
  */
 export const file_fairlead_console_v1_status_service: GenFile = /*@__PURE__*/
-  fileDesc("CihmYWlybGVhZC9jb25zb2xlL3YxL3N0YXR1c19zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIlcKDkNsdXN0ZXJSZXBvcnRzEg8KB2NsdXN0ZXIYASABKAkSNAoHcmVwb3J0cxgCIAMoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQiTQoUUmVjb3JkUmVwb3J0c1JlcXVlc3QSNQoIY2x1c3RlcnMYASADKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJSZXBvcnRzIlcKFVJlY29yZFJlcG9ydHNSZXNwb25zZRI+CghjbHVzdGVycxgBIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckFja25vd2xlZGdlbWVudHMiVgoXQ2x1c3RlckFja25vd2xlZGdlbWVudHMSOwoMYWNrbm93bGVkZ2VkGAEgAygLMiUuZmFpcmxlYWQuZGVsaXZlcnkudjEuQWNrbm93bGVkZ2VtZW50InAKEFJlY29yZEh1YlJlcXVlc3QSMQoIc2VydmljZXMYASADKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VIdWISKQoEcmVmcxgCIAMoCzIbLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVmSHViIo0BCgZSZWZIdWISEgoKc291cmNlX3VpZBgBIAEoCRILCgNyZWYYAiABKAkSMAoIcmV2aXNpb24YAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpEBCgpTZXJ2aWNlSHViEg8KB3NlcnZpY2UYASABKAkSCwoDdWlkGAIgASgJEioKA2h1YhgDIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViVHJ1dGgSEgoKc291cmNlX3VpZBgEIAEoCRILCgNyZWYYBSABKAkSGAoQc2VydmljZV9yZXZpc2lvbhgGIAEoAyITChFSZWNvcmRIdWJSZXNwb25zZSJHChFSZWNvcmRIZWxkUmVxdWVzdBIyCghjbHVzdGVycxgBIAMoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckhlbGQiMAoLQ2x1c3RlckhlbGQSDwoHY2x1c3RlchgBIAEoCRIQCghzZXJ2aWNlcxgCIAMoCSIUChJSZWNvcmRIZWxkUmVzcG9uc2UiwwEKEkFwcGx5Rm9sZGVyUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEgsKA3VpZBgCIAEoCRIYChBzZXJ2aWNlX3JldmlzaW9uGAMgASgDEg4KBmRpZ2VzdBgEIAEoCRIwCghyZXZpc2lvbhgFIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEjMKB2NvbnRlbnQYBiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkZvbGRlckNvbnRlbnQiUAoNRm9sZGVyQ29udGVudBIuCgVmaWxlcxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuRm9sZGVyRmlsZRIPCgdyZWZ1c2FsGAIgASgJIigKCkZvbGRlckZpbGUSDAoEcGF0aBgBIAEoCRIMCgRkYXRhGAIgASgMImYKE0FwcGx5Rm9sZGVyUmVzcG9uc2USDwoHc2V0dGxlZBgBIAEoCBIOCgZ3YW50ZWQYAiABKAgSLgoLcmV0cnlfYWZ0ZXIYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iRwoRUmVjb3JkU2VlblJlcXVlc3QSMgoIY2x1c3RlcnMYASADKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTZWVuIpgCCgtDbHVzdGVyU2VlbhIPCgdjbHVzdGVyGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KBWFnZW50GAMgASgLMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuQWdlbnRJbmZvEjIKDm5leHRfcG9sbF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRsb3N0GAUgASgIEi0KBnRva2VucxgGIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuVG9rZW5Vc2USLQoKY2xvY2tfc2tldxgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiInCghUb2tlblVzZRIKCgJpZBgBIAEoCRIPCgd1bmJvdW5kGAIgASgIIhQKElJlY29yZFNlZW5SZXNwb25zZSJKChZSZWNvcmRUb2tlblVzZXNSZXF1ZXN0EjAKBHVzZXMYASADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkFnZW50VG9rZW5Vc2UiWQoNQWdlbnRUb2tlblVzZRIPCgdjbHVzdGVyGAEgASgJEg0KBXRva2VuGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhkKF1JlY29yZFRva2VuVXNlc1Jlc3BvbnNlMv8ECg1TdGF0dXNTZXJ2aWNlEmsKDVJlY29yZFJlcG9ydHMSKS5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZFJlcG9ydHNSZXF1ZXN0GiouZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRSZXBvcnRzUmVzcG9uc2UiA5ACAhJfCglSZWNvcmRIdWISJS5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZEh1YlJlcXVlc3QaJi5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZEh1YlJlc3BvbnNlIgOQAgISYgoKUmVjb3JkSGVsZBImLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkSGVsZFJlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZEhlbGRSZXNwb25zZSIDkAICEmUKC0FwcGx5Rm9sZGVyEicuZmFpcmxlYWQuY29uc29sZS52MS5BcHBseUZvbGRlclJlcXVlc3QaKC5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5Rm9sZGVyUmVzcG9uc2UiA5ACAhJiCgpSZWNvcmRTZWVuEiYuZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRTZWVuUmVxdWVzdBonLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkU2VlblJlc3BvbnNlIgOQAgIScQoPUmVjb3JkVG9rZW5Vc2VzEisuZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRUb2tlblVzZXNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRUb2tlblVzZXNSZXNwb25zZSIDkAICYgZwcm90bzM", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_resources, file_fairlead_delivery_v1_delivery, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CihmYWlybGVhZC9jb25zb2xlL3YxL3N0YXR1c19zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIlcKDkNsdXN0ZXJSZXBvcnRzEg8KB2NsdXN0ZXIYASABKAkSNAoHcmVwb3J0cxgCIAMoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQiTQoUUmVjb3JkUmVwb3J0c1JlcXVlc3QSNQoIY2x1c3RlcnMYASADKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJSZXBvcnRzIlcKFVJlY29yZFJlcG9ydHNSZXNwb25zZRI+CghjbHVzdGVycxgBIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckFja25vd2xlZGdlbWVudHMiVgoXQ2x1c3RlckFja25vd2xlZGdlbWVudHMSOwoMYWNrbm93bGVkZ2VkGAEgAygLMiUuZmFpcmxlYWQuZGVsaXZlcnkudjEuQWNrbm93bGVkZ2VtZW50InAKEFJlY29yZEh1YlJlcXVlc3QSMQoIc2VydmljZXMYASADKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VIdWISKQoEcmVmcxgCIAMoCzIbLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVmSHViIo0BCgZSZWZIdWISEgoKc291cmNlX3VpZBgBIAEoCRILCgNyZWYYAiABKAkSMAoIcmV2aXNpb24YAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpEBCgpTZXJ2aWNlSHViEg8KB3NlcnZpY2UYASABKAkSCwoDdWlkGAIgASgJEioKA2h1YhgDIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViVHJ1dGgSEgoKc291cmNlX3VpZBgEIAEoCRILCgNyZWYYBSABKAkSGAoQc2VydmljZV9yZXZpc2lvbhgGIAEoAyITChFSZWNvcmRIdWJSZXNwb25zZSJHChFSZWNvcmRIZWxkUmVxdWVzdBIyCghjbHVzdGVycxgBIAMoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckhlbGQiMAoLQ2x1c3RlckhlbGQSDwoHY2x1c3RlchgBIAEoCRIQCghzZXJ2aWNlcxgCIAMoCSIUChJSZWNvcmRIZWxkUmVzcG9uc2UiwwEKEkFwcGx5Rm9sZGVyUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEgsKA3VpZBgCIAEoCRIYChBzZXJ2aWNlX3JldmlzaW9uGAMgASgDEg4KBmRpZ2VzdBgEIAEoCRIwCghyZXZpc2lvbhgFIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEjMKB2NvbnRlbnQYBiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkZvbGRlckNvbnRlbnQiUAoNRm9sZGVyQ29udGVudBIuCgVmaWxlcxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuRm9sZGVyRmlsZRIPCgdyZWZ1c2FsGAIgASgJIigKCkZvbGRlckZpbGUSDAoEcGF0aBgBIAEoCRIMCgRkYXRhGAIgASgMImYKE0FwcGx5Rm9sZGVyUmVzcG9uc2USDwoHc2V0dGxlZBgBIAEoCBIOCgZ3YW50ZWQYAiABKAgSLgoLcmV0cnlfYWZ0ZXIYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iRwoRUmVjb3JkU2VlblJlcXVlc3QSMgoIY2x1c3RlcnMYASADKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTZWVuIscCCgtDbHVzdGVyU2VlbhIPCgdjbHVzdGVyGAEgASgJEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KBWFnZW50GAMgASgLMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuQWdlbnRJbmZvEjIKDm5leHRfcG9sbF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRsb3N0GAUgASgIEi0KBnRva2VucxgGIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuVG9rZW5Vc2USLQoKY2xvY2tfc2tldxgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhItCgR2aWV3GBQgASgLMh8uZmFpcmxlYWQuZGVsaXZlcnkudjEuVmlld1N0YXRlIicKCFRva2VuVXNlEgoKAmlkGAEgASgJEg8KB3VuYm91bmQYAiABKAgiKgoSUmVjb3JkU2VlblJlc3BvbnNlEhQKDHZpZXdzX3dhbnRlZBgBIAMoCSJIChJSZWNvcmRWaWV3c1JlcXVlc3QSMgoIY2x1c3RlcnMYASADKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJQdXNoIlMKC0NsdXN0ZXJQdXNoEg8KB2NsdXN0ZXIYASABKAkSMwoEcHVzaBgCIAEoCzIlLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlB1c2hWaWV3UmVxdWVzdCJPChNSZWNvcmRWaWV3c1Jlc3BvbnNlEjgKCGNsdXN0ZXJzGAEgAygLMiYuZmFpcmxlYWQuZGVsaXZlcnkudjEuUHVzaFZpZXdSZXNwb25zZSJKChZSZWNvcmRUb2tlblVzZXNSZXF1ZXN0EjAKBHVzZXMYASADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkFnZW50VG9rZW5Vc2UiWQoNQWdlbnRUb2tlblVzZRIPCgdjbHVzdGVyGAEgASgJEg0KBXRva2VuGAIgASgJEigKBHRpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIhkKF1JlY29yZFRva2VuVXNlc1Jlc3BvbnNlMuYFCg1TdGF0dXNTZXJ2aWNlEmsKDVJlY29yZFJlcG9ydHMSKS5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZFJlcG9ydHNSZXF1ZXN0GiouZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRSZXBvcnRzUmVzcG9uc2UiA5ACAhJfCglSZWNvcmRIdWISJS5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZEh1YlJlcXVlc3QaJi5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZEh1YlJlc3BvbnNlIgOQAgISYgoKUmVjb3JkSGVsZBImLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkSGVsZFJlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZEhlbGRSZXNwb25zZSIDkAICEmUKC0FwcGx5Rm9sZGVyEicuZmFpcmxlYWQuY29uc29sZS52MS5BcHBseUZvbGRlclJlcXVlc3QaKC5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5Rm9sZGVyUmVzcG9uc2UiA5ACAhJlCgtSZWNvcmRWaWV3cxInLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkVmlld3NSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5SZWNvcmRWaWV3c1Jlc3BvbnNlIgOQAgISYgoKUmVjb3JkU2VlbhImLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkU2VlblJlcXVlc3QaJy5mYWlybGVhZC5jb25zb2xlLnYxLlJlY29yZFNlZW5SZXNwb25zZSIDkAICEnEKD1JlY29yZFRva2VuVXNlcxIrLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkVG9rZW5Vc2VzUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVjb3JkVG9rZW5Vc2VzUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_resources, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_views, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.console.v1.ClusterReports
@@ -473,6 +475,13 @@ export type ClusterSeen = Message<"fairlead.console.v1.ClusterSeen"> & {
    * @generated from field: google.protobuf.Duration clock_skew = 10;
    */
   clockSkew?: Duration | undefined;
+
+  /**
+   * The view that the agent says the hub has; unset: it said nothing.
+   *
+   * @generated from field: fairlead.delivery.v1.ViewState view = 20;
+   */
+  view?: ViewState | undefined;
 };
 
 /**
@@ -514,6 +523,12 @@ export const TokenUseSchema: GenMessage<TokenUse> = /*@__PURE__*/
  * @generated from message fairlead.console.v1.RecordSeenResponse
  */
 export type RecordSeenResponse = Message<"fairlead.console.v1.RecordSeenResponse"> & {
+  /**
+   * Clusters whose view the console does not have as their agents said: they are to push the whole view.
+   *
+   * @generated from field: repeated string views_wanted = 1;
+   */
+  viewsWanted: string[];
 };
 
 /**
@@ -522,6 +537,66 @@ export type RecordSeenResponse = Message<"fairlead.console.v1.RecordSeenResponse
  */
 export const RecordSeenResponseSchema: GenMessage<RecordSeenResponse> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_status_service, 18);
+
+/**
+ * @generated from message fairlead.console.v1.RecordViewsRequest
+ */
+export type RecordViewsRequest = Message<"fairlead.console.v1.RecordViewsRequest"> & {
+  /**
+   * @generated from field: repeated fairlead.console.v1.ClusterPush clusters = 1;
+   */
+  clusters: ClusterPush[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.RecordViewsRequest.
+ * Use `create(RecordViewsRequestSchema)` to create a new message.
+ */
+export const RecordViewsRequestSchema: GenMessage<RecordViewsRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_status_service, 19);
+
+/**
+ * ClusterPush is what the agent of a cluster pushed.
+ *
+ * @generated from message fairlead.console.v1.ClusterPush
+ */
+export type ClusterPush = Message<"fairlead.console.v1.ClusterPush"> & {
+  /**
+   * @generated from field: string cluster = 1;
+   */
+  cluster: string;
+
+  /**
+   * @generated from field: fairlead.delivery.v1.PushViewRequest push = 2;
+   */
+  push?: PushViewRequest | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ClusterPush.
+ * Use `create(ClusterPushSchema)` to create a new message.
+ */
+export const ClusterPushSchema: GenMessage<ClusterPush> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_status_service, 20);
+
+/**
+ * @generated from message fairlead.console.v1.RecordViewsResponse
+ */
+export type RecordViewsResponse = Message<"fairlead.console.v1.RecordViewsResponse"> & {
+  /**
+   * In the order of the request's clusters.
+   *
+   * @generated from field: repeated fairlead.delivery.v1.PushViewResponse clusters = 1;
+   */
+  clusters: PushViewResponse[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.RecordViewsResponse.
+ * Use `create(RecordViewsResponseSchema)` to create a new message.
+ */
+export const RecordViewsResponseSchema: GenMessage<RecordViewsResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_status_service, 21);
 
 /**
  * @generated from message fairlead.console.v1.RecordTokenUsesRequest
@@ -538,7 +613,7 @@ export type RecordTokenUsesRequest = Message<"fairlead.console.v1.RecordTokenUse
  * Use `create(RecordTokenUsesRequestSchema)` to create a new message.
  */
 export const RecordTokenUsesRequestSchema: GenMessage<RecordTokenUsesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_status_service, 19);
+  messageDesc(file_fairlead_console_v1_status_service, 22);
 
 /**
  * AgentTokenUse says when the agent of a cluster used a token.
@@ -569,7 +644,7 @@ export type AgentTokenUse = Message<"fairlead.console.v1.AgentTokenUse"> & {
  * Use `create(AgentTokenUseSchema)` to create a new message.
  */
 export const AgentTokenUseSchema: GenMessage<AgentTokenUse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_status_service, 20);
+  messageDesc(file_fairlead_console_v1_status_service, 23);
 
 /**
  * @generated from message fairlead.console.v1.RecordTokenUsesResponse
@@ -582,7 +657,7 @@ export type RecordTokenUsesResponse = Message<"fairlead.console.v1.RecordTokenUs
  * Use `create(RecordTokenUsesResponseSchema)` to create a new message.
  */
 export const RecordTokenUsesResponseSchema: GenMessage<RecordTokenUsesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_status_service, 21);
+  messageDesc(file_fairlead_console_v1_status_service, 24);
 
 /**
  * StatusService takes in what distributors learn, and the sessions that tunnels see begin. All of it is latest-wins and idempotent.
@@ -636,6 +711,17 @@ export const StatusService: GenService<{
     methodKind: "unary";
     input: typeof ApplyFolderRequestSchema;
     output: typeof ApplyFolderResponseSchema;
+  },
+  /**
+   * RecordViews keeps the views of clusters that agents push, all of a call in one transaction. Views of clusters that are gone are dropped.
+   * Called by distributors, in batches. Errors: Unavailable (not kept: repeat).
+   *
+   * @generated from rpc fairlead.console.v1.StatusService.RecordViews
+   */
+  recordViews: {
+    methodKind: "unary";
+    input: typeof RecordViewsRequestSchema;
+    output: typeof RecordViewsResponseSchema;
   },
   /**
    * RecordSeen records clusters' signs of life, and the ends of their streams; distributors batch them.
