@@ -28,6 +28,8 @@ type Distributor struct {
 	RPC deliveryv1connect.DeliveryServiceClient
 	// Details is for what is too much for reports.
 	Details deliveryv1connect.DetailServiceClient
+	// Views takes in the view of the cluster.
+	Views deliveryv1connect.ViewServiceClient
 	HTTP    *http.Client
 }
 
@@ -65,6 +67,7 @@ func (d *Distributors) Set(urls []string) {
 		d.list = append(d.list, Distributor{
 			URL: url, HTTP: d.client, RPC: deliveryv1connect.NewDeliveryServiceClient(d.rpc, url, d.options...),
 			Details: deliveryv1connect.NewDetailServiceClient(d.client, url, d.options...),
+			Views:   deliveryv1connect.NewViewServiceClient(d.client, url, d.options...),
 		})
 	}
 	if at := slices.Index(urls, using); at >= 0 {

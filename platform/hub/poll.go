@@ -57,6 +57,9 @@ type PollDeps struct {
 	KubernetesVersion func() string
 	AgentVersion      string
 	Capabilities      []deliveryv1.AgentCapability
+	// View is the view that the hub has acknowledged, and ViewLost is called when a Sync says that the hub has it no more; nil: there are no views.
+	View     func() *deliveryv1.ViewState
+	ViewLost func()
 	Tracer            trace.Tracer
 	Metrics           prometheus.Registerer
 	Log               *slog.Logger
@@ -164,6 +167,9 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	default:
 		return 0, errors.New("sync: the hub's answer is neither a change nor the absence of one: is the agent too old?")
 	}
+	if answer.GetViewWanted() && p.ViewLost != nil {
+		p.ViewLost()
+	}
 	if r := answer.GetRevision(); r != 0 {
 		p.seen = r
 		if r >= last.claim() {
@@ -216,6 +222,9 @@ func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest
 		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(), Capabilities: p.Capabilities, Time: timestamppb.Now()},
 		Revision: p.seen,
 		Nudged:   last.claim(),
+	}
+	if p.View != nil {
+		request.View = p.View()
 	}
 	if sendHave {
 		for _, name := range slices.Sorted(maps.Keys(digests)) {

@@ -50,6 +50,7 @@ import (
 	"fairlead.dev/services/agent/internal/report"
 	"fairlead.dev/services/agent/internal/set"
 	"fairlead.dev/services/agent/internal/trial"
+	"fairlead.dev/services/agent/internal/views"
 	"fairlead.dev/services/agent/internal/watch"
 )
 
@@ -183,6 +184,8 @@ type Agent struct {
 	inventory    *inventory.Store
 	watcher      *watch.Watcher
 	repair       *repair.Repair
+	view         *views.View
+	pusher       *views.Pusher
 	poller       *hub.Poller
 	controller   *reconcile.Controller
 	reach        *reach.Reach
@@ -444,6 +447,8 @@ func (a *Agent) wire() {
 		Log:     a.log,
 	})
 	a.repair = repair.New(a.memory, a.controller, a.controller, time.Now, a.log, a.telemetry.Registry)
+	a.view = views.New(views.Deps{Cluster: a.cluster, KubernetesVersion: a.kubernetesVersion, Now: time.Now, Log: a.log})
+	a.pusher = views.NewPusher(a.view, a.distributors, a.log)
 	a.poller = deliver.New(deliver.Deps{
 		Distributors:      a.distributors,
 		Desired:           a.desired,
@@ -451,6 +456,8 @@ func (a *Agent) wire() {
 		Loaded:            a.controller.Loaded(),
 		KubernetesVersion: a.kubernetesVersion,
 		AgentVersion:      version.String(),
+		View:              a.pusher.State,
+		ViewLost:          a.pusher.Lost,
 		Tracer:            tracer,
 		Metrics:           a.telemetry.Registry,
 		Log:               a.log,
@@ -481,7 +488,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) work(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		a.reconcile, a.watch, a.repair.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run,
+		a.reconcile, a.watch, a.repair.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run, a.look,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -530,6 +537,19 @@ func (a *Agent) watch(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// look keeps the view of the cluster and hands it to the hub, once the cluster is known to be the one that the agent joined as.
+func (a *Agent) look(ctx context.Context) error {
+	select {
+	case <-a.belongs:
+	case <-ctx.Done():
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.view.Run(ctx) })
+	group.Go(func() error { return a.pusher.Run(ctx) })
+	return group.Wait()
 }
 
 // notice is told when something of a service has changed in the cluster.

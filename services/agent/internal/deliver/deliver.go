@@ -31,6 +31,9 @@ type Deps struct {
 	// KubernetesVersion of the cluster; "" while unknown.
 	KubernetesVersion func() string
 	AgentVersion      string
+	// View and ViewLost are as in hub.PollDeps.
+	View     func() *deliveryv1.ViewState
+	ViewLost func()
 	Tracer            trace.Tracer
 	Metrics           prometheus.Registerer
 	Log               *slog.Logger
@@ -40,13 +43,15 @@ type Deps struct {
 func New(deps Deps) *hub.Poller {
 	return hub.NewPoller(hub.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
-		AgentVersion: deps.AgentVersion, Capabilities: capabilities(), Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
+		AgentVersion: deps.AgentVersion, Capabilities: capabilities(), View: deps.View, ViewLost: deps.ViewLost, Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }
 
 // capabilities are what the agent can do beside what the first release could.
 func capabilities() []deliveryv1.AgentCapability {
-	return []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS}
+	return []deliveryv1.AgentCapability{
+		deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS, deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS,
+	}
 }
 
 // wanted is the state on disk, as the poller sees it.

@@ -1,0 +1,498 @@
+package views
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// Bounds of a view: it is a summary, and 10,000 of them stand in the memory of a console.
+const (
+	maxNodeRows, maxPodRows, maxPullRows, maxWorkloadRows, maxClaimRows, maxWarningRows, maxServiceRows = 100, 100, 50, 100, 50, 50, 200
+	// maxStates is how many states of pods are counted by name; the pods of others are counted together.
+	maxStates = 24
+	// maxView is how large a view is, in bytes: rows beyond are withheld.
+	maxView = 16 << 10
+)
+
+// Names of sections.
+const (
+	sectionNodes     = "nodes"
+	sectionRequests  = "requests"
+	sectionPods      = "pods"
+	sectionRestarts  = "restarts"
+	sectionPulls     = "pulls"
+	sectionWorkloads = "workloads"
+	sectionClaims    = "claims"
+	sectionWarnings  = "warnings"
+	sectionAPIs      = "apis"
+	sectionServices  = "services"
+)
+
+// Sections counts the view. ok is false while nothing is known of a kind: not even that it can't be followed.
+func (v *View) Sections() (sections []*deliveryv1.ViewSection, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, k := range v.kinds {
+		if k.state == deliveryv1.SectionState_SECTION_STATE_UNSPECIFIED {
+			return nil, false
+		}
+	}
+	workloads := []string{"deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"}
+	sections = []*deliveryv1.ViewSection{
+		v.section(sectionNodes, v.nodeSection, "nodes"),
+		v.section(sectionRequests, v.requestSection, "pods"),
+		v.section(sectionPods, v.podSection, "pods"),
+		v.section(sectionRestarts, v.restartSection, "pods"),
+		v.section(sectionPulls, v.pullSection, "pods"),
+		v.section(sectionWorkloads, v.workloadSection, workloads...),
+		v.section(sectionClaims, v.claimSection, "persistentvolumeclaims"),
+		v.section(sectionWarnings, v.warningSection, "events"),
+		v.section(sectionAPIs, v.apiSection, "API versions"),
+		v.section(sectionServices, v.serviceSection, append(workloads, "pods")...),
+	}
+	fit(sections)
+	return sections, true
+}
+
+// section counts one, and says how far it can be trusted by the kinds behind it. Without any of them there is nothing to count.
+func (v *View) section(name string, count func(*deliveryv1.ViewSection), resources ...string) *deliveryv1.ViewSection {
+	s := &deliveryv1.ViewSection{Name: name, State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Sample: 1}
+	var reasons []string
+	known := false
+	for _, resource := range resources {
+		k := v.kindOf(resource)
+		known = known || k.known
+		s.State = max(s.State, k.state) // from whole on they get worse
+		if k.reason != "" {
+			reasons = append(reasons, k.reason)
+		}
+	}
+	s.Reason = string(cut([]byte(strings.Join(reasons, "; ")), 512))
+	if known {
+		s.Figures = map[string]int64{}
+		count(s)
+	}
+	return s
+}
+
+func (v *View) nodeSection(s *deliveryv1.ViewSection) {
+	s.Sample = v.nodes.sample
+	server := v.KubernetesVersion()
+	f, list := counts{}, newWorst(maxNodeRows, func(a, b *deliveryv1.ViewRow) int {
+		return cmp.Or(cmp.Compare(nodeRank(a), nodeRank(b)), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	for n := range v.nodes.all() {
+		var states []string
+		f.add("total", 1)
+		if n.ready {
+			f.add("ready", 1)
+			states = append(states, "Ready")
+		} else {
+			f.add("not_ready", 1)
+			states = append(states, "NotReady")
+		}
+		if len(n.bad) > 0 {
+			f.add("pressure", 1)
+			states = append(states, n.bad...)
+		}
+		if n.cordoned {
+			f.add("cordoned", 1)
+			states = append(states, "SchedulingDisabled")
+		}
+		if isSkewed(n.version, server) {
+			f.add("skewed", 1)
+			states = append(states, "VersionSkew")
+		}
+		f.add("cpu_capacity", n.capacity.cpu)
+		f.add("memory_capacity", n.capacity.memory)
+		f.add("cpu_allocatable", n.allocatable.cpu)
+		f.add("memory_allocatable", n.allocatable.memory)
+		f.add("pods_allocatable", n.allocatable.pods)
+		list.add(&deliveryv1.ViewRow{
+			Key: n.name, Kind: "Node", Name: n.name, Reason: string(cut([]byte(strings.Join(states, ",")), 128)), Version: n.version, SinceTime: stamp(n.since),
+			Figures: map[string]int64{"cpu_allocatable": n.allocatable.cpu, "memory_allocatable": n.allocatable.memory},
+		})
+	}
+	f.zeros("total", "ready", "not_ready", "pressure", "cordoned", "skewed")
+	f.write(s, v.nodes.times)
+	list.write(s, v.nodes.times(int64(list.seen)))
+}
+
+func nodeRank(r *deliveryv1.ViewRow) int {
+	switch {
+	case strings.HasPrefix(r.GetReason(), "NotReady"):
+		return 0
+	case r.GetReason() != "Ready":
+		return 1
+	}
+	return 2
+}
+
+func (v *View) requestSection(s *deliveryv1.ViewSection) {
+	s.Sample = v.pods.sample
+	f := counts{}
+	f.zeros("cpu", "memory", "pods", "waiting_cpu", "waiting_memory", "waiting_pods")
+	for p := range v.pods.all() {
+		if !p.counted {
+			continue
+		}
+		prefix := "waiting_"
+		if p.placed {
+			prefix = ""
+		}
+		f.add(prefix+"cpu", p.requests.cpu)
+		f.add(prefix+"memory", p.requests.memory)
+		f.add(prefix+"pods", 1)
+	}
+	f.write(s, v.pods.times)
+}
+
+func (v *View) podSection(s *deliveryv1.ViewSection) {
+	s.Sample = v.pods.sample
+	f, states := counts{}, map[string]int64{}
+	f.zeros("total", "pending", "running", "succeeded", "failed", "unknown", "not_ready")
+	list := newWorst(maxPodRows, comparePods)
+	for p := range v.pods.all() {
+		f.add("total", 1)
+		f.add(strings.ToLower(cmp.Or(p.phase, "unknown")), 1)
+		states[p.reason]++
+		if p.notReady {
+			f.add("not_ready", 1)
+		}
+		if p.notReady || p.phase == "Failed" {
+			list.add(&p)
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(states), func(a, b string) int { return cmp.Or(cmp.Compare(states[b], states[a]), cmp.Compare(a, b)) })
+	for i, name := range names {
+		if i >= maxStates {
+			f.add("state.others", states[name])
+			continue
+		}
+		f.add(string(cut([]byte("state."+name), 128)), states[name])
+	}
+	f.write(s, v.pods.times)
+	for _, p := range list.best {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: p.namespace + "/" + p.name, Kind: "Pod", Namespace: p.namespace, Name: p.name, Reason: string(cut([]byte(p.reason), 128)),
+			Service: v.serviceOf(p.service, p.owner), Node: p.node, SinceTime: stamp(p.since), Figures: map[string]int64{"restarts": p.total()},
+		})
+	}
+	s.Withheld = v.pods.times(int64(list.seen)) - int64(len(s.GetRows()))
+}
+
+func comparePods(a, b *pod) int {
+	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.total(), a.total()), cmp.Compare(a.since, b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+}
+
+// serviceOf is the service that manages an object or what made it: a controller of a controller, at most.
+func (v *View) serviceOf(service, owner string) string {
+	for range 4 { // Pod, ReplicaSet, Deployment; Pod, Job, CronJob
+		if service != "" || owner == "" {
+			break
+		}
+		found := false
+		for _, t := range v.workloads {
+			if r, ok := t.rows[owner]; ok {
+				service, owner, found = r.record.service, r.record.owner, true
+				break
+			}
+		}
+		if !found {
+			break
+		}
+	}
+	return service
+}
+
+func (v *View) restartSection(s *deliveryv1.ViewSection) {
+	now := v.Now().Unix()
+	s.Sample = v.pods.sample
+	s.Figures["hour"], s.Figures["oom_killed_hour"] = v.restarts.sum(now), v.killed.sum(now)
+	if v.guessed > now-steps*stepSeconds {
+		s.Figures["at_least"] = 1
+	}
+}
+
+func (v *View) pullSection(s *deliveryv1.ViewSection) {
+	s.Sample = v.pods.sample
+	type waiting struct{ pods, since int64 }
+	found := map[pull]waiting{}
+	var pods int64
+	for p := range v.pods.all() {
+		if len(p.pulls) > 0 {
+			pods++
+		}
+		for _, of := range p.pulls {
+			w := found[of]
+			w.pods++
+			if w.since == 0 || p.since < w.since {
+				w.since = p.since
+			}
+			found[of] = w
+		}
+	}
+	s.Figures["pods"], s.Figures["images"] = v.pods.times(pods), int64(len(found))
+	all := slices.SortedFunc(maps.Keys(found), func(a, b pull) int {
+		return cmp.Or(cmp.Compare(found[b].pods, found[a].pods), cmp.Compare(a.image, b.image), cmp.Compare(a.reason, b.reason))
+	})
+	for _, of := range all[:min(len(all), maxPullRows)] {
+		image := string(cut([]byte(userinfo.ReplaceAllString(of.image, "://")), 256))
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: image + " " + of.reason, Kind: "Image", Name: image, Reason: of.reason, SinceTime: stamp(found[of].since), Figures: map[string]int64{"pods": v.pods.times(found[of].pods)},
+		})
+	}
+	s.Withheld = int64(len(all) - len(s.GetRows()))
+}
+
+func (v *View) workloadSection(s *deliveryv1.ViewSection) {
+	f := counts{}
+	f.zeros("total", "not_well", "ready", "desired", "jobs_failed", "cronjobs_suspended")
+	list := newWorst(maxWorkloadRows, func(a, b *workload) int {
+		return cmp.Or(cmp.Compare(a.ready, b.ready), cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	for kind, t := range v.workloads {
+		s.Sample = max(s.Sample, t.sample)
+		names := strings.ToLower(kind) + "s"
+		if v.kindOf(names).known {
+			f.add(names, 0)
+			f.add(names+"_not_well", 0)
+		}
+		for w := range t.all() {
+			if w.hidden {
+				continue
+			}
+			f.add(names, t.times(1))
+			f.add("total", t.times(1))
+			switch {
+			case kind == "Job" && w.status == "Failed":
+				f.add("jobs_failed", t.times(1))
+			case kind == "CronJob" && w.suspended:
+				f.add("cronjobs_suspended", t.times(1))
+			case kind != "Job" && kind != "CronJob":
+				f.add("ready", t.times(int64(w.ready)))
+				f.add("desired", t.times(int64(w.desired)))
+			}
+			if !w.well {
+				f.add("not_well", t.times(1))
+				f.add(names+"_not_well", t.times(1))
+				list.add(&w)
+			}
+		}
+	}
+	f.write(s, func(n int64) int64 { return n })
+	for _, w := range list.best {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: w.kind + "/" + w.namespace + "/" + w.name, Kind: w.kind, Namespace: w.namespace, Name: w.name, Reason: cmp.Or(w.status, w.of()),
+			Service: v.serviceOf(w.service, w.owner), Figures: map[string]int64{"ready": int64(w.ready), "desired": int64(w.desired)},
+		})
+	}
+	s.Withheld = int64(list.seen - len(s.GetRows()))
+}
+
+func (v *View) claimSection(s *deliveryv1.ViewSection) {
+	s.Sample = v.claims.sample
+	f := counts{}
+	f.zeros("total", "bound", "pending", "lost", "terminating", "bound_bytes")
+	list := newWorst(maxClaimRows, func(a, b *claim) int {
+		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.created, b.created), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	for c := range v.claims.all() {
+		f.add("total", 1)
+		f.add(strings.ToLower(cmp.Or(c.phase, "pending")), 1)
+		if c.phase == "Bound" {
+			f.add("bound_bytes", c.bytes)
+		} else {
+			list.add(&c)
+		}
+	}
+	f.write(s, v.claims.times)
+	for _, c := range list.best {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: c.namespace + "/" + c.name, Kind: "PersistentVolumeClaim", Namespace: c.namespace, Name: c.name, Reason: c.phase, Service: c.service, SinceTime: stamp(c.created),
+		})
+	}
+	s.Withheld = v.claims.times(int64(list.seen)) - int64(len(s.GetRows()))
+}
+
+func (v *View) warningSection(s *deliveryv1.ViewSection) {
+	now := v.Now().Unix()
+	s.Sample = v.events.sample
+	type told struct {
+		group
+		*counted
+		sum int64
+	}
+	list := newWorst(maxWarningRows, func(a, b *told) int {
+		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(b.last, a.last), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.owner, b.owner), cmp.Compare(a.reason, b.reason))
+	})
+	f := counts{}
+	f.zeros("hour", "groups")
+	for of, c := range v.groups {
+		sum := c.sum(now)
+		if sum == 0 {
+			continue
+		}
+		f.add("hour", sum)
+		if c.guessed > now-steps*stepSeconds {
+			f["at_least"] = 1
+		}
+		if of == others() {
+			f.add("others", sum)
+			continue
+		}
+		f.add("groups", 1)
+		list.add(&told{of, c, sum})
+	}
+	f.write(s, func(n int64) int64 { return n })
+	for _, w := range list.best {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key:  string(cut([]byte(fmt.Sprintf("%s %s %s/%s", w.reason, w.kind, w.namespace, w.owner)), 512)),
+			Kind: w.kind, Namespace: w.namespace, Name: string(cut([]byte(w.owner), 256)), Reason: w.reason, Text: w.text,
+			SinceTime: stamp(w.first), LastTime: stamp(w.last), Figures: map[string]int64{"hour": w.sum},
+		})
+	}
+	s.Withheld = int64(list.seen - len(s.GetRows()))
+}
+
+func (v *View) apiSection(s *deliveryv1.ViewSection) {
+	s.Figures["groups"] = int64(len(v.versions))
+	for _, of := range slices.Sorted(maps.Keys(v.versions)) {
+		s.Figures["versions"] += int64(len(v.versions[of]))
+		name := cmp.Or(of, "core")
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: name, Kind: "APIGroup", Name: string(cut([]byte(name), 256)), Text: string(cut([]byte(strings.Join(v.versions[of], " ")), maxText))})
+	}
+}
+
+func (v *View) serviceSection(s *deliveryv1.ViewSection) {
+	s.Sample = v.pods.sample
+	found := map[string]map[string]int64{}
+	of := func(service string) map[string]int64 {
+		if found[service] == nil {
+			found[service] = map[string]int64{"pods": 0, "ready": 0, "not_ready": 0, "restarts": 0}
+		}
+		return found[service]
+	}
+	for p := range v.pods.all() {
+		service := v.serviceOf(p.service, p.owner)
+		if service == "" || p.terminal {
+			continue
+		}
+		f := of(service)
+		f["pods"] += v.pods.times(1)
+		f["restarts"] += v.pods.times(p.total())
+		if p.notReady {
+			f["not_ready"] += v.pods.times(1)
+		} else if p.reason != "Terminating" {
+			f["ready"] += v.pods.times(1)
+		}
+	}
+	for _, t := range v.workloads {
+		for w := range t.all() {
+			if service := v.serviceOf(w.service, w.owner); service != "" && !w.hidden && !w.well {
+				of(service)["workloads_not_well"]++
+			}
+		}
+	}
+	s.Figures["total"] = int64(len(found))
+	names := slices.SortedFunc(maps.Keys(found), func(a, b string) int {
+		return cmp.Or(cmp.Compare(found[b]["not_ready"], found[a]["not_ready"]), cmp.Compare(a, b))
+	})
+	for _, name := range names[:min(len(names), maxServiceRows)] {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: name, Kind: "Service", Name: name, Service: name, Figures: found[name]})
+	}
+	s.Withheld = int64(len(names) - len(s.GetRows()))
+}
+
+// counts adds figures up.
+type counts map[string]int64
+
+func (c counts) add(name string, n int64) { c[name] += n }
+
+// zeros makes figures known that nothing adds to.
+func (c counts) zeros(names ...string) {
+	for _, name := range names {
+		c[name] += 0
+	}
+}
+
+func (c counts) write(s *deliveryv1.ViewSection, times func(int64) int64) {
+	for name, n := range c {
+		s.Figures[name] = times(n)
+	}
+}
+
+// worst keeps the first of many in an order.
+type worst[T any] struct {
+	most    int
+	compare func(a, b T) int
+	best    []T
+	seen    int
+}
+
+func newWorst[T any](most int, compare func(a, b T) int) *worst[T] {
+	return &worst[T]{most: most, compare: compare}
+}
+
+func (w *worst[T]) add(one T) {
+	w.seen++
+	if len(w.best) == w.most && w.compare(one, w.best[w.most-1]) >= 0 {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(w.best, one, w.compare)
+	if w.best = slices.Insert(w.best, at, one); len(w.best) > w.most {
+		w.best = w.best[:w.most]
+	}
+}
+
+// write lists rows; of all is how many there are.
+func (w *worst[T]) write(s *deliveryv1.ViewSection, all int64) {
+	for _, one := range w.best {
+		if r, ok := any(one).(*deliveryv1.ViewRow); ok {
+			s.Rows = append(s.Rows, r)
+		}
+	}
+	s.Withheld = all - int64(len(s.GetRows()))
+}
+
+func stamp(seconds int64) *timestamppb.Timestamp {
+	if seconds <= 0 {
+		return nil
+	}
+	return &timestamppb.Timestamp{Seconds: seconds}
+}
+
+// fit withholds rows until the view is not larger than maxView: of the section that takes the most, the last ones.
+func fit(sections []*deliveryv1.ViewSection) {
+	sizes, total := make([]int, len(sections)), 0
+	for i, s := range sections {
+		sizes[i] = proto.Size(s)
+		total += sizes[i]
+	}
+	for total > maxView {
+		largest := 0
+		for i := range sections {
+			if len(sections[i].GetRows()) > 0 && (sizes[i] > sizes[largest] || len(sections[largest].GetRows()) == 0) {
+				largest = i
+			}
+		}
+		s := sections[largest]
+		last := len(s.GetRows()) - 1
+		if last < 0 {
+			return
+		}
+		size := proto.Size(s.GetRows()[last]) + 2 // tag and length
+		s.Rows = s.GetRows()[:last]
+		s.Withheld++
+		sizes[largest] -= size
+		total -= size
+	}
+}

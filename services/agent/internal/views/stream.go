@@ -1,0 +1,381 @@
+package views
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/hub"
+)
+
+const (
+	retryFloor, retryMax = 500 * time.Millisecond, 30 * time.Second
+	// askEvery is how often the agent tries what it may not.
+	askEvery = 5 * time.Minute
+	// silence is how long a watch may say nothing: the API server sends a bookmark about every minute.
+	silence = 10 * time.Minute
+	// patience is how long a kind may not be followed before the view says so.
+	patience = time.Minute
+	// maxFrame bounds one event of a watch, in bytes: the API server takes no object that is nearly as large.
+	maxFrame = 16 << 20
+	// keptBuffer is the buffer of a stream, in bytes: a larger one is given back after the frame that needed it.
+	keptBuffer = 64 << 10
+	// listPage is how many objects a list brings at once, of API servers that do not begin a watch with all objects.
+	listPage = 100
+	// versionsEvery is between two looks at the versions that the API server has.
+	versionsEvery = 10 * time.Minute
+)
+
+// kind is a resource that is followed.
+type kind struct {
+	resource, path, fields string
+	// The functions below are called with the lock of View.
+	begin    func()
+	complete func() (changed bool)
+	forget   func()
+	take     func(b []byte, gone bool) (changed bool, err error)
+
+	// What follows is of the goroutine that follows the kind.
+	place string // resourceVersion to go on from; "": from the beginning
+	paged bool   // the API server does not begin a watch with all objects
+	down  time.Time
+
+	// What follows is guarded by the lock of View.
+	state  deliveryv1.SectionState // 0: nothing is known yet
+	reason string
+	known  bool // the records are of this cluster, however old
+}
+
+// settle notes how following goes.
+func (v *View) settle(k *kind, state deliveryv1.SectionState, reason string) {
+	v.mu.Lock()
+	changed := k.state != state || k.reason != reason
+	k.state, k.reason = state, reason
+	if state == deliveryv1.SectionState_SECTION_STATE_DENIED && k.known {
+		k.forget()
+		k.known = false
+	}
+	v.mu.Unlock()
+	if changed {
+		v.wake()
+	}
+}
+
+// follow follows a kind until ctx ends.
+func (v *View) follow(ctx context.Context, k *kind, turn chan struct{}) {
+	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	for ctx.Err() == nil {
+		heard, err := v.stream(ctx, k, turn)
+		if ctx.Err() != nil {
+			return
+		}
+		if heard {
+			backoff.Reset()
+			k.down = time.Time{}
+		}
+		wait := v.judge(ctx, k, err, &backoff)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// judge notes what a stream's end means, and says when to try again.
+func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backoff) time.Duration {
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return backoff.Next()
+	case isExpired(err):
+		k.place = ""
+		v.mu.Lock()
+		known := k.known
+		v.mu.Unlock()
+		if known {
+			v.settle(k, deliveryv1.SectionState_SECTION_STATE_READING, "")
+		}
+		return backoff.Next()
+	case apierrors.IsForbidden(err):
+		k.place = ""
+		v.settle(k, deliveryv1.SectionState_SECTION_STATE_DENIED, fmt.Sprintf("the agent may not list and watch %s in all namespaces: see rbac.views of the agent's chart", k.resource))
+		return hub.Spread(askEvery)
+	case apierrors.IsNotFound(err), apierrors.IsNotAcceptable(err):
+		k.place = ""
+		v.settle(k, deliveryv1.SectionState_SECTION_STATE_STALE, fmt.Sprintf("the API server has no %s", k.resource))
+		return hub.Spread(askEvery)
+	}
+	if k.down.IsZero() {
+		k.down = v.Now()
+	} else if v.Now().Sub(k.down) > patience {
+		v.settle(k, deliveryv1.SectionState_SECTION_STATE_STALE, fmt.Sprintf("the API server does not answer about %s", k.resource))
+	}
+	v.Log.DebugContext(ctx, "a kind can't be followed for the view", "resource", k.resource, "err", err)
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return max(backoff.Next(), min(time.Duration(seconds)*time.Second, time.Minute))
+}
+
+func isExpired(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ok && (f.code == 410 || f.reason == "Expired" || f.reason == "Gone")
+}
+
+var errSilent = errors.New("the watch has gone silent")
+
+// stream follows a kind until its watch ends. heard: the API server said something.
+func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	leave := func() {}
+	if k.place == "" {
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		held := true
+		leave = func() {
+			if held {
+				held = false
+				<-turn
+			}
+		}
+		defer func() { leave() }()
+		v.mu.Lock()
+		k.begin()
+		v.mu.Unlock()
+		if k.paged {
+			if err := v.list(ctx, k); err != nil {
+				return false, err
+			}
+			heard = true
+			leave()
+		}
+	}
+	beginning := k.place == ""
+	params := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}}
+	if k.fields != "" {
+		params.Set("fieldSelector", k.fields)
+	}
+	if beginning {
+		params.Set("sendInitialEvents", "true")
+		params.Set("resourceVersionMatch", "NotOlderThan")
+	} else {
+		params.Set("resourceVersion", k.place)
+	}
+	// The call has no bound in time of its own; a server that takes a request and says nothing is silent, too.
+	alarm := time.AfterFunc(silence, func() { cancel(errSilent) })
+	defer alarm.Stop()
+	body, err := v.Cluster.ProtobufWatch(ctx, k.path, params)
+	if err != nil {
+		if beginning && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
+			k.paged = true
+			return heard, nil
+		}
+		return heard, err
+	}
+	defer func() { _ = body.Close() }()
+	if !beginning {
+		v.whole(k)
+	}
+	return v.read(ctx, k, body, beginning, func() {
+		alarm.Reset(silence)
+		if k.place != "" {
+			leave()
+		}
+	})
+}
+
+// read takes over the events of a watch.
+func (v *View) read(ctx context.Context, k *kind, body io.Reader, beginning bool, took func()) (heard bool, err error) {
+	var buffer []byte
+	for {
+		frame, err := readFrame(body, buffer)
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return heard, err
+		}
+		if buffer = frame; cap(frame) > keptBuffer {
+			buffer = nil
+		}
+		e, err := parseEvent(frame)
+		if err != nil {
+			k.place = ""
+			return heard, err
+		}
+		if e.kind == "ERROR" {
+			return heard, parseStatus(e.object)
+		}
+		heard = true
+		if beginning, err = v.takeEvent(k, e, beginning); err != nil {
+			k.place = ""
+			return heard, err
+		}
+		took()
+	}
+}
+
+// takeEvent takes over one event. While a watch begins its place is not kept: the objects come in no order.
+func (v *View) takeEvent(k *kind, e event, beginning bool) (bool, error) {
+	m, err := metaOf(e.object)
+	if err != nil {
+		return beginning, err
+	}
+	changed := false
+	if e.kind != "BOOKMARK" {
+		v.mu.Lock()
+		changed, err = k.take(e.object, e.kind == "DELETED")
+		v.mu.Unlock()
+	}
+	if err != nil {
+		return beginning, err
+	}
+	if beginning && m.end {
+		beginning = false
+		v.completed(k)
+	}
+	if !beginning {
+		k.place = m.version
+	}
+	if changed {
+		v.wake()
+	}
+	return beginning, nil
+}
+
+// completed notes that all objects of a kind came.
+func (v *View) completed(k *kind) {
+	v.mu.Lock()
+	k.complete()
+	k.known = true
+	v.mu.Unlock()
+	v.whole(k)
+	v.wake()
+}
+
+func (v *View) whole(k *kind) {
+	k.down = time.Time{}
+	v.settle(k, deliveryv1.SectionState_SECTION_STATE_WHOLE, "")
+}
+
+// metaOf reads the metadata of any object.
+func metaOf(b []byte) (m meta, err error) {
+	var part []byte
+	err = walk(b, func(number protowire.Number, _ uint64, b []byte) error {
+		if number == 1 && part == nil {
+			part = b
+		}
+		return nil
+	})
+	if err != nil {
+		return m, err
+	}
+	return parseMeta(part)
+}
+
+// readFrame reads a frame: its length in 4 bytes, and that much.
+func readFrame(from io.Reader, buffer []byte) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > maxFrame {
+		return nil, fmt.Errorf("an event of %d bytes: the most is %d", size, maxFrame)
+	}
+	if int(size) > cap(buffer) {
+		buffer = make([]byte, size)
+	}
+	buffer = buffer[:size]
+	if _, err := io.ReadFull(from, buffer); err != nil {
+		return nil, fmt.Errorf("read an event: %w", err)
+	}
+	return buffer, nil
+}
+
+// list reads all objects of a kind page by page.
+func (v *View) list(ctx context.Context, k *kind) error {
+	params := url.Values{"limit": {strconv.Itoa(listPage)}}
+	if k.fields != "" {
+		params.Set("fieldSelector", k.fields)
+	}
+	for {
+		body, err := v.Cluster.ProtobufList(ctx, k.path, params)
+		if err != nil {
+			return err
+		}
+		p, err := parsePage(body)
+		if err != nil {
+			return err
+		}
+		v.mu.Lock()
+		for _, item := range p.items {
+			if _, err = k.take(item, false); err != nil {
+				break
+			}
+		}
+		v.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if p.next == "" {
+			k.place = p.version
+			v.completed(k)
+			return nil
+		}
+		params.Set("continue", p.next)
+	}
+}
+
+// lookAtVersions looks now and then at the versions that the API server has.
+func (v *View) lookAtVersions(ctx context.Context, k *kind) {
+	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	for ctx.Err() == nil {
+		names, err := v.Cluster.APIVersions(ctx)
+		wait := hub.Spread(versionsEvery)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = v.judge(ctx, k, err, &backoff)
+		default:
+			backoff.Reset()
+			v.mu.Lock()
+			v.versions = versionsOf(names)
+			k.known = true
+			v.mu.Unlock()
+			v.whole(k)
+			v.wake()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+	}
+}
+
+// versionsOf sorts "apps/v1" by group and leaves out "apps/v1/Deployment".
+func versionsOf(names []string) map[string][]string {
+	out := map[string][]string{}
+	for _, name := range names {
+		of, version, ok := strings.Cut(name, "/")
+		if !ok {
+			of, version = "", name
+		}
+		if len(version) > 1 && version[0] == 'v' && version[1] >= '0' && version[1] <= '9' && !strings.Contains(version, "/") {
+			out[of] = append(out[of], version)
+		}
+	}
+	return out
+}

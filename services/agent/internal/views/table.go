@@ -1,0 +1,96 @@
+package views
+
+import (
+	"hash/fnv"
+	"iter"
+)
+
+// table is what is known of the objects of a kind, by uid. Above its bound it holds a sample: objects whose uid hashes to one of so many.
+// The lock of View guards it.
+type table[R any] struct {
+	most   int
+	same   func(a, b R) bool
+	rows   map[string]row[R]
+	mark   uint32 // of the reading that goes on, or of the last one
+	sample uint32 // one object of so many
+}
+
+type row[R any] struct {
+	record R
+	mark   uint32
+}
+
+func newTable[R any](most int, same func(a, b R) bool) *table[R] {
+	return &table[R]{most: most, same: same, rows: map[string]row[R]{}, sample: 1}
+}
+
+// begin notes that all objects come now.
+func (t *table[R]) begin() { t.mark++ }
+
+// complete drops objects that did not come since begin. It says whether there were any.
+func (t *table[R]) complete() (changed bool) {
+	for uid, r := range t.rows {
+		if r.mark != t.mark {
+			delete(t.rows, uid)
+			changed = true
+		}
+	}
+	if len(t.rows) == 0 {
+		t.sample = 1
+	}
+	return changed
+}
+
+// put takes over an object, and returns what was known of it. changed is false if the record is the same as before, or not in the sample.
+func (t *table[R]) put(uid string, record R) (before R, known, changed bool) {
+	if !t.holds(uid) {
+		return before, false, false
+	}
+	old, known := t.rows[uid]
+	t.rows[uid] = row[R]{record, t.mark}
+	if len(t.rows) > t.most {
+		t.halve()
+	}
+	return old.record, known, !known || !t.same(old.record, record)
+}
+
+func (t *table[R]) remove(uid string) (changed bool) {
+	_, known := t.rows[uid]
+	delete(t.rows, uid)
+	return known
+}
+
+// holds says whether an object is of the sample.
+func (t *table[R]) holds(uid string) bool {
+	if t.sample == 1 {
+		return true
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(uid)) // never fails
+	return sum.Sum32()%t.sample == 0
+}
+
+func (t *table[R]) halve() {
+	t.sample *= 2
+	for uid := range t.rows {
+		if !t.holds(uid) {
+			delete(t.rows, uid)
+		}
+	}
+}
+
+func (t *table[R]) clear() { clear(t.rows); t.sample = 1 }
+
+// all are the records, in no order.
+func (t *table[R]) all() iter.Seq[R] {
+	return func(yield func(R) bool) {
+		for _, r := range t.rows {
+			if !yield(r.record) {
+				return
+			}
+		}
+	}
+}
+
+// times is what a number counted at the sample stands for.
+func (t *table[R]) times(n int64) int64 { return n * int64(t.sample) }
