@@ -15,6 +15,7 @@ func TestEveryProcedureSaysWhyItLeavesNoEvent(t *testing.T) {
 		"Watch":         "tells an agent that there is news",
 		"Report":        "an agent's own state: the console makes events of it",
 		"ReportDetails": "an agent's own state: the console keeps it",
+		"PushView":      "an agent's own state: the console keeps it",
 	}
 	for procedure := range rpc.Policy() {
 		method := procedure[strings.LastIndexByte(procedure, '/')+1:]

@@ -54,6 +54,7 @@ type Service struct {
 	nudges   *nudge.Hub
 	reports  *status.Reports
 	seen     *status.Seen
+	views    *status.Views
 	hub      *status.Hub
 	gate     *hold.Gate
 	folders  *folders.Folders
@@ -87,6 +88,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	console := consolev1connect.NewStatusServiceClient(s.replica.HTTP(), cfg.ConsoleURL, s.replica.Options()...)
 	s.reports = status.NewReports(console, deps.Log)
 	s.seen = status.NewSeen(console, deps.Log)
+	s.views = status.NewViews(console)
 	s.hub = status.NewHub(console, s.plan.Truth, deps.Log)
 	s.gate = hold.New(console, s.replica.Catalog.Removals, deps.Log)
 	origin := edge.New(edge.Config{
@@ -132,6 +134,7 @@ func (s *Service) serve(origin *edge.Edge) error {
 	details := rpc.NewDetails(
 		consolev1connect.NewObjectServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...), s.metrics.Away.WithLabelValues("details").Inc,
 	)
+	views := rpc.NewViews(s.views, s.metrics.Away.WithLabelValues("view").Inc)
 	return s.replica.Serve(rpc.Policy(), s.ready,
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
@@ -141,6 +144,10 @@ func (s *Service) serve(origin *edge.Edge) error {
 		server.RPC(deliveryv1connect.DetailServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			path, handler := deliveryv1connect.NewDetailServiceHandler(details, append(opts, compression.Handler())...)
 			return path, details.Front(handler)
+		}),
+		server.RPC(deliveryv1connect.ViewServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
+			path, handler := deliveryv1connect.NewViewServiceHandler(views, append(opts, compression.Handler())...)
+			return path, views.Front(handler)
 		}),
 		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
 		server.HTTP("POST /v1/traces", spans.New(s.deps.Telemetry.Upload, time.Now), identity.RoleAgent),
@@ -164,7 +171,7 @@ func (s *Service) Run(ctx context.Context) error {
 	presence := coordination.Presence{
 		Membership: s.replica.Coordinator, Group: identity.ServiceDistributor, Member: s.member, TTL: presenceTTL, Log: s.deps.Log,
 	}
-	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.hub.Run, s.folders.Run, s.gate.Run, s.nudges.Run, s.pressure.Run, presence.Run)
+	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.views.Run, s.hub.Run, s.folders.Run, s.gate.Run, s.nudges.Run, s.pressure.Run, presence.Run)
 	return errors.Join(err, s.store.Close(), s.ledger.Close())
 }
 

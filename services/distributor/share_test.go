@@ -23,6 +23,7 @@ func TestOneClusterTakesNoMoreThanItsShareOfBodies(t *testing.T) {
 		deliveryv1connect.DeliveryServiceSyncProcedure:        4,
 		deliveryv1connect.DeliveryServiceReportProcedure:      4,
 		deliveryv1connect.DetailServiceReportDetailsProcedure: 4,
+		deliveryv1connect.ViewServicePushViewProcedure:        4,
 		deliveryv1connect.DeliveryServiceWatchProcedure:       32,
 	} {
 		t.Run(procedure, func(t *testing.T) {

@@ -428,6 +428,7 @@ type console struct {
 
 	removals *consolev1.Removals
 	held     map[string][]string // by cluster
+	views    map[string]*deliveryv1.PushViewRequest
 }
 
 func newConsole(t *testing.T) *console {
@@ -438,7 +439,7 @@ func newConsole(t *testing.T) *console {
 	}
 	return &console{
 		keys: keys, all: map[string]*consolev1.Change{}, changed: make(chan struct{}),
-		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{}, held: map[string][]string{},
+		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{}, held: map[string][]string{}, views: map[string]*deliveryv1.PushViewRequest{},
 	}
 }
 
@@ -594,6 +595,21 @@ func (c *console) RecordSeen(_ context.Context, req *consolev1.RecordSeenRequest
 		c.seen[s.GetCluster()] = s
 	}
 	return &consolev1.RecordSeenResponse{}, nil
+}
+
+// RecordViews keeps the last push of each cluster.
+func (c *console) RecordViews(_ context.Context, req *consolev1.RecordViewsRequest) (*consolev1.RecordViewsResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing != nil {
+		return nil, c.failing
+	}
+	out := &consolev1.RecordViewsResponse{}
+	for _, push := range req.GetClusters() {
+		c.views[push.GetCluster()] = push.GetPush()
+		out.Clusters = append(out.Clusters, &deliveryv1.PushViewResponse{})
+	}
+	return out, nil
 }
 
 func (c *console) ApplyFolder(context.Context, *consolev1.ApplyFolderRequest) (*consolev1.ApplyFolderResponse, error) {

@@ -110,8 +110,8 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		diff.Revision = 0
 	}
 	by, _ := identity.FromContext(ctx) // as above
-	d.deps.Seen.Polled(by, now, now.Add(wait), req.GetAgent())
-	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision}
+	d.deps.Seen.Polled(by, now, now.Add(wait), req.GetAgent(), req.GetView())
+	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision, ViewWanted: req.GetView() != nil && d.deps.Seen.ViewWanted(cluster)}
 	switch {
 	case diff.None:
 		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}

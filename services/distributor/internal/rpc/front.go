@@ -47,6 +47,13 @@ func (d *Details) Front(next http.Handler) http.Handler {
 	}}
 }
 
+// Front goes before the handler of ViewService.
+func (v *Views) Front(next http.Handler) http.Handler {
+	return &front{next, connect.NewErrorWriter(), map[string]bound{
+		deliveryv1connect.ViewServicePushViewProcedure: {shares.New(callsPerCluster), v.away, v.views.Pause},
+	}}
+}
+
 // ServeHTTP implements http.Handler.
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, ok := identity.Admitted(r.Context())

@@ -13,5 +13,6 @@ func Policy() identity.Policy {
 		deliveryv1connect.DeliveryServiceReportProcedure: identity.RoleAgent,
 
 		deliveryv1connect.DetailServiceReportDetailsProcedure: identity.RoleAgent,
+		deliveryv1connect.ViewServicePushViewProcedure:        identity.RoleAgent,
 	}
 }

@@ -38,6 +38,7 @@ type Seen struct {
 	tokens  map[string][]*consolev1.TokenUse // of pending
 	lost    map[string]time.Time             // when the stream of an agent broke that was not seen since
 	agents  map[string]agent                 // what is known of each since its last Sync
+	wanted  map[string]bool                  // clusters whose agents are to push their whole view
 }
 
 // agent is what it said of itself last, and about when it asks again.
@@ -45,13 +46,14 @@ type agent struct {
 	info *deliveryv1.AgentInfo
 	next time.Time
 	skew time.Duration // of its clock, which is so far behind this one
+	view *deliveryv1.ViewState
 }
 
 // NewSeen returns Seen; Run works.
 func NewSeen(c Console, log *slog.Logger) *Seen {
 	return &Seen{
 		console: c, log: log, signal: make(chan struct{}, 1), piece: maxSeen,
-		pending: map[string]time.Time{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{}, agents: map[string]agent{},
+		pending: map[string]time.Time{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{}, agents: map[string]agent{}, wanted: map[string]bool{},
 	}
 }
 
@@ -62,17 +64,26 @@ func (s *Seen) Mark(cluster string, at time.Time) {
 	s.mark(cluster, at)
 }
 
-// Polled notes a Sync: whose it was, what the agent says of itself, and when it was told to ask again.
-func (s *Seen) Polled(by identity.Identity, at, next time.Time, info *deliveryv1.AgentInfo) {
+// Polled notes a Sync: whose it was, what the agent says of itself and of its view, and when it was told to ask again.
+func (s *Seen) Polled(by identity.Identity, at, next time.Time, info *deliveryv1.AgentInfo, view *deliveryv1.ViewState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if info != nil {
-		s.agents[by.Name] = agent{info, next, skewOf(info, at)}
+		s.agents[by.Name] = agent{info, next, skewOf(info, at), view}
 	}
 	if !s.used(by.Name, by.TokenID) {
 		s.use(by.Name, &consolev1.TokenUse{Id: by.TokenID, Unbound: by.Key == ""})
 	}
 	s.mark(by.Name, at)
+}
+
+// ViewWanted says, once, that the console does not have the view that the agent of a cluster says it has.
+func (s *Seen) ViewWanted(cluster string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wanted := s.wanted[cluster]
+	delete(s.wanted, cluster)
+	return wanted
 }
 
 // skewOf is how far an agent's clock is behind, in whole minutes: less is not told, for a request takes its time, too.
@@ -169,8 +180,16 @@ func (s *Seen) tell(ctx context.Context, some map[string]*consolev1.ClusterSeen,
 	for cluster, at := range lost {
 		req.Clusters = append(req.Clusters, &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Lost: true})
 	}
-	_, err := s.console.RecordSeen(ctx, req)
-	return err
+	resp, err := s.console.RecordSeen(ctx, req)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cluster := range resp.GetViewsWanted() {
+		s.wanted[cluster] = true
+	}
+	return nil
 }
 
 func (s *Seen) take() (map[string]*consolev1.ClusterSeen, map[string]time.Time) {
@@ -188,7 +207,7 @@ func (s *Seen) take() (map[string]*consolev1.ClusterSeen, map[string]time.Time) 
 func (s *Seen) message(cluster string, at time.Time) *consolev1.ClusterSeen {
 	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Tokens: s.tokens[cluster]}
 	if a := s.agents[cluster]; a.info != nil {
-		seen.Agent, seen.NextPollTime = a.info, timestamppb.New(a.next)
+		seen.Agent, seen.NextPollTime, seen.View = a.info, timestamppb.New(a.next), a.view
 		if a.skew != 0 {
 			seen.ClockSkew = durationpb.New(a.skew)
 		}

@@ -1,0 +1,164 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/distributor/internal/pressure"
+)
+
+// Bounds of the views that are on their way to the console: views yield to everything else, for the newest state comes later just as well.
+const (
+	viewsWaiting      = 2048
+	viewsWaitingBytes = 32 << 20
+	maxViewBatchBytes = 2 << 20
+	// viewPause is between two calls to the console: views that come meanwhile go together, in one transaction.
+	viewPause = 100 * time.Millisecond
+)
+
+// ViewConsole keeps views.
+type ViewConsole interface {
+	RecordViews(context.Context, *consolev1.RecordViewsRequest) (*consolev1.RecordViewsResponse, error)
+}
+
+// Views hands pushes of views on to the console. Those that come in while a call to the console runs go together in the next one.
+type Views struct {
+	console ViewConsole
+	queue   chan *viewJob
+	bytes   atomic.Int64 // of what waits
+	pace    pressure.Pace
+}
+
+type viewJob struct {
+	push *consolev1.ClusterPush
+	size int64
+	gone atomic.Bool      // nobody waits for it
+	done chan viewOutcome // capacity 1
+}
+
+type viewOutcome struct {
+	answer *deliveryv1.PushViewResponse
+	err    error
+}
+
+// NewViews returns Views; Run works.
+func NewViews(c ViewConsole) *Views {
+	return &Views{console: c, queue: make(chan *viewJob, viewsWaiting)}
+}
+
+// Record returns what the console says of a push.
+func (v *Views) Record(ctx context.Context, cluster string, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewResponse, error) {
+	j := &viewJob{push: &consolev1.ClusterPush{Cluster: cluster, Push: push}, done: make(chan viewOutcome, 1)}
+	j.size = int64(proto.Size(j.push))
+	defer v.bytes.Add(-j.size)
+	if v.bytes.Add(j.size) > viewsWaitingBytes {
+		return nil, ErrBusy
+	}
+	select {
+	case v.queue <- j:
+	default:
+		return nil, ErrBusy
+	}
+	select {
+	case <-ctx.Done():
+		j.gone.Store(true)
+		return nil, ctx.Err()
+	case o := <-j.done:
+		return o.answer, o.err
+	}
+}
+
+// Pause is when a caller that met ErrBusy may come again.
+func (v *Views) Pause() time.Duration { return v.pace.Pause(int64(len(v.queue))) }
+
+// Run works until ctx ends.
+func (v *Views) Run(ctx context.Context) error {
+	var left *viewJob // did not fit into the batch before
+	for {
+		first := left
+		if left = nil; first == nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case first = <-v.queue:
+			}
+		}
+		var batch []*viewJob
+		batch, left = v.gather(first)
+		v.send(ctx, batch)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(viewPause):
+		}
+	}
+}
+
+// gather adds what waits already, up to the bounds of a call. Of one cluster there is one push in a call.
+func (v *Views) gather(first *viewJob) (batch []*viewJob, left *viewJob) {
+	var size int64
+	clusters := map[string]bool{}
+	for j := first; ; {
+		if !j.gone.Load() {
+			if size += j.size; len(batch) > 0 && (size > maxViewBatchBytes || clusters[j.push.GetCluster()]) {
+				return batch, j
+			}
+			clusters[j.push.GetCluster()] = true
+			batch = append(batch, j)
+		}
+		if len(batch) == maxClusters {
+			return batch, nil
+		}
+		select {
+		case j = <-v.queue:
+		default:
+			return batch, nil
+		}
+	}
+}
+
+// send tells the console of a batch. If the batch is refused for what is in it the pushes are sent one by one: the others must not suffer.
+func (v *Views) send(ctx context.Context, batch []*viewJob) {
+	if len(batch) == 0 {
+		return
+	}
+	err := v.call(ctx, batch)
+	if err != nil && len(batch) > 1 && isAboutContent(err) {
+		for _, j := range batch {
+			v.send(ctx, []*viewJob{j})
+		}
+		return
+	}
+	if err != nil {
+		for _, j := range batch {
+			j.done <- viewOutcome{err: err}
+		}
+	}
+}
+
+func (v *Views) call(ctx context.Context, batch []*viewJob) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req := &consolev1.RecordViewsRequest{}
+	for _, j := range batch {
+		req.Clusters = append(req.Clusters, j.push)
+	}
+	resp, err := v.console.RecordViews(ctx, req)
+	if err != nil {
+		return err
+	}
+	if len(resp.GetClusters()) != len(batch) {
+		return errors.New("the console answered for another number of clusters than it was given")
+	}
+	v.pace.Note(len(batch), len(v.queue) > 0)
+	for i, j := range batch {
+		j.done <- viewOutcome{answer: resp.GetClusters()[i]}
+	}
+	return nil
+}
