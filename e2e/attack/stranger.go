@@ -126,7 +126,7 @@ func roleMay(role string, p procedure) bool {
 			// Catalog without values of secrets.
 			return !slices.Contains([]string{
 				"ListTokens", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
-				"ListAccessRequests", "ListRecordings", "GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
+				"ListAccessRequests", "ListRecordings", "GetClusterView", "ListClusterViews", "ListViewRows", "GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
 			}, name)
 		}
 	case gitcache:

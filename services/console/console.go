@@ -44,6 +44,7 @@ import (
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/views"
 	"fairlead.dev/services/console/internal/watch"
 	"fairlead.dev/web"
 )
@@ -201,6 +202,7 @@ type Service struct {
 	authority  *identity.Authority
 	hub        *watch.Hub
 	board      *live.Board
+	views      *views.Board
 	events     *event.Log
 	renewer    *config.Renewer
 	reader     *config.Reader
@@ -266,6 +268,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if cmp.Or(cfg.AdvertisePages, cfg.AdvertiseConsole) != "" { // the listener's own address is for this machine
 		s.sinks.Pages = s.pagesURL
 	}
+	s.views = views.New(views.Deps{Store: s.store, Clusters: s.board, Rights: keeper, Log: deps.Log})
 	resources.Search(s.board)
 	resources.Watch(told)
 	resources.Guard(keeper)
@@ -294,6 +297,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Authority:  s.authority,
 		Hub:        s.hub,
 		Board:      s.board,
+		Views:      s.views,
 		Events:     s.events,
 		Away:       &outage.Outage{},
 		Audit:      events,
@@ -374,6 +378,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.hub.Run(background) })
 	group.Go(func() error { return s.board.Run(background) })
+	group.Go(func() error { return s.views.Run(background) })
 	group.Go(func() error { return s.events.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })

@@ -184,6 +184,7 @@ type api struct {
 	events     consolev1connect.EventServiceClient
 	lending    consolev1connect.LendingServiceClient
 	recordings consolev1connect.RecordingServiceClient
+	views      consolev1connect.ClusterViewServiceClient
 }
 
 func newHTTPClient(t testing.TB) *http.Client {
@@ -222,6 +223,7 @@ func (r *running) as(t testing.TB, token string) api {
 		events:     consolev1connect.NewEventServiceClient(hc, r.url, opts...),
 		lending:    consolev1connect.NewLendingServiceClient(hc, r.url, opts...),
 		recordings: consolev1connect.NewRecordingServiceClient(hc, r.url, opts...),
+		views:      consolev1connect.NewClusterViewServiceClient(hc, r.url, opts...),
 		grants:     consolev1connect.NewGrantServiceClient(hc, r.url, opts...),
 		roles:      consolev1connect.NewRoleServiceClient(hc, r.url, opts...),
 		accounts:   consolev1connect.NewServiceAccountServiceClient(hc, r.url, opts...),

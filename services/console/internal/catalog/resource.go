@@ -208,6 +208,8 @@ type AgentInfo struct {
 	Tests bool `json:"tests,omitempty"`
 	// Windows: it holds windows, freezes and the manual mode.
 	Windows bool `json:"windows,omitempty"`
+	// Views: it pushes views.
+	Views bool `json:"views,omitempty"`
 	// ClockSkew is how far its clock is behind the hub's, in whole minutes.
 	ClockSkew time.Duration `json:"clockSkewNanos,omitempty"`
 	// NextPoll is about when it asks again if nothing nudges before.

@@ -77,6 +77,7 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
 		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
 		agent.Windows = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS)
+		agent.Views = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)
 		agent.ClockSkew = c.GetClockSkew().AsDuration()
 		if c.GetAgent() != nil {
 			agent.NextPoll = moment(c.GetNextPollTime())
@@ -98,7 +99,15 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 	if err := s.Authority.Used(ctx, who(ctx), uses); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.RecordSeenResponse{}, nil
+	return &consolev1.RecordSeenResponse{ViewsWanted: s.Views.Lost(req.GetClusters())}, nil
+}
+
+func (s *statuses) RecordViews(ctx context.Context, req *consolev1.RecordViewsRequest) (*consolev1.RecordViewsResponse, error) {
+	answers, err := s.Views.Record(ctx, req.GetClusters())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.RecordViewsResponse{Clusters: answers}, nil
 }
 
 func (s *statuses) RecordTokenUses(ctx context.Context, req *consolev1.RecordTokenUsesRequest) (*consolev1.RecordTokenUsesResponse, error) {

@@ -18,6 +18,7 @@ func Policy() identity.Policy {
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, identityPolicy())
 	maps.Copy(all, readPolicy())
+	maps.Copy(all, viewPolicy())
 	maps.Copy(all, adminPolicy())
 	return all
 }
@@ -65,6 +66,7 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.StatusServiceRecordReportsProcedure:   identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordHubProcedure:       identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordSeenProcedure:      identity.RoleDistributor,
+		consolev1connect.StatusServiceRecordViewsProcedure:     identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordHeldProcedure:      identity.RoleDistributor,
 		consolev1connect.StatusServiceRecordTokenUsesProcedure: identity.RoleTunnel,
 		consolev1connect.StatusServiceApplyFolderProcedure:     identity.RoleDistributor,

@@ -31,6 +31,7 @@ import (
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
+	clusterviews "fairlead.dev/services/console/internal/views"
 	"fairlead.dev/services/console/internal/watch"
 )
 
@@ -49,6 +50,7 @@ type Deps struct {
 	Authority *identity.Authority
 	Hub       *watch.Hub
 	Board     *live.Board
+	Views     *clusterviews.Board
 	Events    *event.Log
 	Away      *outage.Outage // the database, as requests meet it
 	Audit     *audit.Log
@@ -78,7 +80,7 @@ type Deps struct {
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
 	d.looks = shares.New(maxLooks)
-	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), syncMounts(d), identityMounts(d), readMounts(d), adminMounts(d))
+	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
 }
 
 func catalogMounts(d Deps) []server.Mount {

@@ -26,6 +26,8 @@ const (
 	eventLock = 0x66616973
 	// deploymentLock is the one of deployments and what clusters say of them.
 	deploymentLock = 0x66616974
+	// viewLock is the one of views.
+	viewLock = 0x66616975
 	// connectTimeout bounds one attempt to reach the database.
 	connectTimeout = 5 * time.Second
 	// connMaxIdle lets connections go that a busy moment opened.
@@ -76,6 +78,7 @@ func (s *Store) usePostgres(urls func() []string) error {
 		notify:     "SELECT pg_notify('" + channel + "', '')",
 		lockAudit:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", auditLock),
 		lockEvents: fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", eventLock),
+		lockViews:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", viewLock),
 		lockBegun:  fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", deploymentLock),
 		lockSteps:  fmt.Sprintf("SELECT pg_advisory_xact_lock_shared(%d)", deploymentLock),
 		check:      checkPostgres,

@@ -119,6 +119,8 @@ type dialect struct {
 	lockAudit string
 	// lockEvents is the same for events.
 	lockEvents string
+	// lockViews is the same for views.
+	lockViews string
 	// lockBegun is for deployments that begin, lockSteps for what clusters say of deployments: one of two that come at the same time sees
 	// what the other wrote.
 	lockBegun, lockSteps string

@@ -1,0 +1,76 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/watch"
+)
+
+func viewMounts(d Deps) []server.Mount {
+	return []server.Mount{
+		server.RPC(consolev1connect.ClusterViewServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
+			path, h := consolev1connect.NewClusterViewServiceHandler(&views{d}, o...)
+			return path, withDeadlines(h)
+		}),
+	}
+}
+
+// viewPolicy: views are for people; hub services have no business with them.
+func viewPolicy() identity.Policy {
+	return identity.Policy{
+		consolev1connect.ClusterViewServiceGetClusterViewProcedure:    identity.RoleUser,
+		consolev1connect.ClusterViewServiceListClusterViewsProcedure:  identity.RoleUser,
+		consolev1connect.ClusterViewServiceListViewRowsProcedure:      identity.RoleUser,
+		consolev1connect.ClusterViewServiceWatchClusterViewsProcedure: identity.RoleUser,
+	}
+}
+
+type views struct{ Deps }
+
+func (s *views) GetClusterView(ctx context.Context, req *consolev1.GetClusterViewRequest) (*consolev1.GetClusterViewResponse, error) {
+	view, err := s.Views.Get(ctx, req.GetCluster())
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.GetClusterViewResponse{View: view}, nil
+}
+
+func (s *views) ListClusterViews(ctx context.Context, req *consolev1.ListClusterViewsRequest) (*consolev1.ListClusterViewsResponse, error) {
+	out, err := s.Views.List(ctx, req)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return out, nil
+}
+
+func (s *views) ListViewRows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*consolev1.ListViewRowsResponse, error) {
+	out, err := s.Views.Rows(ctx, req)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return out, nil
+}
+
+func (s *views) WatchClusterViews(ctx context.Context, req *consolev1.WatchClusterViewsRequest, stream *connect.ServerStream[consolev1.WatchClusterViewsResponse]) error {
+	leave, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = s.Views.Watch(ctx, req.GetFilter(), func(m *consolev1.WatchClusterViewsResponse) error {
+		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
+	})
+	if errors.Is(ctx.Err(), context.Canceled) {
+		// The caller went, or the console drains: either way there is nothing to find in a log.
+		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
+	}
+	return s.fail(ctx, err)
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ClusterView is what the agent of a cluster saw last.
+type ClusterView struct {
+	Cluster        string // uid
+	Term, Sequence uint64
+	// Number grows with every write of a view, in the order of commits.
+	Number  int64
+	Receive time.Time
+	// Data is the view, as the agent's pushes add up to.
+	Data []byte
+}
+
+const viewColumns = "cluster_uid, term, sequence, number, receive_time, data"
+
+func scanView(rows *sql.Rows) (v ClusterView, err error) {
+	var term, sequence, received int64
+	err = rows.Scan(&v.Cluster, &term, &sequence, &v.Number, &received, &v.Data)
+	v.Term, v.Sequence, v.Receive = uint64(term), uint64(sequence), FromMicros(received) //nolint:gosec // written as such
+	return v, err
+}
+
+// ClusterViews returns up to limit views that were written after a number, in the order of their writes.
+func (v View) ClusterViews(ctx context.Context, after int64, limit int) ([]ClusterView, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT "+viewColumns+" FROM views WHERE number > $1 ORDER BY number LIMIT $2", after, limit)
+	list, err := collect(rows, err, scanView)
+	if err != nil {
+		return nil, fmt.Errorf("read views: %w", err)
+	}
+	return list, nil
+}
+
+// ViewedClusters returns the uids of the clusters that have a view.
+func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT cluster_uid FROM views")
+	return collect(rows, err, func(rows *sql.Rows) (uid string, err error) {
+		err = rows.Scan(&uid)
+		return uid, err
+	})
+}
+
+// ChangeViews has change make new views of those of some clusters, in one transaction: nobody else writes a view meanwhile. It returns what was
+// written, numbered. Views are no part of the change log, and their lock is no other's.
+func (s *Store) ChangeViews(ctx context.Context, clusters []string, change func(current map[string]ClusterView) ([]ClusterView, error)) (written []ClusterView, err error) {
+	err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.dialect.lock(ctx, tx, s.dialect.lockViews); err != nil {
+			return err
+		}
+		v := View{tx, &s.dialect}
+		current, err := byKey(ctx, v, "SELECT "+viewColumns+" FROM views WHERE cluster_uid IN ", clusters, func(rows *sql.Rows) (string, ClusterView, error) {
+			one, err := scanView(rows)
+			return one.Cluster, one, err
+		})
+		if err != nil {
+			return fmt.Errorf("read views: %w", err)
+		}
+		if written, err = change(current); err != nil || len(written) == 0 {
+			return err
+		}
+		slices.SortFunc(written, func(a, b ClusterView) int { return strings.Compare(a.Cluster, b.Cluster) })
+		var last int64
+		if err := tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(number), 0) FROM views").Scan(&last); err != nil {
+			return fmt.Errorf("number views: %w", err)
+		}
+		now := s.clock()
+		last = max(last, Micros(now)) // the view with the highest number may have gone with its cluster
+		for i := range written {
+			last++
+			written[i].Number, written[i].Receive = last, now
+		}
+		return each(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6)"+
+			" ON CONFLICT (cluster_uid) DO UPDATE SET term = excluded.term, sequence = excluded.sequence, number = excluded.number,"+
+			" receive_time = excluded.receive_time, data = excluded.data", func(i int) []any {
+			w := written[i]
+			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data} //nolint:gosec // read as such
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return written, nil
+}

@@ -1,0 +1,291 @@
+// Package views keeps what agents see in their clusters. The database has the views, outside of the change log: one row per cluster, which a push
+// changes in a transaction, so that a replica that dies takes no view with it. Each console keeps all views in memory for lists, and reads
+// what other consoles wrote by the numbers of the writes.
+package views
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+	"unique"
+
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// lookEvery is how often the views that other consoles wrote are read.
+	lookEvery = 500 * time.Millisecond
+	// pruneEvery is how often the views of clusters that are gone are dropped from memory.
+	pruneEvery = time.Minute
+	// chunk is how many views are read at once.
+	chunk = 500
+	// maxNames bounds the names of figures that lists can be filtered by.
+	maxNames = 4096
+)
+
+// Rights say what a caller sees.
+type Rights interface {
+	Viewer(ctx context.Context, fresh bool) (live.Sees, error)
+	// Reader tells at which clusters the caller may read the Kubernetes API; nil: at all.
+	Reader(ctx context.Context) (func(cluster string) bool, error)
+}
+
+// Deps is what a Board works with.
+type Deps struct {
+	Store    *store.Store
+	Clusters *live.Board
+	Rights   Rights
+	Log      *slog.Logger
+}
+
+// Board is the views of all clusters in memory. It is safe for concurrent use.
+type Board struct {
+	Deps
+
+	mu      sync.RWMutex // guards what follows
+	loaded  bool
+	number  int64 // all writes up to this one are in views
+	views   map[string]*view
+	names   map[string]bool // of figures that some view has
+	changed chan struct{}   // closed and replaced when a view changes
+}
+
+// view is one in memory. Immutable.
+type view struct {
+	term, sequence uint64
+	number         int64
+	received       time.Time
+	figures        map[string]int64
+	rows           map[string]bool // sections that have rows, or something to say of them
+	data           []byte
+}
+
+// decode returns the whole view.
+func (v *view) decode() (*deliveryv1.PushViewRequest, error) {
+	out := &deliveryv1.PushViewRequest{}
+	if err := proto.Unmarshal(v.data, out); err != nil {
+		return nil, fmt.Errorf("decode view: %w", err)
+	}
+	return out, nil
+}
+
+// New returns an empty board; Run reads the views.
+func New(d Deps) *Board {
+	return &Board{Deps: d, views: map[string]*view{}, names: map[string]bool{}, changed: make(chan struct{})}
+}
+
+// Run keeps the board up to date until ctx ends.
+func (b *Board) Run(ctx context.Context) error {
+	var pruned time.Time
+	failed := false
+	for {
+		err := b.read(ctx)
+		if err == nil && time.Since(pruned) > pruneEvery {
+			if err = b.prune(ctx); err == nil {
+				pruned = time.Now()
+			}
+		}
+		if err != nil && !failed && ctx.Err() == nil {
+			b.Log.WarnContext(ctx, "views of clusters may be those of before", "err", err)
+		}
+		failed = err != nil
+		wait := lookEvery
+		if !b.Store.Shared() && !failed {
+			wait = pruneEvery // nobody else writes
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// read takes in what was written since the last look.
+func (b *Board) read(ctx context.Context) error {
+	for {
+		b.mu.RLock()
+		after := b.number
+		b.mu.RUnlock()
+		var list []store.ClusterView
+		err := b.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+			list, err = v.ClusterViews(ctx, after, chunk)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := b.put(list, true); err != nil {
+			return err
+		}
+		if len(list) < chunk {
+			b.mu.Lock()
+			b.loaded = true
+			b.mu.Unlock()
+			return nil
+		}
+	}
+}
+
+// put takes views in. inOrder: they are the next ones of all that were written, and not some of them.
+func (b *Board) put(list []store.ClusterView, inOrder bool) error {
+	made := make([]*view, len(list))
+	for i, one := range list {
+		decoded := &deliveryv1.PushViewRequest{}
+		if err := proto.Unmarshal(one.Data, decoded); err != nil {
+			return fmt.Errorf("decode the view of cluster %s: %w", one.Cluster, err)
+		}
+		v := &view{term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data, figures: map[string]int64{}, rows: map[string]bool{}}
+		for _, s := range decoded.GetSections() {
+			for name, n := range s.GetFigures() {
+				v.figures[unique.Make(s.GetName()+"."+name).Value()] = n
+			}
+			if len(s.GetRows()) > 0 || s.GetWithheld() > 0 || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
+				v.rows[unique.Make(s.GetName()).Value()] = true
+			}
+		}
+		made[i] = v
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	changed := false
+	for i, v := range made {
+		if inOrder {
+			b.number = max(b.number, v.number)
+		}
+		if was := b.views[list[i].Cluster]; was != nil && was.number >= v.number {
+			continue
+		}
+		b.views[list[i].Cluster], changed = v, true
+		for name := range v.figures {
+			if len(b.names) < maxNames {
+				b.names[name] = true
+			}
+		}
+	}
+	if changed {
+		close(b.changed)
+		b.changed = make(chan struct{})
+	}
+	return nil
+}
+
+// prune drops the views of clusters that are gone.
+func (b *Board) prune(ctx context.Context) error {
+	var uids []string
+	err := b.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		uids, err = v.ViewedClusters(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool, len(uids))
+	for _, uid := range uids {
+		there[uid] = true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, v := range b.views {
+		if !there[uid] && v.number <= b.number { // a later one came after the look
+			delete(b.views, uid)
+		}
+	}
+	return nil
+}
+
+// Record keeps pushes, all in one transaction, and returns what agents are to be told.
+func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]*deliveryv1.PushViewResponse, error) {
+	answers := make([]*deliveryv1.PushViewResponse, len(pushes))
+	var uids []string
+	known := map[string]string{} // uids by name
+	err := b.Store.Read(ctx, func(ctx context.Context, v store.View) error {
+		names := make([]string, len(pushes))
+		for i, p := range pushes {
+			names[i] = p.GetCluster()
+		}
+		found, err := v.Named(ctx, store.KindCluster, names)
+		for name, r := range found {
+			known[name] = r.UID
+			uids = append(uids, r.UID)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	written, err := b.Store.ChangeViews(ctx, uids, func(current map[string]store.ClusterView) (changed []store.ClusterView, err error) {
+		next := map[string]*deliveryv1.PushViewRequest{}
+		for i, p := range pushes {
+			uid := known[p.GetCluster()]
+			if uid == "" {
+				answers[i] = &deliveryv1.PushViewResponse{} // the cluster is gone
+				continue
+			}
+			now := next[uid]
+			if now == nil {
+				now = &deliveryv1.PushViewRequest{}
+				if row, ok := current[uid]; ok {
+					if err := proto.Unmarshal(row.Data, now); err != nil {
+						return nil, fmt.Errorf("decode view: %w", err)
+					}
+				}
+			}
+			after, answer, err := merge(now, p.GetPush())
+			if err != nil {
+				return nil, err
+			}
+			if answers[i] = answer; after != nil {
+				next[uid] = after
+			}
+		}
+		for uid, view := range next {
+			data, err := proto.Marshal(view)
+			if err != nil {
+				return nil, fmt.Errorf("encode view: %w", err)
+			}
+			changed = append(changed, store.ClusterView{Cluster: uid, Term: view.GetTerm(), Sequence: view.GetSequence(), Data: data})
+		}
+		return changed, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, b.put(written, false)
+}
+
+// Lost returns the clusters whose agents say of a view that the console has it, and it does not: the database was put back to an earlier state.
+func (b *Board) Lost(seen []*consolev1.ClusterSeen) (clusters []string) {
+	uids := map[string]string{}
+	for _, s := range seen {
+		if s.GetView() != nil {
+			uids[s.GetCluster()] = ""
+		}
+	}
+	if len(uids) == 0 || !b.Clusters.UIDs(uids) {
+		return nil
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if !b.loaded {
+		return nil
+	}
+	for _, s := range seen {
+		uid := uids[s.GetCluster()]
+		if s.GetView() == nil || uid == "" {
+			continue
+		}
+		has := b.views[uid]
+		if has == nil || has.term < s.GetView().GetTerm() || has.term == s.GetView().GetTerm() && has.sequence < s.GetView().GetSequence() {
+			clusters = append(clusters, s.GetCluster())
+		}
+	}
+	return clusters
+}

@@ -1,0 +1,366 @@
+package views
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	defaultPage = 100
+	// maxGaps bounds what a list of rows says of clusters whose rows it does not show.
+	maxGaps = 1000
+)
+
+// known are the figures that agents of this version count always, so that a filter may name them before an agent does.
+func known() []string {
+	return []string{
+		"nodes.total", "nodes.ready", "nodes.not_ready", "nodes.pressure", "nodes.cordoned", "nodes.skewed", "nodes.cpu_capacity", "nodes.memory_capacity",
+		"nodes.cpu_allocatable", "nodes.memory_allocatable", "nodes.pods_allocatable",
+		"requests.cpu", "requests.memory", "requests.pods", "requests.waiting_cpu", "requests.waiting_memory", "requests.waiting_pods",
+		"pods.total", "pods.pending", "pods.running", "pods.succeeded", "pods.failed", "pods.unknown", "pods.not_ready",
+		"restarts.hour", "restarts.oom_killed_hour", "pulls.pods", "pulls.images",
+		"workloads.total", "workloads.not_well", "workloads.ready", "workloads.desired", "workloads.jobs_failed", "workloads.cronjobs_suspended",
+		"claims.total", "claims.bound", "claims.pending", "claims.lost", "claims.terminating", "claims.bound_bytes",
+		"warnings.hour", "warnings.groups", "apis.groups", "apis.versions", "services.total",
+	}
+}
+
+// seen is a cluster with its view, nil if there is none.
+type seen struct {
+	live.Cluster
+	view *view
+}
+
+// Field implements filter.Row: figures, and what clusters can be asked for.
+func (s seen) Field(name string) (filter.Value, bool) {
+	if strings.Contains(name, ".") && !strings.HasPrefix(name, "labels.") {
+		if s.view == nil {
+			return filter.Value{}, false
+		}
+		n, ok := s.view.figures[name]
+		return filter.Value{Number: n}, ok
+	}
+	return s.Cluster.Field(name)
+}
+
+// fields are those of clusters, and all figures.
+func (b *Board) fields() filter.Fields {
+	out := live.Fields(store.KindCluster)
+	for _, name := range known() {
+		out[name] = filter.Number
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for name := range b.names {
+		out[name] = filter.Number
+	}
+	return out
+}
+
+// look returns the clusters that the caller sees and that fit, by name.
+func (b *Board) look(ctx context.Context, expr *filter.Expr, fresh bool) (fits []seen, sees live.Sees, err error) {
+	if sees, err = b.Rights.Viewer(ctx, fresh); err != nil {
+		return nil, nil, err
+	}
+	clusters, err := b.Clusters.Clusters(ctx, sees)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := time.Now()
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, c := range clusters {
+		if s := (seen{c, b.views[c.UID()]}); expr.Match(s, now) {
+			fits = append(fits, s)
+		}
+	}
+	return fits, sees, nil
+}
+
+// show is a view without rows.
+func show(s seen) *consolev1.ClusterView {
+	out := &consolev1.ClusterView{Cluster: s.Name(), Labels: s.Labels(), Connected: s.Connected(), LastSeenTime: stamp(s.LastSeen())}
+	if s.view == nil {
+		out.Missing = missing(s)
+		return out
+	}
+	out.UpdateTime, out.Figures = stamp(s.view.received), maps.Clone(s.view.figures)
+	return out
+}
+
+// missing says why there is no view.
+func missing(s seen) string {
+	version, views := s.Agent()
+	switch {
+	case s.LastSeen().IsZero():
+		return "no agent was heard of: `fairlead join` brings one into the cluster"
+	case !views:
+		return "the agent (" + cmp.Or(version, "unknown version") + ") pushes no views: update it"
+	case !s.Connected():
+		return "the agent went away before it pushed a view"
+	}
+	return "the agent has not pushed a view yet"
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// Get returns the view of one cluster, with the rows that the caller may see.
+func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView, error) {
+	fits, sees, err := b.look(ctx, nil, true)
+	if err != nil {
+		return nil, err
+	}
+	at, ok := slices.BinarySearchFunc(fits, cluster, func(s seen, name string) int { return cmp.Compare(s.Name(), name) })
+	if !ok {
+		return nil, catalog.Refuse(catalog.NotFound, "there is no cluster %q that you may see", cluster)
+	}
+	s := fits[at]
+	out := show(s)
+	if s.view == nil {
+		return out, nil
+	}
+	whole, err := s.view.decode()
+	if err != nil {
+		return nil, err
+	}
+	reads, err := b.Rights.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	may := reads == nil || reads(cluster)
+	out.RowsHidden = !may
+	for _, section := range whole.GetSections() {
+		section.Rows = b.visible(section, cluster, sees, may)
+		out.Sections = append(out.Sections, section)
+	}
+	return out, nil
+}
+
+// visible are the rows of a section that the caller may see: with the right to read the Kubernetes API of the cluster all, else those that name nothing but
+// API groups, and services that the caller sees. What an agent says of services that are not meant for its cluster is left out for all.
+func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees live.Sees, mayRead bool) (rows []*deliveryv1.ViewRow) {
+	switch {
+	case s.GetName() == "apis":
+		return s.GetRows()
+	case s.GetName() == "services":
+		return slices.DeleteFunc(slices.Clone(s.GetRows()), func(r *deliveryv1.ViewRow) bool { return !b.Clusters.HasService(sees, cluster, r.GetService()) })
+	case mayRead:
+		return s.GetRows()
+	}
+	return nil
+}
+
+// List returns a page of views, and the sums over all that fit.
+func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest) (*consolev1.ListClusterViewsResponse, error) {
+	fields := b.fields()
+	expr, err := filter.Parse(req.GetFilter(), fields)
+	if err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+	}
+	order, err := filter.ParseOrder(req.GetOrderBy(), fields)
+	if err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "order_by: %v", err)
+	}
+	after, err := parsePlace(req.GetPageToken(), hash(req.GetFilter(), req.GetOrderBy()), len(order))
+	if err != nil {
+		return nil, err
+	}
+	fits, _, err := b.look(ctx, expr, true)
+	if err != nil {
+		return nil, err
+	}
+	out := &consolev1.ListClusterViewsResponse{TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy())} //nolint:gosec // clusters
+	sorted := make([]ranked, len(fits))
+	for i, s := range fits {
+		sorted[i] = ranked{s, order.Values(nil, s)}
+	}
+	slices.SortStableFunc(sorted, func(x, y ranked) int {
+		return cmp.Or(order.Compare(x.values, y.values), cmp.Compare(x.Name(), y.Name()))
+	})
+	begin := 0
+	if after != nil {
+		begin, _ = slices.BinarySearchFunc(sorted, after, func(r ranked, p *place) int {
+			return cmp.Or(order.Compare(r.values, p.Values), cmp.Compare(r.Name(), p.Name), -1) // behind the place itself
+		})
+	}
+	end := min(len(sorted), begin+cmp.Or(int(req.GetPageSize()), defaultPage))
+	for _, r := range sorted[begin:end] {
+		out.Views = append(out.Views, show(r.seen))
+	}
+	if end < len(sorted) {
+		last := sorted[end-1]
+		out.NextPageToken = place{Of: hash(req.GetFilter(), req.GetOrderBy()), Values: last.values, Name: last.Name()}.String()
+	}
+	return out, nil
+}
+
+type ranked struct {
+	seen
+	values []filter.Value
+}
+
+// sums adds views up by the values of labels.
+func sums(fits []seen, by []string) []*consolev1.ViewSum {
+	found := map[string]*consolev1.ViewSum{}
+	for _, s := range fits {
+		values := make([]string, len(by))
+		for i, key := range by {
+			values[i] = s.Label(strings.TrimPrefix(key, "labels."))
+		}
+		key := strings.Join(values, "\x00")
+		sum := found[key]
+		if sum == nil {
+			sum = &consolev1.ViewSum{Values: values, Figures: map[string]int64{}}
+			found[key] = sum
+		}
+		sum.Clusters++
+		if s.view == nil {
+			continue
+		}
+		sum.Viewed++
+		if !s.Connected() {
+			sum.Away++
+		}
+		for name, n := range s.view.figures {
+			sum.Figures[name] += n
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b *consolev1.ViewSum) int { return slices.Compare(a.GetValues(), b.GetValues()) })
+}
+
+// Rows returns rows of one section over clusters.
+func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*consolev1.ListViewRowsResponse, error) {
+	expr, err := filter.Parse(req.GetFilter(), b.fields())
+	if err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+	}
+	of := hash(req.GetSection(), req.GetFilter(), req.GetNamespace(), req.GetService(), req.GetReason())
+	after, err := parsePlace(req.GetPageToken(), of, 1)
+	if err != nil {
+		return nil, err
+	}
+	fits, sees, err := b.look(ctx, expr, true)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := b.Rights.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &consolev1.ListViewRowsResponse{}
+	most := cmp.Or(int(req.GetPageSize()), defaultPage)
+	for _, s := range fits {
+		rows, gap, err := b.rowsOf(s, req, sees, reads == nil || reads(s.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if gap != nil && len(out.GetGaps()) < maxGaps {
+			out.Gaps = append(out.Gaps, gap)
+		}
+		out.TotalSize += int32(len(rows)) //nolint:gosec // at most 500 of a cluster
+		for i, r := range rows {
+			if after != nil && cmp.Or(cmp.Compare(s.Name(), after.Name), cmp.Compare(int64(i), after.Values[0].Number)) <= 0 {
+				continue
+			}
+			if len(out.GetRows()) < most {
+				out.Rows = append(out.Rows, &consolev1.ClusterViewRow{Cluster: s.Name(), Row: r, Connected: s.Connected(), LastSeenTime: stamp(s.LastSeen())})
+				if len(out.GetRows()) == most {
+					out.NextPageToken = place{Of: of, Name: s.Name(), Values: []filter.Value{{Number: int64(i)}}}.String()
+				}
+				continue
+			}
+		}
+	}
+	return out, nil
+}
+
+// rowsOf returns the rows of a cluster that fit, and what they do not show.
+func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.Sees, mayRead bool) (rows []*deliveryv1.ViewRow, gap *consolev1.RowsGap, err error) {
+	if s.view == nil {
+		return nil, &consolev1.RowsGap{Cluster: s.Name(), Reason: missing(s)}, nil
+	}
+	if !s.view.rows[req.GetSection()] {
+		return nil, nil, nil
+	}
+	whole, err := s.view.decode()
+	if err != nil {
+		return nil, nil, err
+	}
+	is := section(whole, req.GetSection())
+	for _, r := range b.visible(is, s.Name(), sees, mayRead) {
+		if (req.GetNamespace() == "" || r.GetNamespace() == req.GetNamespace()) && (req.GetService() == "" || r.GetService() == req.GetService()) &&
+			(req.GetReason() == "" || r.GetReason() == req.GetReason()) {
+			rows = append(rows, r)
+		}
+	}
+	hides := !mayRead && is.GetName() != "apis" && is.GetName() != "services"
+	switch {
+	case hides && len(is.GetRows()) > 0:
+		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: "you may not read the Kubernetes API of the cluster", Withheld: int64(len(is.GetRows())) + is.GetWithheld()}
+	case is.GetReason() != "":
+		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: is.GetReason(), Withheld: is.GetWithheld()}
+	case is.GetWithheld() > 0 && req.GetNamespace() == "" && req.GetService() == "" && req.GetReason() == "":
+		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: "the view lists the worst alone", Withheld: is.GetWithheld()}
+	}
+	return rows, gap, nil
+}
+
+// place is behind which row a page begins.
+type place struct {
+	Of     uint64 // the question that it belongs to
+	Values []filter.Value
+	Name   string
+}
+
+func (p place) String() string {
+	text, _ := json.Marshal(p) // it always can
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parsePlace(token string, of uint64, values int) (*place, error) {
+	if token == "" {
+		return nil, nil //nolint:nilnil // nil is the beginning
+	}
+	var p place
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err == nil && (p.Of != of || len(p.Values) != values) {
+		err = errors.New("it is of another question")
+	}
+	if err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "page_token: is not one that this list returned")
+	}
+	return &p, nil
+}
+
+func hash(parts ...string) uint64 {
+	sum := fnv.New64a()
+	for _, p := range parts {
+		_, _ = sum.Write([]byte(p + "\x00")) // never fails
+	}
+	return sum.Sum64()
+}

@@ -1,0 +1,116 @@
+package views
+
+import (
+	"context"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/filter"
+)
+
+const (
+	// apart is between two messages to a watcher, and heartbeat the longest silence.
+	apart, heartbeat = time.Second, 15 * time.Second
+	// maxMessage is how many views are in one message.
+	maxMessage = 500
+)
+
+// told is what a watcher has of a view.
+type told struct {
+	number    int64
+	uid       string
+	connected bool
+}
+
+// Watch sends the views that fit, and then those that change, until ctx ends or send fails.
+func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1.WatchClusterViewsResponse) error) error {
+	expr, err := filter.Parse(question, b.fields())
+	if err != nil {
+		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
+	}
+	has := map[string]told{}
+	for first := true; ; first = false {
+		b.mu.RLock()
+		changed := b.changed
+		b.mu.RUnlock()
+		moved := b.Clusters.Moved()
+		messages, err := b.news(ctx, expr, has, first)
+		if err != nil {
+			return err
+		}
+		for _, m := range messages {
+			if err := send(m); err != nil {
+				return err
+			}
+		}
+		if err := b.await(ctx, changed, moved, send); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits for something new, and says now and then that there is nothing.
+func (b *Board) await(ctx context.Context, changed, moved <-chan struct{}, send func(*consolev1.WatchClusterViewsResponse) error) error {
+	rest := time.After(apart)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-moved:
+		case <-time.After(heartbeat):
+			if err := send(&consolev1.WatchClusterViewsResponse{Heartbeat: &consolev1.Heartbeat{}}); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-rest:
+			return nil
+		}
+	}
+}
+
+// news is what a watcher does not have. The first message may be empty: the watcher knows then that nothing fits.
+func (b *Board) news(ctx context.Context, expr *filter.Expr, has map[string]told, first bool) ([]*consolev1.WatchClusterViewsResponse, error) {
+	fits, _, err := b.look(ctx, expr, first)
+	if err != nil {
+		return nil, err
+	}
+	out := []*consolev1.WatchClusterViewsResponse{{}}
+	last := func() *consolev1.WatchClusterViewsResponse {
+		if m := out[len(out)-1]; len(m.GetViews())+len(m.GetRemoved()) < maxMessage {
+			return m
+		}
+		out = append(out, &consolev1.WatchClusterViewsResponse{})
+		return out[len(out)-1]
+	}
+	there := make(map[string]bool, len(fits))
+	for _, s := range fits {
+		there[s.Name()] = true
+		now := told{uid: s.UID(), connected: s.Connected()}
+		if s.view != nil {
+			now.number = s.view.number
+		}
+		if before, ok := has[s.Name()]; ok && before == now {
+			continue
+		}
+		has[s.Name()] = now
+		m := last()
+		m.Views = append(m.Views, show(s))
+	}
+	for name := range has {
+		if !there[name] {
+			delete(has, name)
+			m := last()
+			m.Removed = append(m.Removed, name)
+		}
+	}
+	if !first && len(out[0].GetViews())+len(out[0].GetRemoved()) == 0 {
+		return nil, nil
+	}
+	return out, nil
+}

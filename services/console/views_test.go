@@ -1,0 +1,400 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/identity"
+)
+
+// push has a distributor hand on a push, and returns what the agent is told.
+func (a api) push(t *testing.T, cluster string, push *deliveryv1.PushViewRequest) *deliveryv1.PushViewResponse {
+	t.Helper()
+	resp, err := a.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{Clusters: []*consolev1.ClusterPush{{Cluster: cluster, Push: push}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetClusters()[0]
+}
+
+// podSection is one with pods that are not ready.
+func podSection(pods ...string) *deliveryv1.ViewSection {
+	s := &deliveryv1.ViewSection{Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Figures: map[string]int64{"total": 100, "not_ready": int64(len(pods))}}
+	for _, name := range pods {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: "shop/" + name, Kind: "Pod", Namespace: "shop", Name: name, Reason: "CrashLoopBackOff"})
+	}
+	return s
+}
+
+func whole(term, sequence uint64, sections ...*deliveryv1.ViewSection) *deliveryv1.PushViewRequest {
+	return &deliveryv1.PushViewRequest{Term: term, Sequence: sequence, Sections: sections}
+}
+
+func (a api) view(t *testing.T, cluster string) *consolev1.ClusterView {
+	t.Helper()
+	resp, err := a.views.GetClusterView(t.Context(), &consolev1.GetClusterViewRequest{Cluster: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetView()
+}
+
+func (a api) podNames(t *testing.T, cluster string) (names []string) {
+	t.Helper()
+	for _, s := range a.view(t, cluster).GetSections() {
+		if s.GetName() == "pods" {
+			for _, r := range s.GetRows() {
+				names = append(names, r.GetName())
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// until waits for something that is bound to happen.
+func until(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !happened(); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not happen that %s", what)
+		}
+	}
+}
+
+// onBoth runs a test with both databases.
+func onBoth(t *testing.T, test func(t *testing.T, db string)) {
+	t.Helper()
+	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, db)
+		})
+	}
+}
+
+func TestPushesAddUpToTheViewOfACluster(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		if v := p.admin.view(t, "edge-1"); v.GetMissing() == "" || v.GetUpdateTime() != nil {
+			t.Errorf("without a view: %v", v)
+		}
+		steps := []struct {
+			push           *deliveryv1.PushViewRequest
+			wanted         bool
+			superseded     uint64
+			pods           []string
+			notReady, seen int64
+		}{
+			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 1, Base: 9}, wanted: true}, // a change of nothing
+			{push: whole(5, 2, podSection("a", "b")), pods: []string{"a", "b"}, notReady: 2},
+			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2, Sections: []*deliveryv1.ViewSection{
+				{Name: "pods", State: 1, Figures: map[string]int64{"not_ready": 3}, Rows: podSection("c", "a").GetRows(), Removed: []string{"shop/b"}},
+			}}, pods: []string{"a", "c"}, notReady: 3},
+			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2}, pods: []string{"a", "c"}, notReady: 3},               // it came before
+			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 9, Base: 2}, wanted: true, pods: []string{"a", "c"}, notReady: 3}, // of a base that is not there
+			{push: whole(4, 50), superseded: 5, pods: []string{"a", "c"}, notReady: 3},                                              // of an agent of before
+			// An agent that begins and knows nothing of pods yet leaves what was known.
+			{push: whole(6, 1, &deliveryv1.ViewSection{Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_STALE, Reason: "no answer"}), pods: []string{"a", "c"}, notReady: 3},
+			{push: &deliveryv1.PushViewRequest{Term: 6, Sequence: 2, Base: 1, Sections: []*deliveryv1.ViewSection{
+				{Name: "pods", State: 1, Figures: map[string]int64{"not_ready": 1}, Rows: podSection("d").GetRows(), AllRows: true},
+			}}, pods: []string{"d"}, notReady: 1},
+			{push: whole(6, 3), pods: nil},
+		}
+		for i, step := range steps {
+			answer := d.push(t, "edge-1", step.push)
+			if answer.GetWholeWanted() != step.wanted || answer.GetSupersededBy() != step.superseded {
+				t.Errorf("step %d: told %v", i, answer)
+			}
+			if got := p.admin.podNames(t, "edge-1"); !slices.Equal(got, step.pods) {
+				t.Errorf("step %d: pods %v, want %v", i, got, step.pods)
+			}
+			if got := p.admin.view(t, "edge-1").GetFigures()["pods.not_ready"]; got != step.notReady {
+				t.Errorf("step %d: %d are not ready, want %d", i, got, step.notReady)
+			}
+		}
+		if answer := d.push(t, "gone", whole(1, 1, podSection("x"))); answer.GetWholeWanted() {
+			t.Errorf("of a cluster that is gone: %v", answer)
+		}
+		huge := podSection()
+		for i := range 500 {
+			huge.Rows = append(huge.Rows, &deliveryv1.ViewRow{Key: fmt.Sprintf("%0500d", i)})
+		}
+		_, err := d.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{Clusters: []*consolev1.ClusterPush{{Cluster: "edge-1", Push: whole(7, 1, huge)}}})
+		wantCode(t, err, connect.CodeInvalidArgument, "bytes in 1 sections")
+	})
+}
+
+// Random pushes, some lost, some twice, some late, of several processes of an agent: the console has what the agent had when it was acknowledged last.
+func TestRandomPushesConverge(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history can be run again
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		term, sequence, base := uint64(1), uint64(0), uint64(0)
+		now, acked := map[string]bool{}, map[string]bool{}
+		var sent []*deliveryv1.PushViewRequest
+		for range 150 {
+			for range random.IntN(4) {
+				name := fmt.Sprint("pod-", random.IntN(20))
+				now[name] = !now[name]
+				if !now[name] {
+					delete(now, name)
+				}
+			}
+			if random.IntN(20) == 0 { // another process
+				term, sequence, base = term+uint64(random.IntN(3)), 0, 0 //nolint:gosec // small
+			}
+			sequence++
+			push := &deliveryv1.PushViewRequest{Term: term, Sequence: sequence, Base: base}
+			change := podSection(slices.Sorted(maps.Keys(now))...)
+			if base != 0 {
+				change.Rows = slices.DeleteFunc(change.GetRows(), func(r *deliveryv1.ViewRow) bool { return acked[r.GetName()] })
+				for name := range acked {
+					if !now[name] {
+						change.Removed = append(change.Removed, "shop/"+name)
+					}
+				}
+			}
+			push.Sections = []*deliveryv1.ViewSection{change}
+			if random.IntN(6) == 0 {
+				continue // lost on the way
+			}
+			if len(sent) > 0 && random.IntN(6) == 0 {
+				d.push(t, "edge-1", sent[random.IntN(len(sent))]) // a late one
+			}
+			answer := d.push(t, "edge-1", push)
+			sent = append(sent, proto.CloneOf(push))
+			switch {
+			case answer.GetSupersededBy() != 0:
+				term, sequence, base = answer.GetSupersededBy()+1, 0, 0
+			case answer.GetWholeWanted():
+				base = 0
+			case random.IntN(6) == 0: // the answer is lost
+			default:
+				base, acked = sequence, maps.Clone(now)
+			}
+		}
+		term++
+		d.push(t, "edge-1", whole(term, 1, podSection(slices.Sorted(maps.Keys(now))...)))
+		if got, want := p.admin.podNames(t, "edge-1"), slices.Sorted(maps.Keys(now)); !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
+// A console that dies takes no view with it, and what one has taken in the others show.
+func TestViewsOutliveTheConsoleThatTookThemIn(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, postgres.Database(t))
+	first := h.start(t)
+	first.admin(t).must(t, newCluster("edge-1"))
+	second := h.start(t)
+	first.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, 1, podSection("a")))
+	until(t, "the other console shows it", func() bool { return len(second.admin(t).podNames(t, "edge-1")) == 1 })
+	first.stop()
+	change := &deliveryv1.PushViewRequest{Term: 1, Sequence: 2, Base: 1, Sections: []*deliveryv1.ViewSection{{Name: "pods", State: 1, Rows: podSection("b").GetRows()}}}
+	if answer := second.service(t, identity.ServiceDistributor).push(t, "edge-1", change); answer.GetWholeWanted() {
+		t.Error("the other console lacks the base")
+	}
+	if got := second.admin(t).podNames(t, "edge-1"); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Of a view that was lost the agent is asked for the whole.
+func TestALostViewIsWanted(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		p.admin.view(t, "edge-1") // the console knows its clusters
+		d.push(t, "edge-1", whole(3, 7, podSection("a")))
+		seen := func(term, sequence uint64) []string {
+			t.Helper()
+			resp, err := d.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{
+				Cluster: "edge-1", Time: timestamppb.Now(), View: &deliveryv1.ViewState{Term: term, Sequence: sequence},
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.GetViewsWanted()
+		}
+		for _, has := range [][2]uint64{{3, 7}, {3, 6}, {2, 99}} {
+			if got := seen(has[0], has[1]); len(got) > 0 {
+				t.Errorf("%v is wanted again: %v", has, got)
+			}
+		}
+		for _, lost := range [][2]uint64{{3, 8}, {4, 1}} {
+			if got := seen(lost[0], lost[1]); !slices.Equal(got, []string{"edge-1"}) {
+				t.Errorf("%v is lost and not wanted: %v", lost, got)
+			}
+		}
+	})
+}
+
+func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		p.admin.putSource(t, "shop", "https://git.example.com/shop")
+		p.admin.putService(t, "web", "edge-1")
+		p.admin.putService(t, "elsewhere", "edge-2")
+		services := &deliveryv1.ViewSection{Name: "services", State: 1, Figures: map[string]int64{"total": 2}, Rows: []*deliveryv1.ViewRow{
+			{Key: "web", Name: "web", Service: "web", Figures: map[string]int64{"pods": 3}},
+			{Key: "elsewhere", Name: "elsewhere", Service: "elsewhere", Figures: map[string]int64{"pods": 3}}, // of another cluster: a lie
+		}}
+		for _, cluster := range []string{"edge-1", "edge-2"} {
+			d.push(t, cluster, whole(1, 1, podSection("secret-"+cluster), services))
+		}
+		list := func(a api) *consolev1.ListClusterViewsResponse {
+			t.Helper()
+			resp, err := a.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "pods.not_ready > 0", OrderBy: "pods.total desc"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp
+		}
+		rows := func(a api, section string) *consolev1.ListViewRowsResponse {
+			t.Helper()
+			resp, err := a.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{Section: section})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp
+		}
+		if got := list(p.admin); got.GetTotalSize() != 2 || got.GetSums()[0].GetFigures()["pods.total"] != 200 {
+			t.Errorf("an administrator sees %v", got)
+		}
+		if got := list(p.bob); got.GetTotalSize() != 1 || got.GetViews()[0].GetCluster() != "edge-1" || got.GetSums()[0].GetFigures()["pods.total"] != 100 || got.GetSums()[0].GetClusters() != 1 {
+			t.Errorf("a viewer of edge-1 sees %v", got)
+		}
+		if got := rows(p.bob, "pods"); got.GetTotalSize() != 1 || got.GetRows()[0].GetRow().GetName() != "secret-edge-1" {
+			t.Errorf("a viewer of edge-1 sees %v", got)
+		}
+		if got := rows(p.admin, "services"); got.GetTotalSize() != 2 || got.GetRows()[0].GetRow().GetName() != "web" || got.GetRows()[1].GetRow().GetName() != "elsewhere" {
+			t.Errorf("services that are not of the cluster are shown: %v", got)
+		}
+		if got := list(p.eve); got.GetTotalSize() != 0 || len(got.GetSums()) > 0 {
+			t.Errorf("somebody without a grant sees %v", got)
+		}
+		if got := rows(p.eve, "pods"); got.GetTotalSize() != 0 || len(got.GetGaps()) > 0 {
+			t.Errorf("somebody without a grant sees %v", got)
+		}
+		_, err := p.eve.views.GetClusterView(t.Context(), &consolev1.GetClusterViewRequest{Cluster: "edge-1"})
+		wantCode(t, err, connect.CodeNotFound, "that you may see")
+		// Who may look at a project's services may see the cluster, and not read its Kubernetes API.
+		team := grantFor("team", "viewer", "eve")
+		team.Spec.Projects = []string{"default"}
+		p.admin.must(t, team)
+		until(t, "the grant counts", func() bool { return list(p.eve).GetTotalSize() == 1 })
+		if got := p.eve.view(t, "edge-1"); !got.GetRowsHidden() || got.GetFigures()["pods.not_ready"] != 1 || len(p.eve.podNames(t, "edge-1")) > 0 {
+			t.Errorf("with a grant for a project: %v", got)
+		}
+		if got := rows(p.eve, "pods"); got.GetTotalSize() != 0 || len(got.GetGaps()) != 1 || got.GetGaps()[0].GetWithheld() != 1 {
+			t.Errorf("with a grant for a project: %v", got)
+		}
+	})
+}
+
+func TestViewsAreListedByFigures(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, d := r.admin(t), r.service(t, identity.ServiceDistributor)
+	for i := range 5 {
+		c := newCluster(fmt.Sprint("edge-", i))
+		c.Metadata.Labels = map[string]string{"env": []string{"prod", "test"}[i%2]}
+		admin.must(t, c)
+		if i < 4 {
+			d.push(t, c.GetMetadata().GetName(), whole(1, 1, podSection(make([]string, i)...)))
+		}
+	}
+	var names []string
+	req := &consolev1.ListClusterViewsRequest{PageSize: 2, OrderBy: "pods.not_ready desc, name desc", GroupBy: []string{"env"}}
+	for {
+		page, err := admin.views.ListClusterViews(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range page.GetViews() {
+			names = append(names, v.GetCluster())
+		}
+		if s := page.GetSums(); len(s) != 2 || s[0].GetValues()[0] != "prod" || s[0].GetClusters() != 3 || s[0].GetViewed() != 2 || s[0].GetFigures()["pods.not_ready"] != 2 || s[1].GetFigures()["pods.not_ready"] != 4 {
+			t.Errorf("sums %v", s)
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	if want := []string{"edge-3", "edge-2", "edge-1", "edge-0", "edge-4"}; !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+	for filter, want := range map[string]int32{"labels.env = prod AND pods.not_ready >= 2": 1, "pods.not_ready = 0": 1, "pods.not_ready != 0": 4, "name = edge-4": 1} {
+		page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: filter})
+		if err != nil || page.GetTotalSize() != want {
+			t.Errorf("%s: %v, %v", filter, page, err)
+		}
+	}
+	_, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "pods.nonsense > 1"})
+	wantCode(t, err, connect.CodeInvalidArgument, "pods.not_ready")
+}
+
+func TestViewsAreWatched(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		d.push(t, "edge-1", whole(1, 1, podSection("a")))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		stream, err := p.bob.views.WatchClusterViews(ctx, &consolev1.WatchClusterViewsRequest{Filter: "pods.not_ready > 0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		next := func(fits func(*consolev1.WatchClusterViewsResponse) bool) {
+			t.Helper()
+			for stream.Receive() {
+				for _, v := range stream.Msg().GetViews() {
+					if v.GetCluster() != "edge-1" {
+						t.Errorf("a cluster that the caller may not see is told: %v", v)
+					}
+				}
+				if fits(stream.Msg()) {
+					return
+				}
+			}
+			t.Fatal(stream.Err())
+		}
+		is := func(notReady int64) func(*consolev1.WatchClusterViewsResponse) bool {
+			return func(m *consolev1.WatchClusterViewsResponse) bool {
+				return len(m.GetViews()) == 1 && m.GetViews()[0].GetFigures()["pods.not_ready"] == notReady
+			}
+		}
+		next(is(1))
+		d.push(t, "edge-2", whole(1, 1, podSection("a")))
+		d.push(t, "edge-1", whole(1, 2, podSection("a", "b")))
+		next(is(2))
+		d.push(t, "edge-1", whole(1, 3, podSection()))
+		next(func(m *consolev1.WatchClusterViewsResponse) bool {
+			return slices.Equal(m.GetRemoved(), []string{"edge-1"})
+		})
+	})
+}
