@@ -20,7 +20,7 @@ import (
 func (a *app) get() *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|globalservices|roles|serviceaccounts|sessions|objects [NAME...]",
+		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|globalservices|roles|serviceaccounts|sessions|objects|nodes|pods|warnings [NAME...]",
 		Annotations: map[string]string{readsReferences: "yes"},
 		Short:       "Show resources and how they are",
 		Long: `Show resources and how they are.
@@ -46,7 +46,11 @@ kubectl does. --watch shows what is there, and then each resource that comes, ch
 terminal only, and without colours where NO_COLOR is set.
 
 Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.
-Objects are what services have in their clusters, as agents told it: with the cluster away, too.`,
+Objects are what services have in their clusters, as agents told it: with the cluster away, too.
+
+Nodes, pods and warnings are those of clusters, as their agents see them: no cluster is asked. Of pods those are listed that are not well, of
+warnings those of the last hour, by reason and object; what is counted and not listed is said. Whoever may not read the Kubernetes API of a
+cluster sees none of its rows. "fairlead top" has the figures, which -o wide shows of clusters, too.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml
   fairlead get service shop --notes
@@ -56,7 +60,9 @@ Objects are what services have in their clusters, as agents told it: with the cl
   fairlead get services,sources -l env=prod
   fairlead get service shop -o jsonpath='{.status.git.revision.commit}'
   fairlead get services -o custom-columns=NAME:.metadata.name,STATE:.status.state --no-headers
-  fairlead get services --filter 'cluster = edge-1' --watch`,
+  fairlead get services --filter 'cluster = edge-1' --watch
+  fairlead get pods --cluster edge-1
+  fairlead get warnings --filter 'labels.env = prod' --watch`,
 		Args: wants(1, unlimited),
 	}
 	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable, "form of the output: table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,...")
@@ -161,6 +167,9 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 	if asked && (sessions || isObjects(name)) {
 		return nil, fmt.Errorf("--filter, --sort and --watch are for resources of the catalog, not for %s", name)
 	}
+	if look, ok := g.viewedOf(name); ok {
+		return func(ctx context.Context, h *hub.Hub, _ []string) error { return look.run(ctx, h) }, look.check(names)
+	}
 	switch {
 	case sessions:
 		return func(ctx context.Context, h *hub.Hub, clusters []string) error {
@@ -225,6 +234,11 @@ func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) 
 	v := view{now: g.Now(), wide: g.format == formatWide}
 	if v.wide && k.kind == manifest.Source && len(found) > 0 {
 		v.live = g.live(ctx, h)
+	}
+	if v.wide && k.kind == manifest.Cluster {
+		if v.figures, err = g.figures(ctx, h); err != nil {
+			return err
+		}
 	}
 	if v.wide && k.kind == manifest.Service {
 		v.seen = g.seen(ctx, h, found)

@@ -19,9 +19,9 @@ import (
 type objectFlags struct{ service, cluster, namespace, kind, health string }
 
 func (f *objectFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.service, "service", "s", "", "of objects: only those of this service")
-	cmd.Flags().StringVarP(&f.cluster, "cluster", "c", "", "of objects: only those in this cluster")
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "of objects: only those in this namespace")
+	cmd.Flags().StringVarP(&f.service, "service", "s", "", "of objects and pods: only those of this service")
+	cmd.Flags().StringVarP(&f.cluster, "cluster", "c", "", "of objects, nodes, pods and warnings: only those in this cluster")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "of objects, pods and warnings: only those in this namespace")
 	cmd.Flags().StringVar(&f.kind, "kind", "", "of objects: only those of this kind, such as Deployment")
 	cmd.Flags().StringVar(&f.health, "health", "", "of objects: only those that are Healthy, Progressing, Degraded, Missing, Failed or Unknown")
 }
@@ -29,7 +29,7 @@ func (f *objectFlags) register(cmd *cobra.Command) {
 // unused is an error if something was chosen that is for objects only.
 func (f *objectFlags) unused() error {
 	if *f != (objectFlags{}) {
-		return errors.New("--service, --cluster, --namespace, --kind and --health are for `fairlead get objects`")
+		return errors.New("--service, --cluster, --namespace, --kind and --health are for `fairlead get objects`, and but for the last two for nodes, pods and warnings")
 	}
 	return nil
 }

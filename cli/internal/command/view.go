@@ -36,6 +36,8 @@ type view struct {
 	seen map[string]*timestamppb.Timestamp
 	// left are the clusters that have left.
 	left map[string]bool
+	// figures are the views of clusters, by name; what is missing is not known.
+	figures map[string]*consolev1.ClusterView
 }
 
 // note is what a person should know about a resource, or do about it.
@@ -223,7 +225,7 @@ func withoutUser(text string) string {
 }
 
 func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "STATE", "LAST-SEEN", "AGENT", "KUBERNETES"}, "JOINED", "DESCRIPTION")
+	t := v.newTable([]string{"NAME", "STATE", "LAST-SEEN", "AGENT", "KUBERNETES"}, slices.Concat([]string{"JOINED"}, figureHead(), []string{"DESCRIPTION"})...)
 	var notes []note
 	for _, m := range found {
 		c := m.(*consolev1.Cluster)
@@ -238,7 +240,7 @@ func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
 			notes = append(notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
 		}
 		v.row(t, []string{name, state, v.ago(s.GetLastSeenTime()), s.GetAgentVersion(), s.GetKubernetesVersion()},
-			v.ago(s.GetJoinTime()), c.GetSpec().GetDescription())
+			slices.Concat([]string{v.ago(s.GetJoinTime())}, figureCells(v.figures[name].GetFigures()), []string{c.GetSpec().GetDescription()})...)
 	}
 	return t, notes
 }

@@ -59,6 +59,7 @@ type Hub struct {
 	Logins     consolev1connect.LoginServiceClient
 	Levers     consolev1connect.SyncServiceClient
 	Objects    consolev1connect.ObjectServiceClient
+	Views      consolev1connect.ClusterViewServiceClient
 	History    consolev1connect.RevisionServiceClient
 	Tests      consolev1connect.TestServiceClient
 	Admin      consolev1connect.AdminServiceClient
@@ -177,6 +178,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Logins:     consolev1connect.NewLoginServiceClient(hc, c.URL, opts...),
 		Levers:     consolev1connect.NewSyncServiceClient(hc, c.URL, opts...),
 		Objects:    consolev1connect.NewObjectServiceClient(hc, c.URL, opts...),
+		Views:      consolev1connect.NewClusterViewServiceClient(hc, c.URL, opts...),
 		History:    consolev1connect.NewRevisionServiceClient(hc, c.URL, opts...),
 		Tests:      consolev1connect.NewTestServiceClient(hc, c.URL, opts...),
 		Admin:      consolev1connect.NewAdminServiceClient(hc, c.URL, opts...),

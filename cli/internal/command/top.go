@@ -1,0 +1,340 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// topping is how a person looks at figures.
+type topping struct {
+	*app
+	question
+	by     string
+	format string
+	watch  bool
+}
+
+func (a *app) top() *cobra.Command {
+	o := topping{app: a}
+	cmd := &cobra.Command{
+		Use:   "top fleet|cluster|service [NAME]",
+		Short: "Show figures of clusters, as their agents count them",
+		Long: `Show figures of clusters, as their agents count them: nodes, what pods request of what nodes can give, pods that are not ready, restarts and
+warnings of the last hour, images that can't be pulled.
+
+The hub has the figures: no cluster is asked, and a cluster that is away shows its last ones, with their age. What is unknown is "-": an
+agent that may not read a kind says so, see "top cluster NAME".
+
+"top fleet" adds clusters up, by the values of labels with --group-by; "top cluster" has a line for each, the worst first, and with a
+NAME all that the view of the cluster says; "top service" shows the pods of services.
+
+--filter and --sort take figures beside the fields of clusters: docs/views.md has all of them.`,
+		Example: `  fairlead top fleet
+  fairlead top fleet --group-by env,region
+  fairlead top cluster --filter 'labels.env = prod AND pods.not_ready > 0' --sort 'restarts.hour desc'
+  fairlead top cluster edge-1
+  fairlead top service shop --watch`,
+		Args: wants(1, 2),
+	}
+	cmd.Flags().StringVarP(&o.format, "output", "o", formatTable, "form of the output: table, json, yaml")
+	cmd.Flags().StringVar(&o.filter, "filter", "", "only clusters that fit, such as 'labels.env = prod AND nodes.not_ready > 0'")
+	cmd.Flags().StringVar(&o.sort, "sort", "", "of clusters: in this order, such as 'warnings.hour desc, name'; default: the most pods that are not ready first")
+	cmd.Flags().StringVar(&o.by, "group-by", "", "of the fleet: a line for each value of these `labels`, with commas between them")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on with what changes, until interrupted")
+	cmd.Flags().BoolVar(&a.noHeaders, "no-headers", false, "print tables without their heads")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		show, err := o.what(args)
+		if err != nil {
+			return err
+		}
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			if o.watch {
+				return o.again(ctx, o.format, func(ctx context.Context) (string, error) {
+					var b strings.Builder
+					err := show(ctx, h, &b)
+					return b.String(), err
+				})
+			}
+			return show(ctx, h, a.Stdout)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// what returns what shows the figures that are asked for.
+func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer) error, error) {
+	name := strings.Join(args[1:], "")
+	if err := checkOneOf(o.format, []string{formatTable, formatJSON, formatYAML}); err != nil {
+		return nil, err
+	}
+	kind := strings.TrimSuffix(strings.ToLower(args[0]), "s")
+	switch {
+	case o.by != "" && kind != "fleet":
+		return nil, errors.New("--group-by is for `fairlead top fleet`")
+	case o.sort != "" && (kind != "cluster" || name != ""):
+		return nil, errors.New("--sort is for `fairlead top cluster` without a name")
+	case kind == "fleet" && name == "":
+		return o.fleet, nil
+	case kind == "fleet":
+		return nil, errors.New("the fleet has no name: choose clusters by --filter")
+	case kind == "cluster" && name == "":
+		return o.clusters, nil
+	case kind == "cluster" && o.filter != "":
+		return nil, errors.New("--filter chooses by itself: leave the name out")
+	case kind == "cluster":
+		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.one(ctx, h, to, name) }, nil
+	case kind == "service":
+		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.services(ctx, h, to, name) }, nil
+	}
+	return nil, fmt.Errorf("there are no figures of %q: there are fleet, cluster and service", args[0])
+}
+
+// write writes a table as wide as it has to be.
+func (o *topping) write(t *table.Table, to io.Writer) error {
+	if to == o.Stdout {
+		return o.writeTable(t)
+	}
+	t.MaxCell = 0
+	return t.Write(to)
+}
+
+// figureHead are the columns of figureCells.
+func figureHead() []string {
+	return []string{"NODES", "CPU", "MEMORY", "PODS", "NOT-READY", "RESTARTS/H", "PULLS", "WARNINGS/H"}
+}
+
+// figureCells show figures. What is unknown is "-".
+func figureCells(f map[string]int64) []string {
+	count := func(name string) string {
+		n, ok := f[name]
+		if !ok {
+			return "-"
+		}
+		return fmt.Sprint(n)
+	}
+	share := func(part, whole string, show func(int64) string) string {
+		a, okA := f[part]
+		b, okB := f[whole]
+		switch {
+		case okA && okB && b > 0:
+			return fmt.Sprintf("%s/%s (%d%%)", show(a), show(b), a*100/b)
+		case okA:
+			return show(a) + "/-"
+		}
+		return "-"
+	}
+	nodes := "-"
+	if _, ok := f["nodes.total"]; ok {
+		nodes = fmt.Sprintf("%d/%d", f["nodes.ready"], f["nodes.total"])
+	}
+	return []string{
+		nodes, share("requests.cpu", "nodes.cpu_allocatable", cores), share("requests.memory", "nodes.memory_allocatable", table.Bytes),
+		count("pods.total"), count("pods.not_ready"), count("restarts.hour"), count("pulls.pods"), count("warnings.hour"),
+	}
+}
+
+func (o *topping) fleet(ctx context.Context, h *hub.Hub, to io.Writer) error {
+	var by []string
+	for key := range strings.SplitSeq(o.by, ",") {
+		if key != "" {
+			by = append(by, key)
+		}
+	}
+	got, err := h.Views.ListClusterViews(ctx, &consolev1.ListClusterViewsRequest{PageSize: 1, Filter: o.filter, GroupBy: by})
+	if err != nil {
+		return noViews(err)
+	}
+	if o.format != formatTable {
+		return o.showPlain(o.format, &consolev1.ListClusterViewsResponse{Sums: got.GetSums(), TotalSize: got.GetTotalSize()})
+	}
+	var head []string
+	for _, key := range by {
+		head = append(head, strings.ToUpper(key))
+	}
+	t := table.New(append(append(head, "CLUSTERS", "AWAY", "NO-VIEW"), figureHead()...)...)
+	for _, s := range got.GetSums() {
+		cells := append(slices.Clone(s.GetValues()), fmt.Sprint(s.GetClusters()), fmt.Sprint(s.GetAway()), fmt.Sprint(s.GetClusters()-s.GetViewed()))
+		t.Row(append(cells, figureCells(s.GetFigures())...)...)
+	}
+	return o.write(t, to)
+}
+
+// allViews reads all pages.
+func allViews(ctx context.Context, h *hub.Hub, q question) (out []*consolev1.ClusterView, err error) {
+	req := &consolev1.ListClusterViewsRequest{PageSize: 1000, Filter: q.filter, OrderBy: q.sort}
+	for {
+		page, err := h.Views.ListClusterViews(ctx, req)
+		if err != nil {
+			return nil, noViews(err)
+		}
+		out = append(out, page.GetViews()...)
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return out, nil
+		}
+	}
+}
+
+func (o *topping) clusters(ctx context.Context, h *hub.Hub, to io.Writer) error {
+	q := o.question
+	if q.sort == "" {
+		q.sort = "pods.not_ready desc, nodes.not_ready desc, warnings.hour desc"
+	}
+	views, err := allViews(ctx, h, q)
+	if err != nil {
+		return err
+	}
+	if o.format != formatTable {
+		return o.showPlain(o.format, &consolev1.ListClusterViewsResponse{Views: views, TotalSize: int32(len(views))}) //nolint:gosec // clusters
+	}
+	look := view{now: o.Now()}
+	t := table.New(append(append([]string{"CLUSTER"}, figureHead()...), "VIEW")...)
+	for _, v := range views {
+		t.Row(append(append([]string{v.GetCluster()}, figureCells(v.GetFigures())...), look.viewState(v))...)
+	}
+	return o.write(t, to)
+}
+
+// viewState says how far a view can be trusted; empty: it is of now.
+func (v view) viewState(of *consolev1.ClusterView) string {
+	switch {
+	case of.GetMissing() != "":
+		return of.GetMissing()
+	case !of.GetConnected():
+		return "away, as of " + v.ago(of.GetLastSeenTime())
+	}
+	return ""
+}
+
+// one shows all that the view of a cluster says, section by section.
+func (o *topping) one(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+	got, err := h.Views.GetClusterView(ctx, &consolev1.GetClusterViewRequest{Cluster: name})
+	if err != nil {
+		return noViews(err)
+	}
+	if o.format != formatTable {
+		return o.showPlain(o.format, got.GetView())
+	}
+	v, look := got.GetView(), view{now: o.Now()}
+	state := look.viewState(v)
+	if state == "" {
+		state = "current, last change " + look.ago(v.GetUpdateTime())
+	}
+	if _, err := fmt.Fprintf(to, "Cluster %s: %s\n", v.GetCluster(), table.Clean(state)); err != nil || v.GetMissing() != "" {
+		return err
+	}
+	t := table.New("SECTION", "FIGURES", "TRUST")
+	for _, s := range v.GetSections() {
+		t.Row(s.GetName(), figuresOf(s), trust(s))
+	}
+	if err := o.write(t, to); err != nil {
+		return err
+	}
+	if v.GetRowsHidden() {
+		_, err = fmt.Fprintln(to, "You may not read the Kubernetes API of the cluster: names and texts are left out.")
+	}
+	return err
+}
+
+// figuresOf are those of a section in one line.
+func figuresOf(s *deliveryv1.ViewSection) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.GetFigures())) {
+		n := s.GetFigures()[name]
+		show := fmt.Sprint(n)
+		switch {
+		case strings.Contains(name, "cpu"):
+			show = cores(n)
+		case strings.Contains(name, "memory"), strings.HasSuffix(name, "bytes"):
+			show = table.Bytes(n)
+		}
+		if n != 0 || name == "total" {
+			out = append(out, name+"="+show)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// trust says how far a section can be trusted; empty: it is whole.
+func trust(s *deliveryv1.ViewSection) string {
+	var out []string
+	switch s.GetState() {
+	case deliveryv1.SectionState_SECTION_STATE_WHOLE:
+	case deliveryv1.SectionState_SECTION_STATE_READING:
+		out = append(out, "being read again")
+	case deliveryv1.SectionState_SECTION_STATE_DENIED:
+		out = append(out, "denied: "+s.GetReason())
+	case deliveryv1.SectionState_SECTION_STATE_STALE:
+		out = append(out, "stale: "+s.GetReason())
+	default:
+		out = append(out, s.GetReason())
+	}
+	if s.GetSample() > 1 {
+		out = append(out, fmt.Sprintf("a sample: one object of %d", s.GetSample()))
+	}
+	if s.GetWithheld() > 0 {
+		out = append(out, fmt.Sprintf("%d rows not listed", s.GetWithheld()))
+	}
+	return strings.Join(out, "; ")
+}
+
+func (o *topping) services(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+	req := &consolev1.ListViewRowsRequest{Section: "services", PageSize: 1000, Filter: o.filter, Service: name}
+	var rows []*consolev1.ClusterViewRow
+	for {
+		page, err := h.Views.ListViewRows(ctx, req)
+		if err != nil {
+			return noViews(err)
+		}
+		rows = append(rows, page.GetRows()...)
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	if name != "" && len(rows) == 0 {
+		if _, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name}); err != nil {
+			return err
+		}
+	}
+	if o.format != formatTable {
+		return o.showPlain(o.format, &consolev1.ListViewRowsResponse{Rows: rows})
+	}
+	if len(rows) == 0 {
+		o.notef("no pods of services are known\n")
+		return nil
+	}
+	look := view{now: o.Now()}
+	t := table.New("SERVICE", "CLUSTER", "PODS", "READY", "NOT-READY", "RESTARTS", "VIEW")
+	for _, r := range rows {
+		f, away := r.GetRow().GetFigures(), ""
+		if !r.GetConnected() {
+			away = "away, as of " + look.ago(r.GetLastSeenTime())
+		}
+		t.Row(r.GetRow().GetName(), r.GetCluster(), fmt.Sprint(f["pods"]), fmt.Sprint(f["ready"]), fmt.Sprint(f["not_ready"]), fmt.Sprint(f["restarts"]), away)
+	}
+	return o.write(t, to)
+}
+
+// figures reads those of all clusters for a wide table, by cluster; nil: the hub has no views.
+func (g *getting) figures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.ClusterView, error) {
+	views, err := allViews(ctx, h, question{})
+	if errors.Is(err, errNoViews) {
+		return nil, nil //nolint:nilnil // nil has a meaning
+	}
+	out := map[string]*consolev1.ClusterView{}
+	for _, v := range views {
+		out[v.GetCluster()] = v
+	}
+	return out, err
+}

@@ -1,0 +1,202 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// viewedKinds are what `get` shows of clusters from the views of their agents, by the words for it.
+func viewedKinds() map[string]string {
+	return map[string]string{"node": "nodes", "nodes": "nodes", "pod": "pods", "pods": "pods", "warning": "warnings", "warnings": "warnings"}
+}
+
+// viewed is a look at rows of views.
+type viewed struct {
+	*getting
+	section string
+}
+
+// viewedOf returns a look if a kind is one of views.
+func (g *getting) viewedOf(name string) (viewed, bool) {
+	section, ok := viewedKinds()[strings.ToLower(name)]
+	return viewed{g, section}, ok
+}
+
+// check says what can't be asked for.
+func (v viewed) check(names []string) error {
+	switch {
+	case len(names) > 0:
+		return fmt.Errorf("%s are listed all: choose by --cluster, --namespace, --service or --filter; `fairlead kubectl CLUSTER get %s` asks the cluster itself", v.section, strings.TrimSuffix(v.section, "s"))
+	case v.sort != "":
+		return fmt.Errorf("%s come in the order of clusters, of each the worst first: leave --sort out", v.section)
+	case v.chosen.kind != "" || v.chosen.health != "":
+		return errors.New("--kind and --health are for `fairlead get objects`")
+	case v.watch && v.format != formatTable:
+		return fmt.Errorf("--watch can't be shown as %s: leave out -o", v.format)
+	}
+	return checkOneOf(v.format, []string{formatTable, formatWide, formatJSON, formatYAML, formatJSONPath, formatColumns})
+}
+
+// run shows rows once, or again and again.
+func (v viewed) run(ctx context.Context, h *hub.Hub) error {
+	if v.watch {
+		return v.again(ctx, v.format, func(ctx context.Context) (string, error) {
+			rows, gaps, err := v.find(ctx, h)
+			if err != nil {
+				return "", err
+			}
+			var b strings.Builder
+			t := v.table(rows)
+			t.MaxCell = 0
+			err = t.Write(&b)
+			return b.String() + gapNotes(v.section, gaps), err
+		})
+	}
+	rows, gaps, err := v.find(ctx, h)
+	if err != nil {
+		return err
+	}
+	if v.format != formatTable && v.format != formatWide {
+		return v.plainRows(rows, gaps)
+	}
+	if len(rows) == 0 {
+		v.notef("no %s are listed\n", v.section)
+	} else if err := v.writeTable(v.table(rows)); err != nil {
+		return err
+	}
+	v.notef("%s", gapNotes(v.section, gaps))
+	return nil
+}
+
+func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap) error {
+	list := &consolev1.ListViewRowsResponse{Rows: rows, Gaps: gaps}
+	if !isTemplate(v.format) {
+		return v.showPlain(v.format, list)
+	}
+	whole, err := manifest.Plain(list)
+	if err != nil {
+		return err
+	}
+	each := make([][]byte, len(rows))
+	for i, r := range rows {
+		if each[i], err = manifest.Plain(r); err != nil {
+			return err
+		}
+	}
+	return v.fill(v.format, whole, each)
+}
+
+// find reads all pages.
+func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
+	filter := v.filter
+	if v.chosen.cluster != "" {
+		filter = both(fmt.Sprintf("name = %q", v.chosen.cluster), filter)
+	}
+	req := &consolev1.ListViewRowsRequest{Section: v.section, PageSize: 1000, Filter: filter, Namespace: v.chosen.namespace, Service: v.chosen.service}
+	for {
+		page, err := h.Views.ListViewRows(ctx, req)
+		if err != nil {
+			return nil, nil, noViews(err)
+		}
+		rows, gaps = append(rows, page.GetRows()...), page.GetGaps() // each page has all gaps
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			break
+		}
+	}
+	if v.chosen.cluster != "" && len(rows) == 0 && len(gaps) == 0 {
+		_, err = h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: v.chosen.cluster}) // a name that is wrong has none
+	}
+	return rows, gaps, err
+}
+
+var errNoViews = errors.New("the hub is older than this command and has no views of clusters: update it")
+
+// noViews says of a hub of before views that it has none.
+func noViews(err error) error {
+	if connect.CodeOf(err) == connect.CodeUnimplemented {
+		return errNoViews
+	}
+	return err
+}
+
+// table is what a person reads. A cell never has what a terminal takes for an order: names and texts are those of any cluster.
+func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
+	look := view{now: v.Now(), wide: v.format == formatWide}
+	ages := func(r *consolev1.ClusterViewRow) string {
+		if r.GetConnected() {
+			return ""
+		}
+		return "away, as of " + look.ago(r.GetLastSeenTime())
+	}
+	switch v.section {
+	case "nodes":
+		t := look.newTable([]string{"CLUSTER", "NODE", "STATUS", "VERSION", "CPU", "MEMORY", "VIEW"})
+		for _, r := range rows {
+			n := r.GetRow()
+			look.row(t, []string{r.GetCluster(), n.GetName(), n.GetReason(), n.GetVersion(), cores(n.GetFigures()["cpu_allocatable"]), table.Bytes(n.GetFigures()["memory_allocatable"]), ages(r)})
+		}
+		return t
+	case "pods":
+		t := look.newTable([]string{"CLUSTER", "NAMESPACE", "POD", "STATUS", "RESTARTS", "SINCE", "SERVICE", "VIEW"}, "NODE")
+		for _, r := range rows {
+			p := r.GetRow()
+			look.row(t, []string{r.GetCluster(), p.GetNamespace(), p.GetName(), p.GetReason(), fmt.Sprint(p.GetFigures()["restarts"]), look.ago(p.GetSinceTime()), p.GetService(), ages(r)}, p.GetNode())
+		}
+		return t
+	}
+	t := look.newTable([]string{"CLUSTER", "NAMESPACE", "OBJECT", "REASON", "COUNT", "LAST", "VIEW", "MESSAGE"}, "FIRST")
+	for _, r := range rows {
+		w := r.GetRow()
+		look.row(t, []string{
+			r.GetCluster(), w.GetNamespace(), w.GetKind() + "/" + w.GetName(), w.GetReason(), fmt.Sprint(w.GetFigures()["hour"]), look.ago(w.GetLastTime()), ages(r), w.GetText(),
+		}, look.ago(w.GetSinceTime()))
+	}
+	return t
+}
+
+// gapNotes say what rows do not show. The same is said once, of all clusters that it is about.
+func gapNotes(section string, gaps []*consolev1.RowsGap) string {
+	const named = 5
+	clusters, withheld := map[string][]string{}, map[string]int64{}
+	var reasons []string
+	for _, g := range gaps {
+		if clusters[g.GetReason()] == nil {
+			reasons = append(reasons, g.GetReason())
+		}
+		clusters[g.GetReason()] = append(clusters[g.GetReason()], g.GetCluster())
+		withheld[g.GetReason()] += g.GetWithheld()
+	}
+	slices.Sort(reasons)
+	var b strings.Builder
+	for _, reason := range reasons {
+		of := clusters[reason]
+		more := ""
+		if len(of) > named {
+			more = fmt.Sprintf(" and %d more", len(of)-named)
+		}
+		count := ""
+		if n := withheld[reason]; n > 0 {
+			count = fmt.Sprintf(" (%d %s are counted and not listed)", n, section)
+		}
+		fmt.Fprintf(&b, "%s%s: %s%s\n", strings.Join(of[:min(len(of), named)], ", "), more, table.Clean(reason), count)
+	}
+	return b.String()
+}
+
+// cores shows thousandths of a core.
+func cores(milli int64) string {
+	if milli%1000 == 0 {
+		return fmt.Sprint(milli / 1000)
+	}
+	return fmt.Sprintf("%.1f", float64(milli)/1000)
+}
