@@ -9,6 +9,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
+// maxKind bounds kinds, namespaces and versions that anybody may have written, in bytes.
+const maxKind = 64
+
 // node is what is kept of a node.
 type node struct {
 	name, version         string
@@ -54,7 +57,7 @@ func (o *node) parseStatus(b []byte) error {
 		case 7:
 			return walk(b, func(number protowire.Number, _ uint64, b []byte) error {
 				if number == 7 {
-					o.version = word(b)
+					o.version = word(cut(b, maxKind))
 				}
 				return nil
 			})
@@ -309,9 +312,9 @@ func parseWarning(b []byte) (w warning, m meta, err error) {
 			return walk(b, func(number protowire.Number, _ uint64, b []byte) error {
 				switch number {
 				case 1:
-					w.group.kind = word(b)
+					w.group.kind = word(cut(b, maxKind))
 				case 2:
-					w.group.namespace = word(b)
+					w.group.namespace = word(cut(b, maxKind))
 				case 3:
 					name = string(b)
 				}
