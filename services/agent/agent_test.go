@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +94,9 @@ type world struct {
 	// metrics are those of the agent that was started last, in this process; agent is that one.
 	metrics *prometheus.Registry
 	agent   *agent.Agent
+	// began is when it was started, and runs says that it was not stopped.
+	began time.Time
+	runs  atomic.Bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -141,15 +145,18 @@ func (w *world) start() (stop func()) {
 	}
 	observed := telemetry.Discard()
 	w.metrics = observed.Registry
+	w.began = time.Now()
 	service, err := agent.New(w.config(), agent.Deps{Log: log, Telemetry: observed, Renderer: []string{os.Args[0], asRenderer}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.agent = service
+	w.runs.Store(true)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- service.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
+		w.runs.Store(false)
 		cancel()
 		if err := <-ended; err != nil {
 			w.t.Errorf("agent: %v", err)

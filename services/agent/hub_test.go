@@ -37,6 +37,7 @@ type testHub struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
 	deliveryv1connect.UnimplementedDeliveryServiceHandler
 	deliveryv1connect.UnimplementedDetailServiceHandler
+	deliveryv1connect.UnimplementedViewServiceHandler
 
 	store  *artifact.Store
 	server *httptest.Server
@@ -53,7 +54,8 @@ type testHub struct {
 	commits   int
 	reports   map[string][]*deliveryv1.ServiceReport
 	details   []*deliveryv1.ServiceDetail
-	deaf      bool // It takes no details.
+	deaf      bool                        // It takes no details.
+	view      *deliveryv1.PushViewRequest // The last push.
 	durable   map[string]uint64
 	failing   int // Report calls to refuse
 	down      bool
@@ -83,6 +85,7 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(consolev1connect.NewIdentityServiceHandler(h))
 	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(h))
 	mux.Handle(deliveryv1connect.NewDetailServiceHandler(h))
+	mux.Handle(deliveryv1connect.NewViewServiceHandler(h))
 	mux.Handle(artifact.Path, store.Handler(func(*http.Request, artifact.Digest) error {
 		h.mu.Lock()
 		h.downloads++
@@ -309,6 +312,20 @@ func (h *testHub) ReportDetails(_ context.Context, r *deliveryv1.ReportDetailsRe
 	h.details = append(h.details, r.GetDetail())
 	h.cond.Broadcast()
 	return &deliveryv1.ReportDetailsResponse{}, nil
+}
+
+func (h *testHub) PushView(_ context.Context, r *deliveryv1.PushViewRequest) (*deliveryv1.PushViewResponse, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.view = r
+	return &deliveryv1.PushViewResponse{}, nil
+}
+
+// viewedSince says whether an agent that was started at a time or later has pushed a view.
+func (h *testHub) viewedSince(at time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.view.GetTerm() >= uint64(at.UnixMilli()) //nolint:gosec // positive
 }
 
 func (h *testHub) setDeaf(deaf bool) {

@@ -108,9 +108,19 @@ func (w *world) sent() []string {
 }
 
 func (w *world) forget() {
+	w.t.Helper()
+	w.viewed()
 	w.api.mu.Lock()
 	defer w.api.mu.Unlock()
 	w.api.requests = nil
+}
+
+// viewed waits until the agent that was started last has pushed its view: the requests that a view begins with were made then.
+func (w *world) viewed() {
+	w.t.Helper()
+	if w.runs.Load() && !w.elects {
+		w.eventually("the agent pushes its view", func() bool { return w.hub.viewedSince(w.began) })
+	}
 }
 
 func TestNothingChangedSendsNothing(t *testing.T) {

@@ -134,6 +134,7 @@ func TestForeignFieldsCostNoRequest(t *testing.T) {
 	w.start()
 	name := w.service("hello")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "web.yaml": webDeployment}), healthy)
+	w.viewed()
 	before := w.api.count("")
 	w.kubectl("annotate", "deployment", "web", "harbour.dev/note=x")
 	w.kubectl("annotate", "configmap", "a", "harbour.dev/note=x")
