@@ -41,7 +41,7 @@ func findKind(name string) (kind, error) {
 		}
 		known = append(known, k.plural())
 	}
-	unknown := fmt.Sprintf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions", "objects", "nodes", "pods", "warnings"), ", "))
+	unknown := fmt.Sprintf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions"), ", "))
 	if advice := kindElsewhere(name); advice != "" {
 		unknown += "; " + advice
 	}

@@ -110,7 +110,7 @@ func missing(s seen) string {
 	version, views := s.Agent()
 	switch {
 	case s.LastSeen().IsZero():
-		return "no agent was heard of: `fairlead join` brings one into the cluster"
+		return "no agent was heard of: `fairlead cluster join` brings one into the cluster"
 	case !views:
 		return "the agent (" + cmp.Or(version, "unknown version") + ") pushes no views: update it"
 	case !s.Connected():
