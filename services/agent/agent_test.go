@@ -94,9 +94,9 @@ type world struct {
 	// metrics are those of the agent that was started last, in this process; agent is that one.
 	metrics *prometheus.Registry
 	agent   *agent.Agent
-	// began is when it was started, and runs says that it was not stopped.
-	began time.Time
-	runs  atomic.Bool
+	// began is when it was started, and working says that it was not stopped.
+	began   time.Time
+	working atomic.Bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -151,12 +151,12 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	w.agent = service
-	w.runs.Store(true)
+	w.working.Store(true)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- service.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
-		w.runs.Store(false)
+		w.working.Store(false)
 		cancel()
 		if err := <-ended; err != nil {
 			w.t.Errorf("agent: %v", err)

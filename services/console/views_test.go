@@ -302,8 +302,8 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 		wantCode(t, err, connect.CodeNotFound, "that you may see")
 		// Who may look at a project's services may see the cluster, and not read its Kubernetes API.
 		team := grantFor("team", "viewer", "eve")
-		team.Spec.Projects = []string{"default"}
-		p.admin.must(t, team)
+		team.Spec.Projects = []string{"team"}
+		p.admin.must(t, &consolev1.Project{Metadata: meta("team"), Spec: &consolev1.ProjectSpec{}}, team)
 		until(t, "the grant counts", func() bool { return list(p.eve).GetTotalSize() == 1 })
 		if got := p.eve.view(t, "edge-1"); !got.GetRowsHidden() || got.GetFigures()["pods.not_ready"] != 1 || len(p.eve.podNames(t, "edge-1")) > 0 {
 			t.Errorf("with a grant for a project: %v", got)
