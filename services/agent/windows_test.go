@@ -295,7 +295,7 @@ func TestASyncOfAnObjectThatThereIsNotLeavesAnOpenServiceHealthy(t *testing.T) {
 		s.Sync = &deliveryv1.SyncSpec{RequestTime: timestamppb.Now(), RequestOnly: []string{"ConfigMap/b"}}
 	})
 	report := w.hub.awaitPhase(t, name, asked, healthy)
-	if !strings.Contains(report.GetSyncProblem(), "ConfigMap/b, which is not among the 1 objects") || !strings.Contains(report.GetMessage(), report.GetSyncProblem()) {
+	if !strings.Contains(report.GetSyncProblem(), "ConfigMap/b, which is not among the 1 object ") || !strings.Contains(report.GetMessage(), report.GetSyncProblem()) {
 		t.Errorf("it says %q, and of the sync %q", report.GetMessage(), report.GetSyncProblem())
 	}
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
@@ -92,7 +93,7 @@ func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply
 		k.told = gate.Why
 		k.report(service, record, &deliveryv1.ServiceReport{
 			Phase: deliveryv1.Phase_PHASE_APPLYING, ObjectsTotal: int32(len(record.Entries)),
-			Message: fmt.Sprintf("%d of %d objects are applied. %s; what comes after it waits.", len(k.progress.Done()), len(record.Entries), gate.Why),
+			Message: fmt.Sprintf("%s %s applied. %s; what comes after it waits.", plural.Part(len(k.progress.Done()), len(record.Entries), "object"), plural.Are(len(record.Entries)), gate.Why),
 		})
 	}
 	return gate.Look
@@ -141,7 +142,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	case result.Waits != nil && !result.Waits.Overdue:
 		return result.Waits, nil
 	case result.Waits != nil:
-		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).because(fmt.Sprintf("%d of %d objects are applied, and it goes on when that is mended", len(done), objects.Len()))
+		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).because(fmt.Sprintf("%s %s applied, and it goes on when that is mended", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
 	progress := k.progress
 	k.progress = nil
@@ -154,7 +155,7 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 		if len(done) == 0 {
 			return nil, failure.because(staysAsItWas(record))
 		}
-		return nil, failure.because(fmt.Sprintf("%d of %d objects are applied, the others stay as they were", len(done), objects.Len()))
+		return nil, failure.because(fmt.Sprintf("%s %s applied, the others stay as they were", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
 	if k.held = result.Held; len(k.held) > 0 {
 		return nil, holds(k.held)
@@ -581,8 +582,8 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 		})
 	}
 	return &problem{phase: deliveryv1.Phase_PHASE_WAITING, guard: told, final: true, text: fmt.Sprintf(
-		"%.8s would remove %d of %d objects, the first is %s: %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
-		service.Commit, len(going), len(before), going[0].Key, whyGuarded(service.Sync.GetPrune(), wanted), service.Name, id)}
+		"%.8s would remove %s, the first is %s: %s. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`. If it is an accident, put the manifests back and push.",
+		service.Commit, plural.Part(len(going), len(before), "object"), going[0].Key, whyGuarded(service.Sync.GetPrune(), wanted), service.Name, id)}
 }
 
 // whyGuarded is why a removal waits for a person.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -136,7 +137,7 @@ func (k *keeper) chosen(ctx context.Context, service desired.Service, record inv
 	}
 	items, missing := choose(all, service.Sync.GetRequestOnly())
 	if missing != "" {
-		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %d objects of the service (hooks can't be named): see `fairlead tree service %s`", missing, len(all), k.name)}
+		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %s of the service (hooks can't be named): see `fairlead tree service %s`", missing, plural.Of(len(all), "object"), k.name)}
 	}
 	if _, failure := k.claim(items); failure != nil {
 		return nil, failure

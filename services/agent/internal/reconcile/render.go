@@ -240,7 +240,11 @@ func empty(service desired.Service, renderer deliveryv1.Renderer, record invento
 	}
 	text := fmt.Sprintf("%s at %.8s %s.", folder, service.Commit, nothing(renderer))
 	if count := len(record.Entries); count > 0 {
-		text += fmt.Sprintf(" Nothing is removed for an empty folder: the %d objects that were applied stay. To remove them delete the service; to keep them put the manifests back and push.", count)
+		stays := "the object that was applied stays. To remove it delete the service; to keep it"
+		if count > 1 {
+			stays = fmt.Sprintf("the %d objects that were applied stay. To remove them delete the service; to keep them", count)
+		}
+		text += fmt.Sprintf(" Nothing is removed for an empty folder: %s put the manifests back and push.", stays)
 	} else {
 		text += " Check the path of the service, or push some."
 	}
