@@ -96,7 +96,7 @@ type world struct {
 	agent   *agent.Agent
 	// began is when it was started, and working says that it was not stopped.
 	began   time.Time
-	working atomic.Bool
+	working *atomic.Bool // nil: none was
 }
 
 func newWorld(t *testing.T) *world {
@@ -151,12 +151,14 @@ func (w *world) start() (stop func()) {
 		w.t.Fatal(err)
 	}
 	w.agent = service
-	w.working.Store(true)
+	working := &atomic.Bool{}
+	working.Store(true)
+	w.working = working
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- service.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
-		w.working.Store(false)
+		working.Store(false)
 		cancel()
 		if err := <-ended; err != nil {
 			w.t.Errorf("agent: %v", err)

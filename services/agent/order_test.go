@@ -118,7 +118,7 @@ func (w *world) forget() {
 // viewed waits until the agent that was started last has pushed its view: the requests that a view begins with were made then.
 func (w *world) viewed() {
 	w.t.Helper()
-	if w.working.Load() && !w.elects {
+	if w.working != nil && w.working.Load() && !w.elects {
 		w.eventually("the agent pushes its view", func() bool { return w.hub.viewedSince(w.began) })
 	}
 }
