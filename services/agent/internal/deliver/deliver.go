@@ -34,9 +34,9 @@ type Deps struct {
 	// View and ViewLost are as in hub.PollDeps.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
-	Tracer            trace.Tracer
-	Metrics           prometheus.Registerer
-	Log               *slog.Logger
+	Tracer   trace.Tracer
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 }
 
 // New returns a poller that keeps the wanted state up to date.
