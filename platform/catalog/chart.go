@@ -39,10 +39,14 @@ func SetRef(spec *consolev1.ServiceSpec, ref string) {
 	spec.Ref = ref
 }
 
-// ShowRef is a ref, or what it was resolved to, as messages and lists show it: a chart without the prefix, a tag by its name.
+// ShowRef is a ref, or what it was resolved to, as messages and lists show it: a chart without the prefix, a tag by its name, an
+// artifact by its tag and the beginning of its digest.
 func ShowRef(ref string) string {
 	if chart, version, ok := ParseChartRef(ref); ok {
 		return strings.TrimSpace(chart + " " + version)
+	}
+	if tag, digest, ok := ParseArtifactRef(ref); ok {
+		return showArtifact(tag, digest)
 	}
 	return strings.TrimPrefix(ref, "refs/tags/")
 }

@@ -15,6 +15,13 @@ type Upstream struct {
 	Secret        string        // name; empty: none
 	Proxy         string        // URL; empty: the fetcher's own way
 	WebhookSecret string        // name; empty: no webhook is taken
+	Registry      Registry      // of sources in one
+}
+
+// Registry is how a registry may be asked.
+type Registry struct {
+	Insecure, SkipTLSVerify bool
+	TokenHosts              []string // besides the registry's own, that get its credentials
 }
 
 // upstream is what the messages of all kinds of sources have.
@@ -26,16 +33,33 @@ type upstream interface {
 	GetWebhookSecret() string
 }
 
+// registry is what the messages of sources in registries have besides.
+type registry interface {
+	GetInsecure() bool
+	GetInsecureSkipTlsVerify() bool
+	GetTokenHosts() []string
+}
+
 // UpstreamOf is the upstream of a source, whatever its kind.
 func UpstreamOf(spec *consolev1.SourceSpec) Upstream {
 	var is upstream = spec.GetGit()
-	if IsCharts(spec) {
+	switch {
+	case IsCharts(spec):
 		is = spec.GetHelm()
+	case IsArtifacts(spec):
+		is = spec.GetOci()
 	}
-	return Upstream{
+	out := Upstream{
 		URL: is.GetUrl(), Interval: is.GetInterval().AsDuration(), Secret: is.GetSecret(), Proxy: is.GetProxy(), WebhookSecret: is.GetWebhookSecret(),
 	}
+	if in, ok := is.(registry); ok {
+		out.Registry = Registry{Insecure: in.GetInsecure(), SkipTLSVerify: in.GetInsecureSkipTlsVerify(), TokenHosts: in.GetTokenHosts()}
+	}
+	return out
 }
 
 // IsCharts tells a repository of charts from one of Git.
 func IsCharts(spec *consolev1.SourceSpec) bool { return spec.GetHelm() != nil }
+
+// IsArtifacts tells a repository of artifacts in a registry from the other kinds.
+func IsArtifacts(spec *consolev1.SourceSpec) bool { return spec.GetOci() != nil }

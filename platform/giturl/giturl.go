@@ -88,6 +88,40 @@ func ParseFolder(text string) (*url.URL, error) {
 	return checkHost(u)
 }
 
+// repositoryPath is the name of a repository in a registry, or the beginning of one.
+var repositoryPath = regexp.MustCompile(`^/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*$`)
+
+// maxRepositoryBytes of a name, as registries have it.
+const maxRepositoryBytes = 255
+
+// IsRegistry tells a URL of a registry from others.
+func IsRegistry(text string) bool { return strings.HasPrefix(text, "oci://") }
+
+// ParseRegistry reads oci://host/path: a repository in a registry. Of a prefix of repositories the path may be empty.
+func ParseRegistry(text string) (*url.URL, error) {
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil: // the parser's error quotes the URL
+		return nil, errors.New("can't be parsed. Write it as oci://host/path")
+	case u.Scheme != "oci":
+		return nil, errors.New("must begin with oci://")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(text, "#"):
+		return nil, errors.New("has a query or a fragment. Credentials belong into a secret")
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password. Put them into a secret and name it in the source")
+	case !validHost(u.Hostname()):
+		return nil, errors.New("names no host. Write it as oci://host/path")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	if u.Path != "" && (len(u.Path) > maxRepositoryBytes || !repositoryPath.MatchString(u.Path)) {
+		return nil, errors.New("names a repository that no registry can have: lower-case letters, digits, '.', '_', '-' and '/'. Tags and digests belong into the ref of a service")
+	}
+	return u, nil
+}
+
 func checkHTTP(u *url.URL) (*url.URL, error) {
 	if u, err := checkHost(u); err != nil || u.Path != "" {
 		return u, err

@@ -124,8 +124,12 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	spec := &consolev1.SourceSpec{}
 	fill(spec.ProtoReflect(), map[protoreflect.FullName]any{
 		"fairlead.console.v1.GitSource.url": "https://git.example.com/shop", "fairlead.console.v1.GitSource.proxy": "http://proxy.example.com:3128",
-		"fairlead.console.v1.HelmSource.url": "https://charts.example.com", "fairlead.console.v1.HelmSource.proxy": "http://proxy.example.com:3128",
-		"fairlead.console.v1.Verification.keys": []string{pgpKey(t, false) + "\n" + pgpKey(t, false), sshKey(t) + "# two\n" + sshKey(t)},
+		"fairlead.console.v1.HelmSource.url": "oci://registry.example.com:5000/charts", "fairlead.console.v1.HelmSource.proxy": "http://proxy.example.com:3128",
+		"fairlead.console.v1.HelmSource.token_hosts": []string{"auth.example.com", "auth.example.com:8443"},
+		"fairlead.console.v1.OCISource.url":          "oci://registry.example.com/team/shop", "fairlead.console.v1.OCISource.proxy": "http://proxy.example.com:3128",
+		"fairlead.console.v1.OCISource.token_hosts":    []string{"[::1]:8443"},
+		"fairlead.console.v1.LayerSelector.media_type": "application/vnd.cncf.flux.content.v1.tar+gzip",
+		"fairlead.console.v1.Verification.keys":        []string{pgpKey(t, false) + "\n" + pgpKey(t, false), sshKey(t) + "# two\n" + sshKey(t)},
 	})
 	for _, name := range []string{spec.GetGit().GetSecret(), spec.GetGit().GetWebhookSecret()} {
 		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
@@ -135,12 +139,16 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		}
 	}
 	_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
-	wantCode(t, err, connect.CodeInvalidArgument, "set exactly one of spec.git and spec.helm")
+	wantCode(t, err, connect.CodeInvalidArgument, "set exactly one of spec.git, spec.helm and spec.oci")
 	charts := &consolev1.SourceSpec{Helm: spec.GetHelm()}
 	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("charts"), Spec: charts}}); err != nil {
 		t.Fatal(err)
 	}
-	spec.Helm = nil
+	artifacts := &consolev1.SourceSpec{Oci: spec.GetOci()}
+	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("artifacts"), Spec: artifacts}}); err != nil {
+		t.Fatal(err)
+	}
+	spec.Helm, spec.Oci = nil, nil
 	source, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +287,10 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 	}
 	for word, helm := range map[string]*consolev1.HelmSource{
 		"spec.helm.url: begins with http://": {Url: "http://charts.example.com"},
-		"spec.helm.url: must begin with":     {Url: "oci://charts.example.com/x"},
+		"spec.helm.url: must begin with":     {Url: "ftp://charts.example.com/x"},
+		"are for registries":                 {Url: "https://charts.example.com", Insecure: true},
+		"names a repository that no":         {Url: "oci://charts.example.com/Team"},
+		"spec.helm.tokenHosts":               {Url: "oci://charts.example.com/x", TokenHosts: []string{"https://auth.example.com"}},
 		"must not hold a user or password":   {Url: "https://ada:hunter2@charts.example.com"},
 		"has a query":                        {Url: "https://charts.example.com?token=hunter2"},
 		"spec.helm.proxy":                    {Url: "https://charts.example.com", Proxy: "socks5://ada:hunter2@proxy"},
@@ -292,7 +303,23 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 			t.Errorf("%s: the error gives away what was written: %v", word, err)
 		}
 	}
+	for word, oci := range map[string]*consolev1.OCISource{
+		"spec.oci.url: must begin with oci://": {Url: "https://registry.example.com/x"},
+		"spec.oci.url: names no repository":    {Url: "oci://registry.example.com"},
+		"Tags and digests belong":              {Url: "oci://registry.example.com/x:1"},
+		"must not hold a user or password":     {Url: "oci://ada:hunter2@registry.example.com/x"},
+		"spec.oci.layerSelector.mediaType":     {Url: "oci://registry.example.com/x", LayerSelector: &consolev1.LayerSelector{MediaType: "tar"}},
+		"spec.oci.webhookSecret":               {Url: "oci://registry.example.com/x", WebhookSecret: "Hunter2"},
+	} {
+		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Oci: oci}}})
+		wantCode(t, err, connect.CodeInvalidArgument, word)
+		if strings.Contains(strings.ToLower(err.Error()), "hunter2") {
+			t.Errorf("%s: the error gives away what was written: %v", word, err)
+		}
+	}
 	for word, change := range map[string]func(*consolev1.ServiceSpec){
+		"is not a tag of a registry":    func(s *consolev1.ServiceSpec) { s.Ref = "tag:a/b" },
+		"is not a digest":               func(s *consolev1.ServiceSpec) { s.Ref = "sha256:abc" },
 		"spec.chart":                    func(s *consolev1.ServiceSpec) { s.Chart = "../x" },
 		"spec.version":                  func(s *consolev1.ServiceSpec) { s.Chart, s.Version = "web", "newest" },
 		"spec.version goes with":        func(s *consolev1.ServiceSpec) { s.Version = "1" },

@@ -125,6 +125,10 @@ func (t *trail) commitStep() step {
 	if spec.GetChart() != "" {
 		s.name, ref = "CHART", followed(spec)
 	}
+	isArtifact := catalog.IsArtifacts(t.source.GetSpec())
+	if isArtifact {
+		s.name, ref = "ARTIFACT", cmp.Or(spec.GetRef(), "tag latest")
+	}
 	if r.GetCommit() == "" {
 		s.mark, s.cause = markWait, fmt.Sprintf("nothing was fetched at %s yet", ref)
 		s.next = fmt.Sprintf("`fairlead sources refresh %s` asks at once; `fairlead sources log %s` shows what is there", spec.GetSource(), spec.GetSource())
@@ -136,14 +140,14 @@ func (t *trail) commitStep() step {
 		age = ", " + table.Age(t.now, r.GetCommitTime().AsTime()) + " old"
 	}
 	author := by(r.GetAuthor())
-	if spec.GetChart() != "" {
+	if spec.GetChart() != "" || isArtifact {
 		author = "" // a package names none
 	}
 	s.say("%s is %s%s: %q%s", ref, short(r.GetCommit()), age, r.GetSubject(), author)
 	h := headOf(t.source, catalog.RefOf(spec))
 	fetched := "fetched" + strings.TrimPrefix(t.about(t.git().GetFetchTime()), ",")
 	if h.GetResolvedRef() != "" && spec.GetChart() == "" {
-		fetched += ", by tag " + strings.TrimPrefix(h.GetResolvedRef(), "refs/tags/")
+		fetched += ", by tag " + catalog.ShowRef(h.GetResolvedRef())
 	}
 	if h.GetSignedBy() != "" {
 		fetched += ", signed by " + h.GetSignedBy()

@@ -160,6 +160,9 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 		if catalog.IsCharts(s.GetSpec()) {
 			head = "(charts)"
 		}
+		if catalog.IsArtifacts(s.GetSpec()) {
+			head = "(artifacts)"
+		}
 		v.row(t, []string{name, state, head, fetched, withoutUser(catalog.UpstreamOf(s.GetSpec()).URL)}, v.liveCells(s)...)
 	}
 	return t, notes

@@ -2,7 +2,7 @@ import type { ServiceSpec, SourceSpec } from '../gen/fairlead/console/v1/resourc
 
 // urlOf is where a source is, whatever its kind.
 export function urlOf(spec?: SourceSpec): string {
-  return spec?.git?.url ?? spec?.helm?.url ?? ''
+  return spec?.git?.url ?? spec?.helm?.url ?? spec?.oci?.url ?? ''
 }
 
 // followedBy is what a service follows: a ref, or a chart and its version; '' for the default branch.
@@ -10,7 +10,10 @@ export function followedBy(spec?: ServiceSpec): string {
   return spec?.chart ? `${spec.chart} ${spec.version}`.trim() : (spec?.ref ?? '')
 }
 
-// shownRef is the ref of a head as people call it: chart:web@^1 is web ^1.
+// shownRef is the ref of a head, or what it was resolved to, as people call it: chart:web@^1 is web ^1, and an artifact is its tag and
+// the beginning of its digest.
 export function shownRef(ref: string): string {
+  const artifact = /^tag:([^@]*)@(sha256:[0-9a-f]{12})/.exec(ref)
+  if (artifact) return `${artifact[1]} (${artifact[2]})`
   return ref.startsWith('chart:') ? ref.slice('chart:'.length).replace('@', ' ').trim() : ref
 }

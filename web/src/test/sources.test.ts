@@ -10,6 +10,9 @@ test('a source is shown by its url, whatever its kind', () => {
   expect(urlOf(create(SourceSpecSchema, { helm: { url: 'https://charts.example.com' } }))).toBe(
     'https://charts.example.com',
   )
+  expect(urlOf(create(SourceSpecSchema, { oci: { url: 'oci://registry.example.com/shop' } }))).toBe(
+    'oci://registry.example.com/shop',
+  )
   expect(urlOf(undefined)).toBe('')
 })
 
@@ -23,4 +26,5 @@ test('a service is shown with its ref, or with its chart and version', () => {
 test('the ref of a chart is shown as people write it', () => {
   expect(shownRef('chart:web@>=1.0.0 <2')).toBe('web >=1.0.0 <2')
   expect(shownRef('refs/tags/v1')).toBe('refs/tags/v1')
+  expect(shownRef(`tag:1.4.2@sha256:${'0'.repeat(64)}`)).toBe('1.4.2 (sha256:000000000000)')
 })

@@ -383,7 +383,9 @@ type SourceSpec struct {
 	// A Git repository.
 	Git *GitSource `protobuf:"bytes,1,opt,name=git,proto3" json:"git,omitempty"`
 	// A repository of Helm charts.
-	Helm          *HelmSource `protobuf:"bytes,2,opt,name=helm,proto3" json:"helm,omitempty"`
+	Helm *HelmSource `protobuf:"bytes,2,opt,name=helm,proto3" json:"helm,omitempty"`
+	// A repository of artifacts in a registry.
+	Oci           *OCISource `protobuf:"bytes,3,opt,name=oci,proto3" json:"oci,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,15 +434,23 @@ func (x *SourceSpec) GetHelm() *HelmSource {
 	return nil
 }
 
-// HelmSource is a repository of Helm charts with an index.yaml. Its services name a chart and a version.
+func (x *SourceSpec) GetOci() *OCISource {
+	if x != nil {
+		return x.Oci
+	}
+	return nil
+}
+
+// HelmSource is a repository of Helm charts: with an index.yaml, or in a registry. Its services name a chart and a version.
 type HelmSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// https://host/path of the folder that index.yaml is in; http:// to a loopback address only.
+	// https://host/path of the folder that index.yaml is in; http:// to a loopback address only. Or oci://host/path: the chart
+	// is the repository path/<chart> of that registry.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	// How often the index is asked for. Default 120s, at least 5s.
 	Interval *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
-	// Name of a Secret with `username` and `password`, or `token`. They go to the scheme, host and port of url only,
-	// also where the index names packages elsewhere. Also `ca.crt` (PEM; only certificates from it are trusted
+	// Name of a Secret with `username` and `password`, or `token`; for a registry also `.dockerconfigjson`. They go to the scheme,
+	// host and port of url only, also where the index names packages elsewhere, and to token_hosts. Also `ca.crt` (PEM; only certificates from it are trusted
 	// then), `proxyUsername` and `proxyPassword`.
 	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
 	// http:// or https:// URL of the proxy, without credentials. Empty: the one of the gitcache's environment, if any.
@@ -450,6 +460,13 @@ type HelmSource struct {
 	// Publish other content under a version that was published before. Without it the content that was published first
 	// stays, and the source's problem names the version.
 	AllowReplaced bool `protobuf:"varint,6,opt,name=allow_replaced,json=allowReplaced,proto3" json:"allow_replaced,omitempty"`
+	// Ask the registry by HTTP without TLS. Only with oci://.
+	Insecure bool `protobuf:"varint,7,opt,name=insecure,proto3" json:"insecure,omitempty"`
+	// Take any certificate of the registry. Only with oci://.
+	InsecureSkipTlsVerify bool `protobuf:"varint,8,opt,name=insecure_skip_tls_verify,json=insecureSkipTLSVerify,proto3" json:"insecure_skip_tls_verify,omitempty"`
+	// Hosts (host or host:port) besides the registry's own that its credentials may be sent to for a token, as the registry
+	// says. Docker Hub's and GitLab.com's are known. Only with oci://.
+	TokenHosts    []string `protobuf:"bytes,9,rep,name=token_hosts,json=tokenHosts,proto3" json:"token_hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +543,193 @@ func (x *HelmSource) GetAllowReplaced() bool {
 	return false
 }
 
+func (x *HelmSource) GetInsecure() bool {
+	if x != nil {
+		return x.Insecure
+	}
+	return false
+}
+
+func (x *HelmSource) GetInsecureSkipTlsVerify() bool {
+	if x != nil {
+		return x.InsecureSkipTlsVerify
+	}
+	return false
+}
+
+func (x *HelmSource) GetTokenHosts() []string {
+	if x != nil {
+		return x.TokenHosts
+	}
+	return nil
+}
+
+// OCISource is one repository of artifacts in a registry. Its services name a tag (ref "tag:1.4.2"), a range of versions among
+// the tags ("semver:^1.4") or a digest ("sha256:..."). Without a ref it is the tag latest.
+type OCISource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// oci://host/path.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// How often the registry is asked. Default 120s, at least 5s.
+	Interval *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Name of a Secret with `username` and `password`, `token` or `.dockerconfigjson`. They go to the host and port of url only,
+	// and to token_hosts. Also `ca.crt` (PEM; only certificates from it are trusted then), `proxyUsername` and `proxyPassword`.
+	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	// http:// or https:// URL of the proxy, without credentials. Empty: the one of the gitcache's environment, if any.
+	Proxy string `protobuf:"bytes,4,opt,name=proxy,proto3" json:"proxy,omitempty"`
+	// Name of a Secret with `token`: lets the registry say that something was pushed, as with GitSource.
+	WebhookSecret string `protobuf:"bytes,5,opt,name=webhook_secret,json=webhookSecret,proto3" json:"webhook_secret,omitempty"`
+	// Ask by HTTP without TLS.
+	Insecure bool `protobuf:"varint,6,opt,name=insecure,proto3" json:"insecure,omitempty"`
+	// Take any certificate of the registry.
+	InsecureSkipTlsVerify bool `protobuf:"varint,7,opt,name=insecure_skip_tls_verify,json=insecureSkipTLSVerify,proto3" json:"insecure_skip_tls_verify,omitempty"`
+	// As in HelmSource.
+	TokenHosts []string `protobuf:"bytes,8,rep,name=token_hosts,json=tokenHosts,proto3" json:"token_hosts,omitempty"`
+	// Which layer holds the files. Unset: that of Flux, or the only one, or all if each has a name (ORAS).
+	LayerSelector *LayerSelector `protobuf:"bytes,9,opt,name=layer_selector,json=layerSelector,proto3" json:"layer_selector,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OCISource) Reset() {
+	*x = OCISource{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OCISource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OCISource) ProtoMessage() {}
+
+func (x *OCISource) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OCISource.ProtoReflect.Descriptor instead.
+func (*OCISource) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *OCISource) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *OCISource) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *OCISource) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *OCISource) GetProxy() string {
+	if x != nil {
+		return x.Proxy
+	}
+	return ""
+}
+
+func (x *OCISource) GetWebhookSecret() string {
+	if x != nil {
+		return x.WebhookSecret
+	}
+	return ""
+}
+
+func (x *OCISource) GetInsecure() bool {
+	if x != nil {
+		return x.Insecure
+	}
+	return false
+}
+
+func (x *OCISource) GetInsecureSkipTlsVerify() bool {
+	if x != nil {
+		return x.InsecureSkipTlsVerify
+	}
+	return false
+}
+
+func (x *OCISource) GetTokenHosts() []string {
+	if x != nil {
+		return x.TokenHosts
+	}
+	return nil
+}
+
+func (x *OCISource) GetLayerSelector() *LayerSelector {
+	if x != nil {
+		return x.LayerSelector
+	}
+	return nil
+}
+
+// LayerSelector chooses a layer of an artifact.
+type LayerSelector struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The only layer with this media type.
+	MediaType     string `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LayerSelector) Reset() {
+	*x = LayerSelector{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LayerSelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LayerSelector) ProtoMessage() {}
+
+func (x *LayerSelector) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LayerSelector.ProtoReflect.Descriptor instead.
+func (*LayerSelector) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LayerSelector) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
 type GitSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// https://host/path, ssh://user@host/path or user@host:path; http:// to a loopback address only.
@@ -558,7 +762,7 @@ type GitSource struct {
 
 func (x *GitSource) Reset() {
 	*x = GitSource{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -570,7 +774,7 @@ func (x *GitSource) String() string {
 func (*GitSource) ProtoMessage() {}
 
 func (x *GitSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -583,7 +787,7 @@ func (x *GitSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitSource.ProtoReflect.Descriptor instead.
 func (*GitSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GitSource) GetUrl() string {
@@ -654,7 +858,7 @@ type Verification struct {
 
 func (x *Verification) Reset() {
 	*x = Verification{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -666,7 +870,7 @@ func (x *Verification) String() string {
 func (*Verification) ProtoMessage() {}
 
 func (x *Verification) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -679,7 +883,7 @@ func (x *Verification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verification.ProtoReflect.Descriptor instead.
 func (*Verification) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Verification) GetKeys() []string {
@@ -711,7 +915,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +927,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +940,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SourceStatus) GetHeads() []*Head {
@@ -771,12 +975,14 @@ func (x *SourceStatus) GetProblem() *Problem {
 type Head struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
-	// branch; chart:<name>@<version> for a chart.
+	// branch; chart:<name>@<version> for a chart; tag:<name> or sha256:<digest> for an artifact of a registry, whose HEAD is
+	// the tag latest.
 	Ref      string       `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Revision *v1.Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When the hub had fetched it.
 	FetchTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
-	// The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>.
+	// The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>. Of an
+	// artifact tag:<name>@<digest of the manifest>.
 	ResolvedRef string `protobuf:"bytes,4,opt,name=resolved_ref,json=resolvedRef,proto3" json:"resolved_ref,omitempty"`
 	// Fingerprint of the key that signed it; empty: nobody asked.
 	SignedBy      string `protobuf:"bytes,5,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
@@ -786,7 +992,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1004,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1017,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Head) GetRef() string {
@@ -865,7 +1071,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1083,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1096,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Problem) GetMessage() string {
@@ -936,7 +1142,7 @@ type RefProblem struct {
 
 func (x *RefProblem) Reset() {
 	*x = RefProblem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -948,7 +1154,7 @@ func (x *RefProblem) String() string {
 func (*RefProblem) ProtoMessage() {}
 
 func (x *RefProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -961,7 +1167,7 @@ func (x *RefProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefProblem.ProtoReflect.Descriptor instead.
 func (*RefProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RefProblem) GetRef() string {
@@ -1007,7 +1213,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1225,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1238,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -1076,7 +1282,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1294,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1307,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -1158,7 +1364,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1376,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1389,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -1292,7 +1498,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1510,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1523,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -1365,7 +1571,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1583,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1596,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -1437,7 +1643,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1655,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1668,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -1574,7 +1780,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1792,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1805,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -1757,7 +1963,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1975,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1988,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -1864,7 +2070,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2082,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2095,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -1933,7 +2139,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2151,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2164,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -1999,7 +2205,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2217,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2230,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -2080,7 +2286,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2298,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2311,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -2134,7 +2340,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2352,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2365,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -2188,7 +2394,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2406,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2419,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -2249,7 +2455,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2467,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2480,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -2327,7 +2533,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2545,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2558,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -2427,7 +2633,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2645,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2658,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -2499,12 +2705,13 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06Source\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12;\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SourceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x129\n" +
-	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"\xd3\x01\n" +
+	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"\xbe\x02\n" +
 	"\n" +
 	"SourceSpec\x120\n" +
 	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceR\x03git\x123\n" +
-	"\x04helm\x18\x02 \x01(\v2\x1f.fairlead.console.v1.HelmSourceR\x04helm:^\xbaH[\x1aY\n" +
-	"\vsource.kind\x12)set exactly one of spec.git and spec.helm\x1a\x1fhas(this.git) != has(this.helm)\"\x8b\x02\n" +
+	"\x04helm\x18\x02 \x01(\v2\x1f.fairlead.console.v1.HelmSourceR\x04helm\x120\n" +
+	"\x03oci\x18\x03 \x01(\v2\x1e.fairlead.console.v1.OCISourceR\x03oci:\x96\x01\xbaH\x92\x01\x1a\x8f\x01\n" +
+	"\vsource.kind\x123set exactly one of spec.git, spec.helm and spec.oci\x1aK[has(this.git), has(this.helm), has(this.oci)].filter(set, set).size() == 1\"\x94\x03\n" +
 	"\n" +
 	"HelmSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
@@ -2514,7 +2721,30 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06secret\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06secret\x12\x1e\n" +
 	"\x05proxy\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x05proxy\x12.\n" +
 	"\x0ewebhook_secret\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12%\n" +
-	"\x0eallow_replaced\x18\x06 \x01(\bR\rallowReplaced\"\x94\x03\n" +
+	"\x0eallow_replaced\x18\x06 \x01(\bR\rallowReplaced\x12\x1a\n" +
+	"\binsecure\x18\a \x01(\bR\binsecure\x127\n" +
+	"\x18insecure_skip_tls_verify\x18\b \x01(\bR\x15insecureSkipTLSVerify\x122\n" +
+	"\vtoken_hosts\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\n" +
+	"\"\ar\x05\x10\x01\x18\xff\x01R\n" +
+	"tokenHosts\"\xb7\x03\n" +
+	"\tOCISource\x12\x1c\n" +
+	"\x03url\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
+	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\x80\xa3\x052\x02\b\x05R\binterval\x12\x1f\n" +
+	"\x06secret\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06secret\x12\x1e\n" +
+	"\x05proxy\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x05proxy\x12.\n" +
+	"\x0ewebhook_secret\x18\x05 \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12\x1a\n" +
+	"\binsecure\x18\x06 \x01(\bR\binsecure\x127\n" +
+	"\x18insecure_skip_tls_verify\x18\a \x01(\bR\x15insecureSkipTLSVerify\x122\n" +
+	"\vtoken_hosts\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\n" +
+	"\"\ar\x05\x10\x01\x18\xff\x01R\n" +
+	"tokenHosts\x12I\n" +
+	"\x0elayer_selector\x18\t \x01(\v2\".fairlead.console.v1.LayerSelectorR\rlayerSelector\":\n" +
+	"\rLayerSelector\x12)\n" +
+	"\n" +
+	"media_type\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\tmediaType\"\x94\x03\n" +
 	"\tGitSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -2744,7 +2974,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
 	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
@@ -2753,127 +2983,132 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*Source)(nil),                // 4: fairlead.console.v1.Source
 	(*SourceSpec)(nil),            // 5: fairlead.console.v1.SourceSpec
 	(*HelmSource)(nil),            // 6: fairlead.console.v1.HelmSource
-	(*GitSource)(nil),             // 7: fairlead.console.v1.GitSource
-	(*Verification)(nil),          // 8: fairlead.console.v1.Verification
-	(*SourceStatus)(nil),          // 9: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 10: fairlead.console.v1.Head
-	(*Problem)(nil),               // 11: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 12: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 13: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 14: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 15: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 16: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 17: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 18: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 19: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 20: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 21: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 22: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 23: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 24: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 25: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 26: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 27: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 28: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 29: fairlead.console.v1.GrantClusters
-	nil,                           // 30: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 31: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 32: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 33: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 34: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 37: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 38: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 39: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 40: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 41: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 42: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 43: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 44: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 45: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 46: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 47: fairlead.console.v1.ConfigSetting
+	(*OCISource)(nil),             // 7: fairlead.console.v1.OCISource
+	(*LayerSelector)(nil),         // 8: fairlead.console.v1.LayerSelector
+	(*GitSource)(nil),             // 9: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 10: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 11: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 12: fairlead.console.v1.Head
+	(*Problem)(nil),               // 13: fairlead.console.v1.Problem
+	(*RefProblem)(nil),            // 14: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 15: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 16: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 17: fairlead.console.v1.ClusterStatus
+	(*Service)(nil),               // 18: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 19: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 20: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 21: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 22: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 23: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 24: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 25: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 26: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 27: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 28: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 29: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 30: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 31: fairlead.console.v1.GrantClusters
+	nil,                           // 32: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 33: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 34: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 35: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 36: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 39: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 40: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 41: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 42: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 43: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 44: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 45: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 46: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 47: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 48: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 49: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	30, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	35, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	35, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	32, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	37, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	37, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	9,  // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	7,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	11, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	9,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
 	6,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
-	36, // 8: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
-	36, // 9: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	8,  // 10: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
-	0,  // 11: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
-	10, // 12: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	11, // 13: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	37, // 14: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	35, // 15: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	35, // 16: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	12, // 17: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	35, // 18: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	3,  // 19: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	14, // 20: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	15, // 21: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	38, // 22: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	31, // 23: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	39, // 24: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	35, // 25: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	35, // 26: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	35, // 27: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	35, // 28: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	35, // 29: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	36, // 30: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	3,  // 31: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	19, // 32: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	20, // 33: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	17, // 34: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	18, // 35: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	18, // 36: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	19, // 37: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	40, // 38: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	35, // 39: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	35, // 40: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	41, // 41: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	42, // 42: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	32, // 43: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	43, // 44: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	44, // 45: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	1,  // 46: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	35, // 47: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	22, // 48: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	23, // 49: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	24, // 50: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	11, // 51: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	21, // 52: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	35, // 53: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	37, // 54: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	35, // 55: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	11, // 56: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	37, // 57: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	45, // 58: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	35, // 59: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	11, // 60: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	46, // 61: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	35, // 62: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 63: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	33, // 64: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 65: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	27, // 66: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	28, // 67: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	29, // 68: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	35, // 69: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	34, // 70: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	47, // 71: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	47, // 72: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	7,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
+	38, // 9: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	38, // 10: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
+	8,  // 11: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
+	38, // 12: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	10, // 13: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	0,  // 14: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
+	12, // 15: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	13, // 16: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	39, // 17: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	37, // 18: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	37, // 19: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	14, // 20: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	37, // 21: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	3,  // 22: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	16, // 23: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	17, // 24: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	40, // 25: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	33, // 26: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	41, // 27: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	37, // 28: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	37, // 29: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	37, // 30: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	37, // 31: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	37, // 32: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	38, // 33: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	3,  // 34: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	21, // 35: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	22, // 36: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	19, // 37: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	20, // 38: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	20, // 39: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	21, // 40: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	42, // 41: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	37, // 42: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	37, // 43: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	43, // 44: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	44, // 45: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	34, // 46: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	45, // 47: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	46, // 48: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	1,  // 49: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	37, // 50: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	24, // 51: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	25, // 52: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	26, // 53: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	13, // 54: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	23, // 55: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	37, // 56: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	39, // 57: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	37, // 58: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	13, // 59: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	39, // 60: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	47, // 61: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	37, // 62: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	13, // 63: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	48, // 64: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	37, // 65: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	3,  // 66: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	35, // 67: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	3,  // 68: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	29, // 69: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	30, // 70: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	31, // 71: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	37, // 72: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	36, // 73: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	49, // 74: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	49, // 75: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -2882,7 +3117,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[25].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[27].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -2893,7 +3128,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

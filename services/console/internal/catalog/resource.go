@@ -33,17 +33,30 @@ type Source struct {
 type SourceSpec struct {
 	Git  GitSource  `json:"git,omitzero"`
 	Helm HelmSource `json:"helm,omitzero"`
+	OCI  OCISource  `json:"oci,omitzero"`
 }
 
 // Upstream is what sources of all kinds have in common.
-type Upstream struct{ URL, Secret, Proxy, WebhookSecret string }
+type Upstream struct {
+	URL, Secret, Proxy, WebhookSecret string
+	Registry                          Registry
+}
+
+// SendsAs tells whether credentials go to the same places, and as safely, as those of another.
+func (u Upstream) SendsAs(o Upstream) bool {
+	return u.URL == o.URL && u.Proxy == o.Proxy && u.Registry.Insecure == o.Registry.Insecure && u.Registry.SkipTLSVerify == o.Registry.SkipTLSVerify &&
+		slices.Equal(u.Registry.TokenHosts, o.Registry.TokenHosts)
+}
 
 // Upstream is that of the kind which is set.
 func (s SourceSpec) Upstream() Upstream {
 	if h := s.Helm; h.URL != "" {
-		return Upstream{h.URL, h.Secret, h.Proxy, h.WebhookSecret}
+		return Upstream{h.URL, h.Secret, h.Proxy, h.WebhookSecret, h.Registry}
 	}
-	return Upstream{s.Git.URL, s.Git.Secret, s.Git.Proxy, s.Git.WebhookSecret}
+	if o := s.OCI; o.URL != "" {
+		return Upstream{o.URL, o.Secret, o.Proxy, o.WebhookSecret, o.Registry}
+	}
+	return Upstream{URL: s.Git.URL, Secret: s.Git.Secret, Proxy: s.Git.Proxy, WebhookSecret: s.Git.WebhookSecret}
 }
 
 // HelmSource is a repository of Helm charts.
@@ -59,7 +72,33 @@ type HelmSource struct {
 	WebhookSecret string `json:"webhookSecret,omitempty"`
 	// AllowReplaced publishes other content under a version that was published before.
 	AllowReplaced bool `json:"allowReplaced,omitempty"`
+	Registry
 }
+
+// OCISource is a repository of artifacts in a registry.
+type OCISource struct {
+	URL string `json:"url"`
+	// Interval between polls; 0: the fetcher's default.
+	Interval time.Duration `json:"intervalNanos,omitzero"`
+	// Secret names the credentials; empty: none.
+	Secret string `json:"secret,omitempty"`
+	// Proxy to the registry; empty: the fetcher's own way.
+	Proxy string `json:"proxy,omitempty"`
+	// WebhookSecret names what the registry authenticates with; empty: it may not.
+	WebhookSecret string `json:"webhookSecret,omitempty"`
+	// LayerType is the media type of the layer with the files; empty: the fetcher chooses.
+	LayerType string `json:"layerType,omitempty"`
+	Registry
+}
+
+// Registry is how a registry may be asked.
+type Registry struct {
+	Insecure      bool     `json:"insecure,omitempty"`
+	SkipTLSVerify bool     `json:"insecureSkipTLSVerify,omitempty"`
+	TokenHosts    []string `json:"tokenHosts,omitempty"`
+}
+
+func (r Registry) isZero() bool { return !r.Insecure && !r.SkipTLSVerify && len(r.TokenHosts) == 0 }
 
 // GitSource is a repository in Git.
 type GitSource struct {

@@ -21,6 +21,7 @@ var (
 	dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 	commitID     = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 	chartName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+	mediaType    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}/[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}$`)
 	// accountName is namespace/name of a Kubernetes service account.
 	accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 	// kindPattern is a kind, and a group if it is not the core one.
@@ -32,15 +33,19 @@ const wantSecretName = "must be the name of a Secret: the values go there, and i
 
 // validate accepts what a fetcher can be pointed at.
 func (s SourceSpec) validate() error {
-	switch {
-	case s.Git.URL != "" && s.Helm.URL != "":
-		return refuse(Invalid, "spec: set exactly one of spec.git and spec.helm")
-	case s.Helm.URL != "":
-		u, err := giturl.ParseFolder(s.Helm.URL)
-		if err != nil {
-			return refuse(Invalid, "spec.helm.url: %s", err)
+	kinds := 0
+	for _, url := range []string{s.Git.URL, s.Helm.URL, s.OCI.URL} {
+		if url != "" {
+			kinds++
 		}
-		return s.Upstream().validate("spec.helm", u)
+	}
+	switch {
+	case kinds > 1:
+		return refuse(Invalid, "spec: set exactly one of spec.git, spec.helm and spec.oci")
+	case s.Helm.URL != "":
+		return s.validateHelm()
+	case s.OCI.URL != "":
+		return s.validateOCI()
 	}
 	u, err := giturl.Parse(s.Git.URL)
 	if err != nil {
@@ -50,6 +55,47 @@ func (s SourceSpec) validate() error {
 		return err
 	}
 	return s.Git.validate()
+}
+
+func (s SourceSpec) validateHelm() error {
+	if giturl.IsRegistry(s.Helm.URL) {
+		u, err := giturl.ParseRegistry(s.Helm.URL)
+		if err != nil {
+			return refuse(Invalid, "spec.helm.url: %s", err)
+		}
+		return s.validateRegistry("spec.helm", u, s.Helm.Registry)
+	}
+	u, err := giturl.ParseFolder(s.Helm.URL)
+	if err != nil {
+		return refuse(Invalid, "spec.helm.url: %s", err)
+	}
+	if !s.Helm.Registry.isZero() {
+		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify and tokenHosts are for registries. Remove them, or write the url as oci://host/path")
+	}
+	return s.Upstream().validate("spec.helm", u)
+}
+
+func (s SourceSpec) validateOCI() error {
+	u, err := giturl.ParseRegistry(s.OCI.URL)
+	switch {
+	case err != nil:
+		return refuse(Invalid, "spec.oci.url: %s", err)
+	case u.Path == "":
+		return refuse(Invalid, "spec.oci.url: names no repository. Write it as oci://host/path")
+	case s.OCI.LayerType != "" && !mediaType.MatchString(s.OCI.LayerType):
+		return refuse(Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
+	}
+	return s.validateRegistry("spec.oci", u, s.OCI.Registry)
+}
+
+// validateRegistry checks what is of registries only.
+func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error {
+	for _, host := range r.TokenHosts {
+		if is, err := giturl.ParseRegistry("oci://" + host); err != nil || is.Host != host {
+			return refuse(Invalid, "%s.tokenHosts: write hosts as host or host:port, such as auth.example.com", field)
+		}
+	}
+	return s.Upstream().validate(field, u)
 }
 
 // validate checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could hold a
@@ -95,8 +141,11 @@ func isRepository(text string) bool {
 // secrets are those that a source names.
 func (s SourceSpec) secrets() (refs []reference) {
 	field, is := "spec.git", s.Upstream()
-	if s.Helm.URL != "" {
+	switch {
+	case s.Helm.URL != "":
 		field = "spec.helm"
+	case s.OCI.URL != "":
+		field = "spec.oci"
 	}
 	if is.Secret != "" {
 		refs = append(refs, refTo(store.KindSecret, is.Secret, field+".secret"))
@@ -120,6 +169,17 @@ func validateRef(ref string) error {
 			return refuse(Invalid, "spec.chart %q: is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
 		}
 		return validateVersion(version)
+	}
+	if tag, ok := strings.CutPrefix(ref, platform.TagPrefix); ok && !platform.IsRegistryTag(tag) {
+		return bad("is not a tag of a registry: letters, digits, '.', '_' and '-', at most 128")
+	} else if ok {
+		return nil
+	}
+	if strings.HasPrefix(ref, platform.DigestPrefix) {
+		if !platform.IsRegistryDigest(ref) {
+			return bad("is not a digest; write it as sha256: and 64 hexadecimal digits in lower case")
+		}
+		return nil
 	}
 	if versions, ok := strings.CutPrefix(ref, platform.SemverPrefix); ok {
 		if _, err := semver.NewConstraint(versions); err != nil || strings.TrimSpace(versions) == "" || strings.ContainsFunc(versions, unicode.IsControl) {

@@ -571,7 +571,7 @@ func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store
 			return err
 		}
 	}
-	if now.Secret == "" || now.Secret == then.Secret && now.URL == then.URL && now.Proxy == then.Proxy {
+	if now.Secret == "" || now.Secret == then.Secret && now.SendsAs(then) {
 		return nil
 	}
 	return k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: now.Secret})

@@ -50,7 +50,7 @@ func encodeMeta(m catalog.Meta) *consolev1.Metadata {
 
 func decodeSource(s *consolev1.Source) catalog.Source {
 	return catalog.Source{Meta: decodeMeta(s.GetMetadata()), Spec: catalog.SourceSpec{
-		Git: decodeGit(s.GetSpec().GetGit()), Helm: decodeHelm(s.GetSpec().GetHelm()),
+		Git: decodeGit(s.GetSpec().GetGit()), Helm: decodeHelm(s.GetSpec().GetHelm()), OCI: decodeOCI(s.GetSpec().GetOci()),
 	}}
 }
 
@@ -58,20 +58,52 @@ func decodeHelm(helm *consolev1.HelmSource) catalog.HelmSource {
 	return catalog.HelmSource{
 		URL: helm.GetUrl(), Interval: helm.GetInterval().AsDuration(), Secret: helm.GetSecret(), Proxy: helm.GetProxy(),
 		WebhookSecret: helm.GetWebhookSecret(), AllowReplaced: helm.GetAllowReplaced(),
+		Registry: catalog.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts()},
+	}
+}
+
+func decodeOCI(oci *consolev1.OCISource) catalog.OCISource {
+	return catalog.OCISource{
+		URL: oci.GetUrl(), Interval: oci.GetInterval().AsDuration(), Secret: oci.GetSecret(), Proxy: oci.GetProxy(),
+		WebhookSecret: oci.GetWebhookSecret(), LayerType: oci.GetLayerSelector().GetMediaType(),
+		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts()},
 	}
 }
 
 // encodeSourceSpec sets the one kind of a source.
 func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
-	h := s.Helm
-	if h.URL == "" {
-		return &consolev1.SourceSpec{Git: encodeGit(s.Git)}
+	switch {
+	case s.Helm.URL != "":
+		return &consolev1.SourceSpec{Helm: encodeHelm(s.Helm)}
+	case s.OCI.URL != "":
+		return &consolev1.SourceSpec{Oci: encodeOCI(s.OCI)}
 	}
-	helm := &consolev1.HelmSource{Url: h.URL, Secret: h.Secret, Proxy: h.Proxy, WebhookSecret: h.WebhookSecret, AllowReplaced: h.AllowReplaced}
+	return &consolev1.SourceSpec{Git: encodeGit(s.Git)}
+}
+
+func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
+	helm := &consolev1.HelmSource{
+		Url: h.URL, Secret: h.Secret, Proxy: h.Proxy, WebhookSecret: h.WebhookSecret, AllowReplaced: h.AllowReplaced,
+		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts,
+	}
 	if h.Interval != 0 {
 		helm.Interval = durationpb.New(h.Interval)
 	}
-	return &consolev1.SourceSpec{Helm: helm}
+	return helm
+}
+
+func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
+	oci := &consolev1.OCISource{
+		Url: o.URL, Secret: o.Secret, Proxy: o.Proxy, WebhookSecret: o.WebhookSecret,
+		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts,
+	}
+	if o.Interval != 0 {
+		oci.Interval = durationpb.New(o.Interval)
+	}
+	if o.LayerType != "" {
+		oci.LayerSelector = &consolev1.LayerSelector{MediaType: o.LayerType}
+	}
+	return oci
 }
 
 func decodeGit(git *consolev1.GitSource) catalog.GitSource {

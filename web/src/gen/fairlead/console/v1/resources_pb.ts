@@ -27,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzImgKClNvdXJjZVNwZWMSKwoDZ2l0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HaXRTb3VyY2USLQoEaGVsbRgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVsbVNvdXJjZSKVAQoKSGVsbVNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhYKDndlYmhvb2tfc2VjcmV0GAUgASgJEhYKDmFsbG93X3JlcGxhY2VkGAYgASgIIukBCglHaXRTb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRISCgpzdWJtb2R1bGVzGAUgASgIEjcKDHZlcmlmaWNhdGlvbhgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uEhYKDndlYmhvb2tfc2VjcmV0GAcgASgJEh4KFnN1Ym1vZHVsZV9yZXBvc2l0b3JpZXMYCCADKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0ingEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCSKKAQoHUHJvYmxlbRIPCgdtZXNzYWdlGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRyZWZzGAMgAygJEjUKDHJlZl9wcm9ibGVtcxgEIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVmUHJvYmxlbSJmCgpSZWZQcm9ibGVtEgsKA3JlZhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtaXNzaW5nGAQgASgIIswBCgdDbHVzdGVyEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTdGF0dXMSLAoGZnJlZXplGAogASgLMhwuZmFpcmxlYWQuZGVsaXZlcnkudjEuRnJlZXplIuYBCgtDbHVzdGVyU3BlYxITCgtkZXNjcmlwdGlvbhgBIAEoCRI8CgZjb25maWcYHiADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjLkNvbmZpZ0VudHJ5EjEKB3dpbmRvd3MYKCADKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jV2luZG93GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEi0gMKDUNsdXN0ZXJTdGF0dXMSLQoJam9pbl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3NlZW5fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYWdlbnRfdmVyc2lvbhgDIAEoCRIaChJrdWJlcm5ldGVzX3ZlcnNpb24YBCABKAkSEQoJY29ubmVjdGVkGAUgASgIEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRza2V3GB4gASgJEi4KCmxlYXZlX3RpbWUYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEHRva2VuX3JldXNlX3RpbWUYISABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Rva2VuX3JldXNlGCIgASgJEhUKDXRva2VuX3VuYm91bmQYIyABKAgSLQoKY2xvY2tfc2tldxgoIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1ob2xkc193aW5kb3dzGCkgASgIItIBCgdTZXJ2aWNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0dXMSMgoGbGV2ZXJzGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlTGV2ZXJzIpIBCg1TZXJ2aWNlTGV2ZXJzEigKBG1vZGUYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEicKA3BpbhgCIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISLgoEc3BlYxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMi7gEKBUxldmVyEiwKBG1vZGUYASABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jTW9kZRIOCgZjb21taXQYAiABKAkSEwoLdW5waW5fYWZ0ZXIYAyABKAkSEgoKZGVwbG95bWVudBgEIAEoAxIOCgZhdXRob3IYBSABKAkSDgoGcmVhc29uGAYgASgJEi4KCnNpbmNlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEg0KBWNoYXJ0GAkgASgJEg8KB3ZlcnNpb24YCiABKAkSDAoEcGF0aBgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIpgDCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SMgoHd2luZG93cxgoIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuV2luZG93U3RhdHVzIm8KDFdpbmRvd1N0YXR1cxIOCgZjbG9zZWQYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIvCgtjaGFuZ2VfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmF1bHQYBCABKAkimwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMixgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkSLgoKdW50aWxfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKpQBChBWZXJpZmljYXRpb25Nb2RlEiEKHVZFUklGSUNBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASHAoYVkVSSUZJQ0FUSU9OX01PREVfQ09NTUlUEAESGQoVVkVSSUZJQ0FUSU9OX01PREVfVEFHEAISJAogVkVSSUZJQ0FUSU9OX01PREVfVEFHX0FORF9DT01NSVQQAyqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIpUBCgpTb3VyY2VTcGVjEisKA2dpdBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0U291cmNlEi0KBGhlbG0YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkhlbG1Tb3VyY2USKwoDb2NpGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5PQ0lTb3VyY2Ui9QEKCkhlbG1Tb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRIWCg53ZWJob29rX3NlY3JldBgFIAEoCRIWCg5hbGxvd19yZXBsYWNlZBgGIAEoCBIQCghpbnNlY3VyZRgHIAEoCBI3ChhpbnNlY3VyZV9za2lwX3Rsc192ZXJpZnkYCCABKAhSFWluc2VjdXJlU2tpcFRMU1ZlcmlmeRITCgt0b2tlbl9ob3N0cxgJIAMoCSKYAgoJT0NJU291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSFgoOd2ViaG9va19zZWNyZXQYBSABKAkSEAoIaW5zZWN1cmUYBiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAcgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSEwoLdG9rZW5faG9zdHMYCCADKAkSOgoObGF5ZXJfc2VsZWN0b3IYCSABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkxheWVyU2VsZWN0b3IiIwoNTGF5ZXJTZWxlY3RvchISCgptZWRpYV90eXBlGAEgASgJIukBCglHaXRTb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRISCgpzdWJtb2R1bGVzGAUgASgIEjcKDHZlcmlmaWNhdGlvbhgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uEhYKDndlYmhvb2tfc2VjcmV0GAcgASgJEh4KFnN1Ym1vZHVsZV9yZXBvc2l0b3JpZXMYCCADKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0ingEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCSKKAQoHUHJvYmxlbRIPCgdtZXNzYWdlGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRyZWZzGAMgAygJEjUKDHJlZl9wcm9ibGVtcxgEIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVmUHJvYmxlbSJmCgpSZWZQcm9ibGVtEgsKA3JlZhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtaXNzaW5nGAQgASgIIswBCgdDbHVzdGVyEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTdGF0dXMSLAoGZnJlZXplGAogASgLMhwuZmFpcmxlYWQuZGVsaXZlcnkudjEuRnJlZXplIuYBCgtDbHVzdGVyU3BlYxITCgtkZXNjcmlwdGlvbhgBIAEoCRI8CgZjb25maWcYHiADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjLkNvbmZpZ0VudHJ5EjEKB3dpbmRvd3MYKCADKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jV2luZG93GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEi0gMKDUNsdXN0ZXJTdGF0dXMSLQoJam9pbl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3NlZW5fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYWdlbnRfdmVyc2lvbhgDIAEoCRIaChJrdWJlcm5ldGVzX3ZlcnNpb24YBCABKAkSEQoJY29ubmVjdGVkGAUgASgIEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRza2V3GB4gASgJEi4KCmxlYXZlX3RpbWUYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEHRva2VuX3JldXNlX3RpbWUYISABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Rva2VuX3JldXNlGCIgASgJEhUKDXRva2VuX3VuYm91bmQYIyABKAgSLQoKY2xvY2tfc2tldxgoIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1ob2xkc193aW5kb3dzGCkgASgIItIBCgdTZXJ2aWNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0dXMSMgoGbGV2ZXJzGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlTGV2ZXJzIpIBCg1TZXJ2aWNlTGV2ZXJzEigKBG1vZGUYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEicKA3BpbhgCIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISLgoEc3BlYxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMi7gEKBUxldmVyEiwKBG1vZGUYASABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jTW9kZRIOCgZjb21taXQYAiABKAkSEwoLdW5waW5fYWZ0ZXIYAyABKAkSEgoKZGVwbG95bWVudBgEIAEoAxIOCgZhdXRob3IYBSABKAkSDgoGcmVhc29uGAYgASgJEi4KCnNpbmNlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEg0KBWNoYXJ0GAkgASgJEg8KB3ZlcnNpb24YCiABKAkSDAoEcGF0aBgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIpgDCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SMgoHd2luZG93cxgoIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuV2luZG93U3RhdHVzIm8KDFdpbmRvd1N0YXR1cxIOCgZjbG9zZWQYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIvCgtjaGFuZ2VfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmF1bHQYBCABKAkimwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMixgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkSLgoKdW50aWxfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKpQBChBWZXJpZmljYXRpb25Nb2RlEiEKHVZFUklGSUNBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASHAoYVkVSSUZJQ0FUSU9OX01PREVfQ09NTUlUEAESGQoVVkVSSUZJQ0FUSU9OX01PREVfVEFHEAISJAogVkVSSUZJQ0FUSU9OX01PREVfVEFHX0FORF9DT01NSVQQAyqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -136,6 +136,13 @@ export type SourceSpec = Message<"fairlead.console.v1.SourceSpec"> & {
    * @generated from field: fairlead.console.v1.HelmSource helm = 2;
    */
   helm?: HelmSource | undefined;
+
+  /**
+   * A repository of artifacts in a registry.
+   *
+   * @generated from field: fairlead.console.v1.OCISource oci = 3;
+   */
+  oci?: OCISource | undefined;
 };
 
 /**
@@ -146,13 +153,14 @@ export const SourceSpecSchema: GenMessage<SourceSpec> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 2);
 
 /**
- * HelmSource is a repository of Helm charts with an index.yaml. Its services name a chart and a version.
+ * HelmSource is a repository of Helm charts: with an index.yaml, or in a registry. Its services name a chart and a version.
  *
  * @generated from message fairlead.console.v1.HelmSource
  */
 export type HelmSource = Message<"fairlead.console.v1.HelmSource"> & {
   /**
-   * https://host/path of the folder that index.yaml is in; http:// to a loopback address only.
+   * https://host/path of the folder that index.yaml is in; http:// to a loopback address only. Or oci://host/path: the chart
+   * is the repository path/<chart> of that registry.
    *
    * @generated from field: string url = 1;
    */
@@ -166,8 +174,8 @@ export type HelmSource = Message<"fairlead.console.v1.HelmSource"> & {
   interval?: Duration | undefined;
 
   /**
-   * Name of a Secret with `username` and `password`, or `token`. They go to the scheme, host and port of url only,
-   * also where the index names packages elsewhere. Also `ca.crt` (PEM; only certificates from it are trusted
+   * Name of a Secret with `username` and `password`, or `token`; for a registry also `.dockerconfigjson`. They go to the scheme,
+   * host and port of url only, also where the index names packages elsewhere, and to token_hosts. Also `ca.crt` (PEM; only certificates from it are trusted
    * then), `proxyUsername` and `proxyPassword`.
    *
    * @generated from field: string secret = 3;
@@ -195,6 +203,28 @@ export type HelmSource = Message<"fairlead.console.v1.HelmSource"> & {
    * @generated from field: bool allow_replaced = 6;
    */
   allowReplaced: boolean;
+
+  /**
+   * Ask the registry by HTTP without TLS. Only with oci://.
+   *
+   * @generated from field: bool insecure = 7;
+   */
+  insecure: boolean;
+
+  /**
+   * Take any certificate of the registry. Only with oci://.
+   *
+   * @generated from field: bool insecure_skip_tls_verify = 8 [json_name = "insecureSkipTLSVerify"];
+   */
+  insecureSkipTlsVerify: boolean;
+
+  /**
+   * Hosts (host or host:port) besides the registry's own that its credentials may be sent to for a token, as the registry
+   * says. Docker Hub's and GitLab.com's are known. Only with oci://.
+   *
+   * @generated from field: repeated string token_hosts = 9;
+   */
+  tokenHosts: string[];
 };
 
 /**
@@ -203,6 +233,106 @@ export type HelmSource = Message<"fairlead.console.v1.HelmSource"> & {
  */
 export const HelmSourceSchema: GenMessage<HelmSource> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 3);
+
+/**
+ * OCISource is one repository of artifacts in a registry. Its services name a tag (ref "tag:1.4.2"), a range of versions among
+ * the tags ("semver:^1.4") or a digest ("sha256:..."). Without a ref it is the tag latest.
+ *
+ * @generated from message fairlead.console.v1.OCISource
+ */
+export type OCISource = Message<"fairlead.console.v1.OCISource"> & {
+  /**
+   * oci://host/path.
+   *
+   * @generated from field: string url = 1;
+   */
+  url: string;
+
+  /**
+   * How often the registry is asked. Default 120s, at least 5s.
+   *
+   * @generated from field: google.protobuf.Duration interval = 2;
+   */
+  interval?: Duration | undefined;
+
+  /**
+   * Name of a Secret with `username` and `password`, `token` or `.dockerconfigjson`. They go to the host and port of url only,
+   * and to token_hosts. Also `ca.crt` (PEM; only certificates from it are trusted then), `proxyUsername` and `proxyPassword`.
+   *
+   * @generated from field: string secret = 3;
+   */
+  secret: string;
+
+  /**
+   * http:// or https:// URL of the proxy, without credentials. Empty: the one of the gitcache's environment, if any.
+   *
+   * @generated from field: string proxy = 4;
+   */
+  proxy: string;
+
+  /**
+   * Name of a Secret with `token`: lets the registry say that something was pushed, as with GitSource.
+   *
+   * @generated from field: string webhook_secret = 5;
+   */
+  webhookSecret: string;
+
+  /**
+   * Ask by HTTP without TLS.
+   *
+   * @generated from field: bool insecure = 6;
+   */
+  insecure: boolean;
+
+  /**
+   * Take any certificate of the registry.
+   *
+   * @generated from field: bool insecure_skip_tls_verify = 7 [json_name = "insecureSkipTLSVerify"];
+   */
+  insecureSkipTlsVerify: boolean;
+
+  /**
+   * As in HelmSource.
+   *
+   * @generated from field: repeated string token_hosts = 8;
+   */
+  tokenHosts: string[];
+
+  /**
+   * Which layer holds the files. Unset: that of Flux, or the only one, or all if each has a name (ORAS).
+   *
+   * @generated from field: fairlead.console.v1.LayerSelector layer_selector = 9;
+   */
+  layerSelector?: LayerSelector | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.OCISource.
+ * Use `create(OCISourceSchema)` to create a new message.
+ */
+export const OCISourceSchema: GenMessage<OCISource> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 4);
+
+/**
+ * LayerSelector chooses a layer of an artifact.
+ *
+ * @generated from message fairlead.console.v1.LayerSelector
+ */
+export type LayerSelector = Message<"fairlead.console.v1.LayerSelector"> & {
+  /**
+   * The only layer with this media type.
+   *
+   * @generated from field: string media_type = 1;
+   */
+  mediaType: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.LayerSelector.
+ * Use `create(LayerSelectorSchema)` to create a new message.
+ */
+export const LayerSelectorSchema: GenMessage<LayerSelector> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 5);
 
 /**
  * @generated from message fairlead.console.v1.GitSource
@@ -278,7 +408,7 @@ export type GitSource = Message<"fairlead.console.v1.GitSource"> & {
  * Use `create(GitSourceSchema)` to create a new message.
  */
 export const GitSourceSchema: GenMessage<GitSource> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 4);
+  messageDesc(file_fairlead_console_v1_resources, 6);
 
 /**
  * Verification says who must have signed.
@@ -304,7 +434,7 @@ export type Verification = Message<"fairlead.console.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 5);
+  messageDesc(file_fairlead_console_v1_resources, 7);
 
 /**
  * @generated from message fairlead.console.v1.SourceStatus
@@ -342,7 +472,7 @@ export type SourceStatus = Message<"fairlead.console.v1.SourceStatus"> & {
  * Use `create(SourceStatusSchema)` to create a new message.
  */
 export const SourceStatusSchema: GenMessage<SourceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 6);
+  messageDesc(file_fairlead_console_v1_resources, 8);
 
 /**
  * Head is where a ref of a source points.
@@ -352,7 +482,8 @@ export const SourceStatusSchema: GenMessage<SourceStatus> = /*@__PURE__*/
 export type Head = Message<"fairlead.console.v1.Head"> & {
   /**
    * refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
-   * branch; chart:<name>@<version> for a chart.
+   * branch; chart:<name>@<version> for a chart; tag:<name> or sha256:<digest> for an artifact of a registry, whose HEAD is
+   * the tag latest.
    *
    * @generated from field: string ref = 1;
    */
@@ -371,7 +502,8 @@ export type Head = Message<"fairlead.console.v1.Head"> & {
   fetchTime?: Timestamp | undefined;
 
   /**
-   * The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>.
+   * The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>. Of an
+   * artifact tag:<name>@<digest of the manifest>.
    *
    * @generated from field: string resolved_ref = 4;
    */
@@ -390,7 +522,7 @@ export type Head = Message<"fairlead.console.v1.Head"> & {
  * Use `create(HeadSchema)` to create a new message.
  */
 export const HeadSchema: GenMessage<Head> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 7);
+  messageDesc(file_fairlead_console_v1_resources, 9);
 
 /**
  * Problem is a thing that is wrong: what, since when. The message says what to do.
@@ -429,7 +561,7 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
  * Use `create(ProblemSchema)` to create a new message.
  */
 export const ProblemSchema: GenMessage<Problem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 8);
+  messageDesc(file_fairlead_console_v1_resources, 10);
 
 /**
  * RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
@@ -466,7 +598,7 @@ export type RefProblem = Message<"fairlead.console.v1.RefProblem"> & {
  * Use `create(RefProblemSchema)` to create a new message.
  */
 export const RefProblemSchema: GenMessage<RefProblem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 9);
+  messageDesc(file_fairlead_console_v1_resources, 11);
 
 /**
  * Cluster is a Kubernetes cluster with an agent.
@@ -504,7 +636,7 @@ export type Cluster = Message<"fairlead.console.v1.Cluster"> & {
  * Use `create(ClusterSchema)` to create a new message.
  */
 export const ClusterSchema: GenMessage<Cluster> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 10);
+  messageDesc(file_fairlead_console_v1_resources, 12);
 
 /**
  * @generated from message fairlead.console.v1.ClusterSpec
@@ -535,7 +667,7 @@ export type ClusterSpec = Message<"fairlead.console.v1.ClusterSpec"> & {
  * Use `create(ClusterSpecSchema)` to create a new message.
  */
 export const ClusterSpecSchema: GenMessage<ClusterSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 11);
+  messageDesc(file_fairlead_console_v1_resources, 13);
 
 /**
  * @generated from message fairlead.console.v1.ClusterStatus
@@ -635,7 +767,7 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
  * Use `create(ClusterStatusSchema)` to create a new message.
  */
 export const ClusterStatusSchema: GenMessage<ClusterStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 12);
+  messageDesc(file_fairlead_console_v1_resources, 14);
 
 /**
  * Service is a folder of a source that is kept applied in a cluster.
@@ -673,7 +805,7 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  * Use `create(ServiceSchema)` to create a new message.
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 13);
+  messageDesc(file_fairlead_console_v1_resources, 15);
 
 /**
  * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
@@ -710,7 +842,7 @@ export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
  * Use `create(ServiceLeversSchema)` to create a new message.
  */
 export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 14);
+  messageDesc(file_fairlead_console_v1_resources, 16);
 
 /**
  * Lever is what an operator pulled.
@@ -776,7 +908,7 @@ export type Lever = Message<"fairlead.console.v1.Lever"> & {
  * Use `create(LeverSchema)` to create a new message.
  */
 export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 15);
+  messageDesc(file_fairlead_console_v1_resources, 17);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -927,7 +1059,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 16);
+  messageDesc(file_fairlead_console_v1_resources, 18);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -994,7 +1126,7 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 17);
+  messageDesc(file_fairlead_console_v1_resources, 19);
 
 /**
  * WindowStatus says whether new content of a service may be applied now.
@@ -1034,7 +1166,7 @@ export type WindowStatus = Message<"fairlead.console.v1.WindowStatus"> & {
  * Use `create(WindowStatusSchema)` to create a new message.
  */
 export const WindowStatusSchema: GenMessage<WindowStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 18);
+  messageDesc(file_fairlead_console_v1_resources, 20);
 
 /**
  * GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -1065,7 +1197,7 @@ export type GitTruth = Message<"fairlead.console.v1.GitTruth"> & {
  * Use `create(GitTruthSchema)` to create a new message.
  */
 export const GitTruthSchema: GenMessage<GitTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 19);
+  messageDesc(file_fairlead_console_v1_resources, 21);
 
 /**
  * HubTruth is what distributors hand to the cluster.
@@ -1113,7 +1245,7 @@ export type HubTruth = Message<"fairlead.console.v1.HubTruth"> & {
  * Use `create(HubTruthSchema)` to create a new message.
  */
 export const HubTruthSchema: GenMessage<HubTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 20);
+  messageDesc(file_fairlead_console_v1_resources, 22);
 
 /**
  * ClusterTruth is what the cluster's agent said last.
@@ -1137,7 +1269,7 @@ export type ClusterTruth = Message<"fairlead.console.v1.ClusterTruth"> & {
  * Use `create(ClusterTruthSchema)` to create a new message.
  */
 export const ClusterTruthSchema: GenMessage<ClusterTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 21);
+  messageDesc(file_fairlead_console_v1_resources, 23);
 
 /**
  * Secret holds credentials by key. Write-only: what is read back has the keys and no values.
@@ -1163,7 +1295,7 @@ export type Secret = Message<"fairlead.console.v1.Secret"> & {
  * Use `create(SecretSchema)` to create a new message.
  */
 export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 22);
+  messageDesc(file_fairlead_console_v1_resources, 24);
 
 /**
  * Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
@@ -1188,7 +1320,7 @@ export type Grant = Message<"fairlead.console.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 23);
+  messageDesc(file_fairlead_console_v1_resources, 25);
 
 /**
  * @generated from message fairlead.console.v1.GrantSpec
@@ -1234,7 +1366,7 @@ export type GrantSpec = Message<"fairlead.console.v1.GrantSpec"> & {
  * Use `create(GrantSpecSchema)` to create a new message.
  */
 export const GrantSpecSchema: GenMessage<GrantSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 24);
+  messageDesc(file_fairlead_console_v1_resources, 26);
 
 /**
  * GrantSubject is whom a grant is for.
@@ -1273,7 +1405,7 @@ export type GrantSubject = Message<"fairlead.console.v1.GrantSubject"> & {
  * Use `create(GrantSubjectSchema)` to create a new message.
  */
 export const GrantSubjectSchema: GenMessage<GrantSubject> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 25);
+  messageDesc(file_fairlead_console_v1_resources, 27);
 
 /**
  * GrantClusters chooses clusters.
@@ -1308,7 +1440,7 @@ export type GrantClusters = Message<"fairlead.console.v1.GrantClusters"> & {
  * Use `create(GrantClustersSchema)` to create a new message.
  */
 export const GrantClustersSchema: GenMessage<GrantClusters> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 26);
+  messageDesc(file_fairlead_console_v1_resources, 28);
 
 /**
  * VerificationMode says what must be signed.
