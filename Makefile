@@ -91,6 +91,7 @@ test-running:
 
 test-beside:
 	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
+	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
 	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" nice tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
 	@$(STEP) "build the Collector" nice tools/collector/build.sh
 	@$(STEP) "build docker compose" nice tools/docker/build.sh
@@ -103,7 +104,7 @@ test-beside:
 	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 15m ./...
 
 race: install build ## Run the tests under the race detector
-	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && export KUBELOCAL VAULTLOCAL; \
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && REGISTRYLOCAL=$$(tools/registrylocal/build.sh) && export KUBELOCAL VAULTLOCAL REGISTRYLOCAL; \
 	CGO_ENABLED=1 go test -race -timeout 40m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(E2E)
 
