@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/helm"
 )
 
@@ -34,6 +35,7 @@ type Charts struct {
 	refs         []string
 	etag         string
 	lastModified string
+	looks        map[string]*looking // into repositories of a registry, by chart
 }
 
 // ChartFetcher talks to chart repositories. All errors but the context's are an *Error.
@@ -45,8 +47,12 @@ type ChartFetcher interface {
 	FetchChart(ctx context.Context, r Remote, v helm.Version, into Target) (commit plumbing.Hash, bytes int64, err error)
 }
 
-// ParseChartsURL reads the URL of a chart repository: what the catalog takes, see giturl.ParseFolder.
-func ParseChartsURL(raw string) (*url.URL, error) {
+// ParseChartsURL reads the URL of a chart repository: what the catalog takes, see giturl.ParseFolder and giturl.ParseRegistry.
+func ParseChartsURL(raw string, in Registry) (*url.URL, error) {
+	if giturl.IsRegistry(raw) {
+		return ParseRegistryURL(raw, in)
+	}
+
 	u, err := giturl.ParseFolder(raw)
 	if err != nil {
 		return nil, refuse("the url %s", err)
@@ -73,9 +79,6 @@ func (r Remote) checkCharts() error {
 }
 
 func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Charts) (*Charts, error) {
-	if err := r.checkCharts(); err != nil {
-		return nil, err
-	}
 	wants := map[string]helm.Want{}
 	for _, ref := range refs {
 		if chart, version, ok := catalog.ParseChartRef(ref); ok {
@@ -84,6 +87,12 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 			}
 			wants[ref] = helm.Want{Chart: chart, Version: version}
 		}
+	}
+	if r.Registry.Is {
+		return h.listRegistryCharts(ctx, r, wants, last)
+	}
+	if err := r.checkCharts(); err != nil {
+		return nil, err
 	}
 	now := &Charts{of: r.URL.String(), refs: refs, Choices: map[string]helm.Choice{}}
 	err := h.get(ctx, r, r.URL.JoinPath("index.yaml"), lists, func(req *http.Request) {
@@ -186,7 +195,7 @@ func (h *HTTP) chartError(own, limited context.Context, r Remote, u *url.URL, er
 		return e
 	}
 	if cause := ofDisk(err); cause != nil {
-		return &Error{Kind: KindStorage, cause: err, Message: fmt.Sprintf("the chart can't be kept: %s. Check the gitcache's disk", cause)}
+		return &Error{Kind: KindStorage, cause: err, Message: fmt.Sprintf("what came can't be kept: %s. Check the gitcache's disk", cause)}
 	}
 	var op interface{ Timeout() bool }
 	var network *url.Error
@@ -200,6 +209,9 @@ func (h *HTTP) chartError(own, limited context.Context, r Remote, u *url.URL, er
 }
 
 func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Target, dir string) (commit plumbing.Hash, n int64, err error) {
+	if r.Registry.Is {
+		return h.fetchRegistryChart(ctx, r, v, into, dir)
+	}
 	if err := r.checkCharts(); err != nil {
 		return commit, 0, err
 	}
@@ -207,7 +219,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 	if err != nil {
 		return commit, 0, err
 	}
-	var chart *helm.Chart
+	var chart *archive.Objects
 	err = h.get(ctx, r, u, packs, func(req *http.Request) {
 		// A package is compressed already. Some servers call that an encoding, which would be taken off here.
 		req.Header.Set("Accept-Encoding", "identity")
@@ -230,22 +242,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 	if err != nil {
 		return commit, n, err
 	}
-	checked, err := h.budget.check(ctx, r.door(u)) // few packs are checked at once: it takes memory
-	if err != nil {
-		return commit, n, err
-	}
-	defer checked()
-	pack, err := chart.Pack()
-	if err == nil {
-		_, err = into.AddPack(ctx, pack)
-	}
-	if err != nil && ctx.Err() != nil {
-		return commit, n, ctx.Err()
-	}
-	if err != nil {
-		return commit, n, &Error{Kind: KindStorage, cause: err, Message: "the chart can't be kept: " + clean(err.Error())}
-	}
-	return chart.Commit, n, nil
+	return chart.Commit, n, h.keep(ctx, r, chart, into)
 }
 
 // packageError keeps what get can put into words, and says of anything else that it is the package's own fault.

@@ -21,6 +21,8 @@ func (r Remote) checkHTTP() error {
 		return r.misfit("of githubAppID, githubAppInstallationID and githubAppPrivateKey one is missing. Add it")
 	case app != GitHubApp{} && c.Password != "":
 		return r.misfit("it has a GitHub App and also a password or token. Remove one of them")
+	case c.DockerConfig != "" && c.Password == "" && !r.Registry.Is:
+		return r.misfit("it has a .dockerconfigjson, which is for registries. Add a username and password, or a token")
 	case c.Password != "" && c.Username == "":
 		return r.misfit("it has a password without a username. Add the username, or call it token")
 	case c.Password == "" && c.Username != "":

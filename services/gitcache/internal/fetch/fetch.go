@@ -23,6 +23,8 @@ type Remote struct {
 	Credentials Credentials
 	// Proxy to the Git host; nil: the environment's, if it has one.
 	Proxy *url.URL
+	// Registry is of what is in one; the URL is then of the scheme that is asked by, and its path that of the repository.
+	Registry Registry
 }
 
 // Credentials authenticate to a Git host, and say which host is the right one. They are bound to the
@@ -37,6 +39,8 @@ type Credentials struct {
 	Identity   string // private key, PEM
 	Passphrase string // of Identity
 	KnownHosts string // lines of a known_hosts file
+
+	DockerConfig string // of registries: JSON with logins by host
 
 	CA string // PEM; for https instead of the system's certificates
 

@@ -81,6 +81,7 @@ type HTTP struct {
 	transports *transports
 	apps       *apps
 	versions   *versions
+	admissions *admissions
 }
 
 // NewHTTP makes a fetcher. Close releases its idle connections.
@@ -90,7 +91,7 @@ func NewHTTP(o Options) *HTTP {
 	}
 	h := &HTTP{
 		limits: o.Limits.withDefaults(), budget: o.Budget, addresses: o.Addresses,
-		transports: newTransports(o.RootCAs, o.Addresses), versions: newVersions(),
+		transports: newTransports(o.RootCAs, o.Addresses), versions: newVersions(), admissions: newAdmissions(),
 	}
 	h.apps = newApps(h)
 	return h
@@ -150,6 +151,9 @@ func (x *exchange) follow() *http.Client {
 	return &http.Client{Transport: x, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return http.ErrUseLastResponse
+		}
+		if first := via[0].URL; x.r.Registry.Insecure && origin(next.URL) == origin(first) && next.URL.User == nil {
+			return nil // without TLS, as the source says
 		}
 		return checkRedirect(next, via[0].URL)
 	}}

@@ -47,9 +47,11 @@ type transport struct {
 
 // way is what a connection depends on besides the host.
 type way struct {
-	plain bool   // http: this machine only
-	ca    string // PEM
-	proxy string // URL with credentials; empty: none
+	plain bool // http: this machine only
+	// insecure lets http go to other machines, and unverified takes any certificate: the source says so.
+	insecure, unverified bool
+	ca                   string // PEM
+	proxy                string // URL with credentials; empty: none
 	// operators tells that the proxy is of the gitcache's environment: the operator's to choose, so no policy
 	// is asked.
 	operators bool
@@ -86,9 +88,9 @@ func (t *transports) of(r Remote, req *http.Request) (*http.Transport, error) {
 
 func (t *transports) way(r Remote, req *http.Request) (way, error) {
 	if req.URL.Scheme != "https" {
-		return way{plain: true}, nil
+		return way{plain: true, insecure: r.Registry.Insecure}, nil
 	}
-	w, proxy := way{ca: r.Credentials.CA}, r.Proxy
+	w, proxy := way{ca: r.Credentials.CA, unverified: r.Registry.Unverified}, r.Proxy
 	if proxy == nil {
 		var err error
 		if proxy, err = http.ProxyFromEnvironment(req); err != nil {
@@ -115,13 +117,17 @@ func (t *transports) make(w way) (*http.Transport, error) {
 		MaxIdleConns: allIdleConns, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTime,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
-	if w.plain {
+	switch {
+	case w.plain && w.insecure:
+		return made, nil
+	case w.plain:
 		made.DialContext = t.addresses.dialLocal
 		return made, nil
 	}
 	made.ForceAttemptHTTP2, made.HTTP2 = true, &http.HTTP2Config{SendPingTimeout: pingAfter}
 	made.TLSClientConfig = &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: t.roots, ClientSessionCache: tls.NewLRUClientSessionCache(0),
+		InsecureSkipVerify: w.unverified, //nolint:gosec // the source says so
 	}
 	if w.ca != "" {
 		made.TLSClientConfig.RootCAs = x509.NewCertPool()

@@ -30,8 +30,6 @@ const (
 	// maxFileBytes of one file: Helm's own limit. A file is held in memory.
 	maxFileBytes = 5 << 20
 	maxFiles     = 20_000 // with the folders that they are in
-	maxPathBytes = 1024
-	maxDepth     = 64
 	// maxVersionBytes of a version; a longer one is none.
 	maxVersionBytes = 128
 )
@@ -44,6 +42,7 @@ type Version struct {
 	Chart, Version string
 	URL            string // of the package, maybe relative to that of the repository
 	Digest         string // SHA-256 of the package in hex; empty: the index has none
+	Size           int64  // of the package; 0: the index does not say it
 	Created        time.Time
 }
 
@@ -52,6 +51,7 @@ type Choice struct {
 	Version Version // of no chart: there is none
 	Highest string  // of all versions, in the range or not; empty: the chart is not listed, or with no good version
 	Bad     string  // what is wrong with the first entry of the chart that can't be read; empty: all can
+	Err     error   // why it is not known what there is
 }
 
 // Found tells whether there is a version.
@@ -166,6 +166,24 @@ func (e *entry) version(chart string) (Version, error) {
 		created = time.Time{} // it is for people only
 	}
 	return Version{Chart: chart, Version: e.Version, URL: e.URLs[0], Digest: digest, Created: created.UTC()}, nil
+}
+
+// TagOf is the tag of a version in a registry: a tag has no plus sign.
+func TagOf(version string) string { return strings.ReplaceAll(version, "+", "_") }
+
+// ChooseTag finds the version for a want among the tags of a chart's repository. Other tags than those of versions are left out.
+func ChooseTag(tags []string, w Want) (Choice, error) {
+	c, err := newChooser(w)
+	if err != nil {
+		return Choice{}, err
+	}
+	for _, tag := range tags {
+		version := strings.ReplaceAll(tag, "_", "+")
+		if parse(version) != nil {
+			c.take(version, func() (Version, error) { return Version{Chart: w.Chart, Version: version}, nil })
+		}
+	}
+	return c.choice, nil
 }
 
 // shorten keeps what others wrote from flooding a message.

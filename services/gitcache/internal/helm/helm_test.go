@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/helm"
 )
 
@@ -247,7 +248,7 @@ func pack(t testing.TB, level int, files ...file) []byte {
 	return b.Bytes()
 }
 
-func unpack(t testing.TB, tgz []byte, v helm.Version) (*helm.Chart, error) {
+func unpack(t testing.TB, tgz []byte, v helm.Version) (*archive.Objects, error) {
 	t.Helper()
 	c, err := helm.Unpack(t.Context(), bytes.NewReader(tgz), t.TempDir(), v)
 	if err == nil {

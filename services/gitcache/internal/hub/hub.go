@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -17,6 +18,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/giturl"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
@@ -87,7 +89,7 @@ func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credent
 			ID: data["githubAppID"], InstallationID: data["githubAppInstallationID"], PrivateKey: data["githubAppPrivateKey"],
 		},
 		Identity: data["identity"], Passphrase: data["passphrase"], KnownHosts: data["known_hosts"],
-		ProxyUsername: data["proxyUsername"], ProxyPassword: data["proxyPassword"],
+		DockerConfig: data[".dockerconfigjson"], ProxyUsername: data["proxyUsername"], ProxyPassword: data["proxyPassword"],
 	}
 	if token := data["token"]; token != "" {
 		credentials.Password = token
@@ -96,7 +98,7 @@ func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credent
 		}
 	}
 	if credentials == (fetch.Credentials{}) {
-		return credentials, fmt.Errorf("secret %q has neither a token nor a username and password, nor an identity, a GitHub App or a ca.crt. Add the keys", secret)
+		return credentials, fmt.Errorf("secret %q has neither a token nor a username and password, nor an identity, a GitHub App, a .dockerconfigjson or a ca.crt. Add the keys", secret)
 	}
 	return credentials, nil
 }
@@ -129,11 +131,20 @@ func (c *Catalog) Sources() (sources []owner.Source, known, live bool) {
 	return sources, true, !stale
 }
 
+// registry is how the registry of a source may be asked; the zero value: it is in none.
+func registry(u catalog.Upstream) fetch.Registry {
+	if !giturl.IsRegistry(u.URL) {
+		return fetch.Registry{}
+	}
+	return fetch.Registry{Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify, TokenHosts: strings.Join(u.Registry.TokenHosts, " ")}
+}
+
 func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	git, upstream, name := s.GetSpec().GetGit(), catalog.UpstreamOf(s.GetSpec()), s.GetMetadata().GetName()
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: upstream.URL, Interval: upstream.Interval,
-		Charts: catalog.IsCharts(s.GetSpec()), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
+		Charts: catalog.IsCharts(s.GetSpec()), Artifacts: catalog.IsArtifacts(s.GetSpec()), Registry: registry(upstream),
+		LayerType: s.GetSpec().GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
 		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
 		Verification: verification(git.GetVerification()), Wants: c.catalog.RefsOf(name),
 	}

@@ -35,6 +35,9 @@ func withoutUser(text string) string {
 		u, err = giturl.ParseFolder(text) // of charts
 	}
 	if err != nil {
+		u, err = giturl.ParseRegistry(text)
+	}
+	if err != nil {
 		return "" // of a catalog that was less strict
 	}
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}

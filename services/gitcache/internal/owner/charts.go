@@ -80,6 +80,9 @@ func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, re
 	choice, ok := charts.Choices[ref]
 	old, known := t.heads[ref]
 	switch {
+	case choice.Err != nil:
+		t.forgetCredentials(choice.Err)
+		return nil, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(ref), s.users(ref), choice.Err, t.kept(ref))
 	case !ok:
 		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.users(ref))
 	case known && (!choice.Found() || helm.Higher(versionOf(old), choice.Version.Version)):
@@ -117,7 +120,7 @@ func (t *tenure) commitOfChart(o *mirror.Objects, object plumbing.Hash) plumbing
 // clusters under a number must not change. A service that names the version newly gets what the others have.
 func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 	f := p.found[ref]
-	if s.AllowReplaced {
+	if s.AllowReplaced || f.artifact != nil { // a tag moves
 		return
 	}
 	for _, at := range slices.Sorted(maps.Keys(t.heads)) {
@@ -199,11 +202,7 @@ func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
 		if f.object != object {
 			continue
 		}
-		kept := "Nothing of it is published"
-		if old, known := t.heads[ref]; known {
-			kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
-		}
-		p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err.Error(), kept))
+		p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err.Error(), t.kept(ref)))
 	}
 }
 
@@ -215,7 +214,7 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 	}
 	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.String("chart", f.listed.Chart), attribute.String("version", f.listed.Version)))
 	defer span.End()
-	commit, n, err := t.o.deps.Charts.FetchChart(ctx, r, f.listed, into)
+	commit, n, err := t.fetchPackage(ctx, r, f, into)
 	span.SetAttributes(attribute.Int64("bytes", n))
 	t.o.deps.Metrics.fetch(n, err)
 	if err == nil {
@@ -234,6 +233,13 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 	return err
 }
 
+func (t *tenure) fetchPackage(ctx context.Context, r fetch.Remote, f *found, into fetch.Target) (plumbing.Hash, int64, error) {
+	if f.artifact != nil {
+		return t.o.deps.Artifacts.FetchArtifact(ctx, r, *f.artifact, into)
+	}
+	return t.o.deps.Charts.FetchChart(ctx, r, f.listed, into)
+}
+
 // maxFetched bounds what is remembered of packages: those of heads are known by the heads.
 const maxFetched = 1000
 
@@ -245,8 +251,16 @@ func (t *tenure) lostVersion(s Source, ref string, choice helm.Choice) string {
 	if choice.Found() {
 		next = fmt.Sprintf("the highest that fits is now %s", choice.Version.Version)
 	}
-	return fmt.Sprintf("%s, which was published for %s, is gone from the index, and %s; what was published (%s) is kept. Push the version again, or change the version in the service",
-		catalog.ShowRef(h.Resolved), s.users(ref), next, short(h.Commit))
+	return fmt.Sprintf("%s, which was published for %s, is gone from the %s, and %s; what was published (%s) is kept. Push the version again, or change the version in the service",
+		catalog.ShowRef(h.Resolved), s.users(ref), lists(s), next, short(h.Commit))
+}
+
+// lists is what has the versions of a source's charts.
+func lists(s Source) string {
+	if s.Registry.Is {
+		return "registry"
+	}
+	return "index"
 }
 
 // noVersion says that no version fits.
@@ -255,7 +269,7 @@ func noVersion(s Source, ref string, choice helm.Choice) string {
 	var why strings.Builder
 	switch {
 	case choice.Highest == "" && choice.Bad == "":
-		return fmt.Sprintf("chart %q of %s is not in the index. Check its name, and the source's url", chart, s.users(ref))
+		return fmt.Sprintf("chart %q of %s is not in the %s. Check its name, and the source's url", chart, s.users(ref), lists(s))
 	case choice.Highest == "":
 		why.WriteString("no version of it can be used")
 	default:

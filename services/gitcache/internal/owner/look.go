@@ -141,8 +141,11 @@ func (t *tenure) aside() (back func()) {
 }
 
 func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
-	if s.Charts {
+	switch {
+	case s.Charts:
 		return t.lookForChart(ctx, s, ref)
+	case s.Artifacts:
+		return t.lookForArtifact(ctx, s, ref)
 	}
 	r, err := t.remote(ctx, s)
 	if err != nil {

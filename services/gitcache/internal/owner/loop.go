@@ -311,6 +311,9 @@ func hostOf(text string) string {
 		u, err = giturl.ParseFolder(text) // of charts
 	}
 	if err != nil {
+		u, err = giturl.ParseRegistry(text)
+	}
+	if err != nil {
 		return ""
 	}
 	return strings.ToLower(u.Host)

@@ -19,7 +19,7 @@ func (t *tenure) names(s Source) (n fetch.Names) {
 			if t.misses(ref) {
 				return fetch.Names{} // any ref may be the one that has it
 			}
-		case strings.HasPrefix(ref, catalog.ChartPrefix): // no ref of Git
+		case strings.HasPrefix(ref, catalog.ChartPrefix), strings.HasPrefix(ref, catalog.TagPrefix), strings.HasPrefix(ref, catalog.DigestPrefix): // no ref of Git
 		case strings.HasPrefix(ref, catalog.SemverPrefix):
 			n.Prefixes = append(n.Prefixes, semver.Prefixes()...)
 		default:

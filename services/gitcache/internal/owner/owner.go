@@ -51,6 +51,7 @@ type Deps struct {
 	Console   Console
 	Fetcher   fetch.Fetcher
 	Charts    fetch.ChartFetcher
+	Artifacts fetch.ArtifactFetcher
 	Mirrors   *mirror.Mirrors
 	// Warm brings what other replicas have of a source and is missing here, before upstream is asked for
 	// it, and tells whether anything came. It ends with its context. nil: nobody has anything.

@@ -34,7 +34,9 @@ type found struct {
 
 	// Of a chart: what the index lists, and the commit that its package became; zero: it is not here yet.
 	listed helm.Version
-	commit plumbing.Hash
+	// Of an artifact: its layers. nil: it is none.
+	artifact *fetch.Artifact
+	commit   plumbing.Hash
 }
 
 func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
@@ -68,6 +70,9 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 func (t *tenure) find(s Source, l *fetch.Listing, ref string) (*found, string) {
 	if plumbing.IsHash(ref) {
 		return &found{object: plumbing.NewHash(ref)}, ""
+	}
+	if strings.HasPrefix(ref, catalog.TagPrefix) || strings.HasPrefix(ref, catalog.DigestPrefix) {
+		return nil, fmt.Sprintf("%s names %q, which is of a registry, and the source is a Git repository. Write a branch, refs/tags/NAME or a commit, or name a source with spec.oci", s.users(ref), ref)
 	}
 	if _, _, ok := catalog.ParseChartRef(ref); ok {
 		return nil, fmt.Sprintf("%s names chart %q, and the source is a Git repository. Write the ref and the path in the service, or name a source with spec.helm", s.users(ref), catalog.ShowRef(ref))

@@ -29,8 +29,9 @@ type work struct {
 	lacking map[string]bool                   // wanted refs that upstream did not have: their namesakes are asked for, too
 	grown   bool                              // the mirror, since it was last looked after
 
-	charts  *fetch.Charts                   // what the last good poll of a chart repository found; nil: there was none
-	fetched map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
+	charts    *fetch.Charts                   // what the last good poll of a chart repository found; nil: there was none
+	artifacts *fetch.Artifacts                // the same of a registry
+	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
 
 	credentials fetch.Credentials
 	known       credentialsKey // what credentials are of
@@ -142,6 +143,14 @@ func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(co
 			return nil, nil, err
 		}
 		p = t.planCharts(s, charts)
+		return p, func(ctx context.Context) (bool, error) { return t.bringCharts(ctx, r, s, p) }, nil
+	}
+	if s.Artifacts {
+		r, artifacts, err := t.listArtifacts(ctx, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		p = t.planArtifacts(s, artifacts)
 		return p, func(ctx context.Context) (bool, error) { return t.bringCharts(ctx, r, s, p) }, nil
 	}
 	r, listing, err := t.list(ctx, s)

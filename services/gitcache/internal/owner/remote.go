@@ -3,21 +3,18 @@ package owner
 import (
 	"context"
 	"errors"
+	"net/url"
 
 	"fairlead.dev/services/gitcache/internal/fetch"
 )
 
 // remote puts together whom to ask, and as whom.
 func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
-	parse := fetch.ParseURL
-	if s.Charts {
-		parse = fetch.ParseChartsURL
-	}
-	u, err := parse(s.URL)
+	u, err := parseURL(s)
 	if err != nil {
 		return fetch.Remote{}, err
 	}
-	r := fetch.Remote{URL: u, Secret: s.Secret}
+	r := fetch.Remote{URL: u, Secret: s.Secret, Registry: s.Registry}
 	if s.Proxy != "" {
 		if r.Proxy, err = fetch.ParseProxy(s.Proxy); err != nil {
 			return fetch.Remote{}, err
@@ -37,6 +34,16 @@ func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
 	}
 	r.Credentials = t.credentials
 	return r, nil
+}
+
+func parseURL(s Source) (*url.URL, error) {
+	switch {
+	case s.Charts:
+		return fetch.ParseChartsURL(s.URL, s.Registry)
+	case s.Artifacts:
+		return fetch.ParseRegistryURL(s.URL, s.Registry)
+	}
+	return fetch.ParseURL(s.URL)
 }
 
 // forgetCredentials makes the next poll read the secret again when upstream did not like it.

@@ -27,6 +27,12 @@ type Source struct {
 	UID, Name, URL string
 	// Charts: it is a repository of Helm charts, and not one of Git. What is about tags, submodules and signatures is not for it.
 	Charts bool
+	// Artifacts: it is a repository of artifacts in a registry.
+	Artifacts bool
+	// Registry is how the registry is asked, if it is in one, and LayerType the media type of the layer with the files; empty: the
+	// fetcher chooses.
+	Registry  fetch.Registry
+	LayerType string
 	// AllowReplaced publishes other content under the version of a chart that was published before.
 	AllowReplaced bool
 	Interval      time.Duration // 0: the default
@@ -61,7 +67,7 @@ func (v Verification) equal(o Verification) bool {
 // matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
-	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
+	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same)
 }

@@ -16,7 +16,7 @@ func signatures() []string {
 
 // claims tells whether there is any proof. What has none is not read.
 func claims(header http.Header) bool {
-	for _, name := range append(signatures(), "X-Gitlab-Token") {
+	for _, name := range append(signatures(), "X-Gitlab-Token", "Authorization") {
 		if header.Get(name) != "" {
 			return true
 		}
@@ -35,9 +35,12 @@ func authentic(header http.Header, token, sum []byte) bool {
 		}
 	}
 	// GitLab sends the token itself. Hashed, its length does not show either.
-	if claimed := header.Get("X-Gitlab-Token"); claimed != "" {
-		a, b := sha256.Sum256([]byte(claimed)), sha256.Sum256(token)
-		good |= subtle.ConstantTimeCompare(a[:], b[:])
+	// Registries send a header of their configuration.
+	for _, claimed := range []string{header.Get("X-Gitlab-Token"), strings.TrimPrefix(header.Get("Authorization"), "Bearer ")} {
+		if claimed != "" {
+			a, b := sha256.Sum256([]byte(claimed)), sha256.Sum256(token)
+			good |= subtle.ConstantTimeCompare(a[:], b[:])
+		}
 	}
 	return good == 1
 }

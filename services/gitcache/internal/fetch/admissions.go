@@ -1,0 +1,194 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead.dev/platform/giturl"
+	"fairlead.dev/services/gitcache/internal/oci"
+)
+
+const (
+	// maxAdmissions that are remembered: one for each repository and secret.
+	maxAdmissions = 10_000
+	// unusedPart of a token's life is not used: it may end on its way.
+	unusedPart = 10 // percent
+)
+
+// admissions is what registries want requests to be authorized with, and the tokens that are good still. With it a poll is one
+// request.
+type admissions struct {
+	mu    sync.Mutex // guards known
+	known map[admissionKey]admission
+}
+
+// admissionKey: a token is for one repository, and for those credentials only.
+type admissionKey struct {
+	origin, repository string
+	registry           Registry
+	credentials        Credentials
+}
+
+type admission struct {
+	challenge oci.Challenge
+	token     string
+	until     time.Time
+}
+
+func newAdmissions() *admissions { return &admissions{known: map[admissionKey]admission{}} }
+
+func keyOf(r Remote, repository string) admissionKey {
+	return admissionKey{origin(r.URL), repository, r.Registry, r.Credentials}
+}
+
+func (l *admissions) of(r Remote, repository string) (admission, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	is, ok := l.known[keyOf(r, repository)]
+	return is, ok
+}
+
+func (l *admissions) remember(r Remote, repository string, is admission) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.known) >= maxAdmissions {
+		clear(l.known)
+	}
+	l.known[keyOf(r, repository)] = is
+}
+
+// authorization is the header for the next request; "": none, as far as is known.
+func (l *admissions) authorization(ctx context.Context, h *HTTP, r Remote, repository string) (string, error) {
+	is, ok := l.of(r, repository)
+	switch {
+	case !ok:
+		return "", nil
+	case !is.challenge.Bearer:
+		return "Basic " + basic(r.Credentials.Username, r.Credentials.Password), nil
+	case time.Now().Before(is.until):
+		return "Bearer " + is.token, nil
+	}
+	token, life, err := h.token(ctx, r, repository, is.challenge)
+	if err != nil {
+		return "", err
+	}
+	is.token, is.until = token, time.Now().Add(life-life*unusedPart/100)
+	l.remember(r, repository, is)
+	return "Bearer " + token, nil
+}
+
+// learn takes in that a request was refused which had this authorization. The error is that there is nothing better to try.
+func (l *admissions) learn(r Remote, repository, authorization string, resp *http.Response) error {
+	is, known := l.of(r, repository)
+	challenge, ok := oci.ParseChallenges(resp.Header.Values("WWW-Authenticate"))
+	switch {
+	case ok && challenge.Bearer, ok && r.Credentials.Password != "" && !strings.HasPrefix(authorization, "Basic "):
+		l.remember(r, repository, admission{challenge: challenge})
+		return nil
+	case !ok && known && is.challenge.Bearer: // a token that has ended is a 403 at some
+		l.remember(r, repository, admission{challenge: is.challenge})
+		return nil
+	}
+	return registryError(r, repository, resp)
+}
+
+// token gets one from the token service that the registry names: to pull from one repository.
+func (h *HTTP) token(ctx context.Context, r Remote, repository string, c oci.Challenge) (token string, life time.Duration, err error) {
+	u, err := realmURL(r, c.Realm)
+	if err != nil {
+		return "", 0, err
+	}
+	if r.Credentials.Password != "" && !r.sendsTo(u) {
+		return "", 0, &Error{Kind: KindCredentials, Message: fmt.Sprintf(
+			"%s wants a token of %s, which is another host, so the credentials were not sent there. If it is the registry's, add %s to tokenHosts of the source", r.URL.Host, u.Host, u.Host)}
+	}
+	query := u.Query()
+	query.Set("scope", "repository:"+repository+":pull")
+	if c.Service != "" {
+		query.Set("service", c.Service)
+	}
+	u.RawQuery = query.Encode()
+	err = h.get(ctx, r, u, lists, func(req *http.Request) {
+		req.Header.Del("Authorization")
+		if r.Credentials.Password != "" {
+			req.SetBasicAuth(r.Credentials.Username, r.Credentials.Password)
+		}
+	}, func(resp *http.Response, body io.Reader) error {
+		switch code := resp.StatusCode; {
+		case code == http.StatusUnauthorized || code == http.StatusForbidden && !throttles(resp):
+			return &Error{Kind: KindCredentials, status: code, Message: fmt.Sprintf("%d from the token service %s. %s", code, u.Host, tokenHint(r, repository))}
+		case code != http.StatusOK:
+			e := statusError(r, resp.Request.URL, resp)
+			if e.Kind == KindNotFound {
+				e.Message = fmt.Sprintf("%d from the token service %s, which %s names. Tell the registry's owner", code, u.Host, r.URL.Host)
+			}
+			return e
+		}
+		text, err := io.ReadAll(&capped{r: body, left: oci.MaxTokenBytes + 1, most: oci.MaxTokenBytes, what: "token"})
+		if err != nil {
+			return err
+		}
+		if token, life, err = oci.DecodeToken(text); err != nil {
+			return &Error{Kind: KindContent, Message: fmt.Sprintf("%s: %s", u.Host, err)}
+		}
+		return nil
+	})
+	return token, life, err
+}
+
+func tokenHint(r Remote, repository string) string {
+	if r.Credentials.Password == "" {
+		return fmt.Sprintf("Repository %q needs credentials, or does not exist. Name a secret with a username and password, or a token, in the source", repository)
+	}
+	return fmt.Sprintf("Check the username and password, or the token, in secret %q, and that they may pull from %q", r.Secret, repository)
+}
+
+// realmURL reads where a token service is: a place that a source could name, and never the hub itself. Without TLS it must be the
+// registry's own host.
+func realmURL(r Remote, realm string) (*url.URL, error) {
+	bad := func(why string) error {
+		return refuse("%s names a token service that can't be used: its address %s", r.URL.Host, why)
+	}
+	u, err := url.Parse(realm)
+	if err != nil || len(realm) > giturl.MaxBytes {
+		return nil, bad("can't be read")
+	}
+	plain := *u
+	plain.RawQuery, plain.ForceQuery = "", false
+	_, err = giturl.ParseFolder(plain.String())
+	switch {
+	case u.Scheme == "http" && r.Registry.Insecure && u.Hostname() == r.URL.Hostname() && u.User == nil:
+	case err != nil:
+		return nil, bad(err.Error())
+	case u.Scheme != "https" && r.URL.Scheme == "https":
+		return nil, bad("begins with http://, and the registry is asked by https")
+	case !loopbackName(r.URL.Hostname()) && loopbackName(u.Hostname()):
+		return nil, bad("leads to the hub itself")
+	}
+	return u, nil
+}
+
+// sendsTo tells whether a token service gets the credentials: at the registry's own place, or where the source says so.
+func (r Remote) sendsTo(u *url.URL) bool {
+	if place(u) == place(r.URL) {
+		return true
+	}
+	if u.Scheme != "https" {
+		return false
+	}
+	known := strings.Fields(r.Registry.TokenHosts)
+	switch r.URL.Hostname() { // whose token services are documented
+	case oci.DockerHub:
+		known = append(known, oci.DockerHubTokens)
+	case "registry.gitlab.com":
+		known = append(known, "gitlab.com")
+	}
+	return slices.ContainsFunc(known, func(host string) bool { return place(&url.URL{Scheme: "https", Host: host}) == place(u) })
+}

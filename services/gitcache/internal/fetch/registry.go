@@ -1,0 +1,286 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"fairlead.dev/platform/giturl"
+	"fairlead.dev/services/gitcache/internal/oci"
+)
+
+// Registry is how a registry may be asked. Comparable; the zero value is for what is in none.
+type Registry struct {
+	Is bool // the remote is in a registry
+	// Insecure: by HTTP without TLS. Unverified: whatever its certificate.
+	Insecure, Unverified bool
+	// TokenHosts, separated by spaces, get the credentials besides the registry's own host.
+	TokenHosts string
+}
+
+// ParseRegistryURL reads oci://host/path of a source. The result is where its requests go: the path is that of the repository, or
+// the beginning of those of charts.
+func ParseRegistryURL(raw string, in Registry) (*url.URL, error) {
+	u, err := giturl.ParseRegistry(raw)
+	if err != nil {
+		return nil, refuse("the url %s", err)
+	}
+	u.Scheme = "https"
+	if in.Insecure {
+		u.Scheme = "http"
+	}
+	if name, ok := strings.CutPrefix(u.Path, "/"); ok && u.Host == "docker.io" && !strings.Contains(name, "/") {
+		u.Path = "/library/" + name
+	}
+	if u.Host == "docker.io" || u.Host == "index.docker.io" {
+		u.Host = oci.DockerHub
+	}
+	return u, nil
+}
+
+// checkRegistry says what of a source does not fit, before anybody is asked, and finds the login in a docker config.
+func (r Remote) checkRegistry() (Remote, error) {
+	c := &r.Credentials
+	if c.GitHubApp != (GitHubApp{}) {
+		return r, r.misfit("it has a GitHub App, which is for Git. Add a username and password, or a token")
+	}
+	if c.DockerConfig != "" && c.Password == "" {
+		var err error
+		if c.Username, c.Password, err = oci.DockerLogin(c.DockerConfig, r.URL.Host, r.URL.Path); err != nil {
+			return r, r.misfit("%s", err)
+		}
+	}
+	if r.Registry.Insecure && r.Proxy != nil {
+		return r, refuse("the source has a proxy and insecure, which do not go together. Remove one of them")
+	}
+	return r, r.checkHTTP()
+}
+
+// ask makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token.
+func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string, read func(*http.Response, io.Reader) error) error {
+	for renewed := false; ; renewed = true {
+		authorization, err := h.admissions.authorization(ctx, h, r, repository)
+		if err != nil {
+			return err
+		}
+		var challenged *http.Response
+		err = h.get(ctx, r, u, l, func(req *http.Request) {
+			req.Method = method
+			req.Header.Del("Authorization")
+			if authorization != "" {
+				req.Header.Set("Authorization", authorization)
+			}
+			if accept != "" {
+				req.Header.Set("Accept", accept)
+			}
+			// Blobs are compressed already, and manifests are hashed as they are.
+			req.Header.Set("Accept-Encoding", "identity")
+		}, func(resp *http.Response, body io.Reader) error {
+			wantsOther := resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden && strings.HasPrefix(authorization, "Bearer ")
+			if !renewed && wantsOther && SameOrigin(resp.Request.URL, r.URL) && !throttles(resp) {
+				challenged = resp
+				return nil
+			}
+			return read(resp, body)
+		})
+		if err != nil || challenged == nil {
+			return err
+		}
+		if err := h.admissions.learn(r, repository, authorization, challenged); err != nil {
+			return err
+		}
+	}
+}
+
+// registryURL is a place in the API of a registry.
+func registryURL(r Remote, repository string, parts ...string) *url.URL {
+	return (&url.URL{Scheme: r.URL.Scheme, Host: r.URL.Host, Path: "/v2/" + repository}).JoinPath(parts...)
+}
+
+// registryError is for an answer that is not as it should be.
+func registryError(r Remote, repository string, resp *http.Response) *Error {
+	e := statusError(r, resp.Request.URL, resp)
+	switch {
+	case e.Kind == KindNotFound:
+		e.Message = fmt.Sprintf("%d from %s: repository %q has none of it, or is not there", resp.StatusCode, r.URL.Host, repository)
+	case e.Kind == KindCredentials && SameOrigin(resp.Request.URL, r.URL):
+		e.Message += fmt.Sprintf(". It may also be that %s has no repository %q", r.URL.Host, repository)
+	}
+	return e
+}
+
+// headManifest asks for the digest of what a tag stands for; "": there is no such tag.
+func (h *HTTP) headManifest(ctx context.Context, r Remote, repository, tag string) (digest oci.Digest, err error) {
+	u := registryURL(r, repository, "manifests", tag)
+	err = h.ask(ctx, r, repository, http.MethodHead, u, lists, oci.Accept(), func(resp *http.Response, _ io.Reader) error {
+		switch resp.StatusCode {
+		case http.StatusOK:
+			// Without one the manifest itself says it.
+			digest, _ = oci.ParseDigest(resp.Header.Get("Docker-Content-Digest"))
+			return nil
+		case http.StatusNotFound:
+			return errNoManifest
+		}
+		return registryError(r, repository, resp)
+	})
+	if err != nil || digest != "" {
+		return digest, err
+	}
+	_, digest, err = h.getManifest(ctx, r, repository, tag, "")
+	return digest, err
+}
+
+// errNoManifest: the registry has no such manifest, or no such repository.
+var errNoManifest = &Error{Kind: KindNotFound, Message: "the registry has no such manifest"}
+
+// manifest gets a manifest by its digest; that of an index is the one that it holds.
+func (h *HTTP) manifest(ctx context.Context, r Remote, repository string, digest oci.Digest) (m *oci.Manifest, bytes int64, err error) {
+	const most = 2 // an index, and what it holds
+	for range most {
+		body, _, err := h.getManifest(ctx, r, repository, string(digest), digest)
+		if err != nil {
+			return nil, bytes, err
+		}
+		bytes += int64(len(body.text))
+		is, child, err := oci.Decode(body.text, body.contentType)
+		if err != nil {
+			return nil, bytes, &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the artifact %s: %s", digest.Short(), clean(err.Error()))}
+		}
+		if is != nil {
+			return is, bytes, nil
+		}
+		digest = child
+	}
+	return nil, bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("the artifact %s is an index of indexes, which Fairlead does not read", digest.Short())}
+}
+
+type manifestBody struct {
+	text        []byte
+	contentType string
+}
+
+// getManifest gets a manifest and its digest. want is checked, unless it is empty.
+func (h *HTTP) getManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
+	u := registryURL(r, repository, "manifests", reference)
+	err = h.ask(ctx, r, repository, http.MethodGet, u, lists, oci.Accept(), func(resp *http.Response, body io.Reader) error {
+		switch resp.StatusCode {
+		case http.StatusOK:
+		case http.StatusNotFound:
+			return errNoManifest
+		default:
+			return registryError(r, repository, resp)
+		}
+		text, err := io.ReadAll(&capped{r: body, left: oci.MaxManifestBytes + 1, most: oci.MaxManifestBytes, what: "manifest"})
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(text)
+		is, digest = manifestBody{text, resp.Header.Get("Content-Type")}, oci.Digest("sha256:"+hex.EncodeToString(sum[:]))
+		if want != "" && digest != want {
+			return &Error{Kind: KindContent, Message: fmt.Sprintf("%s sent a manifest with the digest %s for %s. Tell the registry's owner, and push the artifact again", r.URL.Host, digest.Short(), want.Short())}
+		}
+		return nil
+	})
+	return is, digest, err
+}
+
+// listTags has a function see all tags of a repository. errNoManifest: there is no such repository.
+func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see func(tag string)) (bytes int64, err error) {
+	first := registryURL(r, repository, "tags", "list")
+	page := *first
+	page.RawQuery = url.Values{"n": {strconv.Itoa(oci.PageTags)}}.Encode()
+	tags, seen := 0, map[string]bool{}
+	for next := &page; next != nil; {
+		if seen[next.String()] || len(seen) >= oci.MaxPages {
+			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("the list of tags of %q at %s has no end, or more than the limit of %d pages. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxPages)}
+		}
+		seen[next.String()] = true
+		list, to, n, err := h.tagPage(ctx, r, repository, next)
+		bytes += n
+		if known, ok := err.(*Error); ok && known.status == http.StatusBadRequest && next.RawQuery != "" && len(seen) == 1 { //nolint:errorlint // of tagPage
+			next = first // some take no number, or none so large
+			continue
+		}
+		if err != nil {
+			return bytes, err
+		}
+		if tags += len(list); tags > oci.MaxTags {
+			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("%q at %s has more than the limit of %d tags. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxTags)}
+		}
+		for _, tag := range list {
+			see(tag)
+		}
+		next = to
+	}
+	return bytes, nil
+}
+
+// tagPage asks for a page of tags.
+func (h *HTTP) tagPage(ctx context.Context, r Remote, repository string, u *url.URL) (tags []string, next *url.URL, bytes int64, err error) {
+	err = h.ask(ctx, r, repository, http.MethodGet, u, lists, "application/json", func(resp *http.Response, body io.Reader) error {
+		switch resp.StatusCode {
+		case http.StatusOK:
+		case http.StatusNotFound:
+			return errNoManifest
+		default:
+			return registryError(r, repository, resp)
+		}
+		text, err := io.ReadAll(&capped{r: body, left: oci.MaxPageBytes + 1, most: oci.MaxPageBytes, what: "page of tags"})
+		bytes = int64(len(text))
+		if err != nil {
+			return err
+		}
+		if tags, err = oci.DecodeTags(text); err == nil {
+			next, err = oci.NextPage(resp.Request.URL, resp.Header.Values("Link"))
+		}
+		if err != nil {
+			return &Error{Kind: KindContent, Message: fmt.Sprintf("%s: %s", r.URL.Host, err)}
+		}
+		return nil
+	})
+	return tags, next, bytes, err
+}
+
+// getBlob downloads a layer and has it read. What it has is checked only at its end.
+func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
+	if l.Size > oci.MaxLayerBytes {
+		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB", l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
+	}
+	u := registryURL(r, repository, "blobs", string(l.Digest))
+	err = h.ask(ctx, r, repository, http.MethodGet, u, packs, "", func(resp *http.Response, body io.Reader) error {
+		if resp.StatusCode != http.StatusOK {
+			e := registryError(r, repository, resp)
+			if e.Kind == KindNotFound {
+				e.Message = fmt.Sprintf("%d from %s: layer %s, which the manifest names, is not there. Push the artifact again", resp.StatusCode, resp.Request.URL.Host, l.Digest.Short())
+			}
+			return e
+		}
+		if resp.ContentLength >= 0 && resp.ContentLength != l.Size {
+			return wrongLength(l, resp.ContentLength)
+		}
+		sum := sha256.New()
+		taken := &capped{r: io.LimitReader(body, l.Size+1), left: oci.MaxLayerBytes + 2, most: oci.MaxLayerBytes + 1, what: "layer"}
+		defer func() { n = taken.taken() }()
+		if err := read(io.TeeReader(taken, sum)); err != nil {
+			return packageError(err)
+		}
+		if taken.taken() != l.Size {
+			return wrongLength(l, taken.taken())
+		}
+		if got := oci.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil))); got != l.Digest {
+			return &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s came with the digest %s. Tell the registry's owner, and push the artifact again", l.Digest.Short(), got.Short())}
+		}
+		return nil
+	})
+	return n, err
+}
+
+func wrongLength(l oci.Layer, got int64) *Error {
+	return &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d bytes, and the manifest says %d. Tell the registry's owner, and push the artifact again", l.Digest.Short(), got, l.Size)}
+}

@@ -1,0 +1,151 @@
+package owner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/semver"
+)
+
+// A repository of artifacts is a source as any other: a tag, a range of tags or a digest is a ref, and the layers of the artifact
+// become a commit in the mirror. A head's Object stands for the layers: while they stay nothing is downloaded, also if the
+// manifest is another.
+
+// listArtifacts asks the registry what the wanted refs stand for.
+func (t *tenure) listArtifacts(ctx context.Context, s Source) (r fetch.Remote, artifacts *fetch.Artifacts, err error) {
+	if r, err = t.remote(ctx, s); err != nil {
+		return r, nil, err
+	}
+	artifacts, err = t.o.deps.Artifacts.ListArtifacts(ctx, r, slices.Sorted(maps.Keys(s.Wants)), s.LayerType, t.artifacts)
+	if err != nil {
+		t.forgetCredentials(err)
+		return r, nil, err
+	}
+	t.o.deps.Metrics.list(artifacts.Bytes)
+	t.artifacts = artifacts
+	return r, artifacts, nil
+}
+
+// planArtifacts is what a registry's answers mean for the wanted refs.
+func (t *tenure) planArtifacts(s Source, artifacts *fetch.Artifacts) *plan {
+	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
+	o := t.mirror.Objects()
+	defer o.Close()
+	for _, ref := range slices.Sorted(maps.Keys(s.Wants)) {
+		f, why, isMissing := t.findArtifact(s, o, artifacts, ref)
+		switch {
+		case f == nil && isMissing:
+			p.miss(ref, why)
+			continue
+		case f == nil:
+			p.lose(ref, why)
+			continue
+		}
+		p.found[ref] = f
+		if f.artifact != nil && (p.fresh || f.commit.IsZero()) {
+			f.commit = plumbing.ZeroHash
+			p.wants = append(p.wants, f.object)
+		}
+	}
+	return p
+}
+
+// findArtifact looks a wanted ref up in a registry's answers; nil and why, if it is not there.
+func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *fetch.Artifacts, ref string) (f *found, why string, isMissing bool) {
+	if plumbing.IsHash(ref) {
+		id := plumbing.NewHash(ref)
+		if !o.Has(id) {
+			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.users(ref), short(id)), true
+		}
+		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
+	}
+	answer, ok := artifacts.Answers[ref]
+	old, known := t.heads[ref]
+	oldTag, _, _ := catalog.ParseArtifactRef(old.Resolved)
+	isRange := strings.HasPrefix(ref, catalog.SemverPrefix)
+	switch {
+	case !ok:
+		return nil, fmt.Sprintf("%s names %q, and the source is a registry. Write ref: tag:NAME, semver:RANGE or sha256:DIGEST in the service", s.users(ref), catalog.ShowRef(ref)), true
+	case answer.Err != nil:
+		return nil, fmt.Sprintf("%s of %s: %s. %s", artifactName(ref), s.users(ref), answer.Err, t.kept(ref)), false
+	case known && isRange && (answer.Choice.Tag == "" || semver.Lower(answer.Choice.Tag, tagPrefix+oldTag)):
+		return nil, t.lostArtifactTag(s, ref, oldTag, answer.Choice), true
+	case isRange && answer.Choice.Tag == "":
+		return nil, noTag(s, ref, answer.Choice), true
+	case answer.Artifact == nil:
+		return nil, fmt.Sprintf("the registry has no %s, which %s names. %s. Push it, or correct the ref of the service", artifactName(ref), s.users(ref), t.kept(ref)), true
+	}
+	a := *answer.Artifact
+	f = &found{object: a.ID(), artifact: &a, resolved: catalog.ArtifactRef(a.Tag, string(a.Manifest))}
+	f.listed.Created = a.Created
+	f.commit = t.commitOfChart(o, f.object)
+	return f, "", false
+}
+
+// artifactName is a ref of a registry in words.
+func artifactName(ref string) string {
+	switch {
+	case ref == RefHead:
+		return "tag latest"
+	case strings.HasPrefix(ref, catalog.TagPrefix):
+		return "tag " + strings.TrimPrefix(ref, catalog.TagPrefix)
+	case strings.HasPrefix(ref, catalog.DigestPrefix):
+		return "artifact " + catalog.ShowRef(ref)
+	}
+	return fmt.Sprintf("%q", ref)
+}
+
+// kept says what stays published for a ref.
+func (t *tenure) kept(ref string) string {
+	if old, known := t.heads[ref]; known {
+		return fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
+	}
+	return "Nothing of it is published"
+}
+
+// lostArtifactTag says that a tag is gone which was published for a range.
+func (t *tenure) lostArtifactTag(s Source, ref, tag string, choice semver.Choice) string {
+	next := "no other tag is in the range"
+	if choice.Tag != "" {
+		next = fmt.Sprintf("the highest in the range is now %s", name(choice.Tag))
+	}
+	return fmt.Sprintf("tag %q, which %q of %s had chosen, is gone from the registry, and %s; what was published stays. Push the tag again, or change the range so that it leaves %q out",
+		tag, ref, s.users(ref), next, tag)
+}
+
+// lookForArtifact fetches an artifact that no service follows.
+func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
+	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.has(id) { // then there is nothing to ask for
+		return id, nil
+	}
+	r, err := t.remote(ctx, s)
+	if err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
+	artifacts, err := t.o.deps.Artifacts.ListArtifacts(ctx, r, slices.Sorted(maps.Keys(s.Wants)), s.LayerType, nil)
+	if err != nil {
+		t.forgetCredentials(err)
+		return commit, t.refusal(s, ref, err)
+	}
+	t.o.deps.Metrics.list(artifacts.Bytes)
+	p := t.planArtifacts(s, artifacts)
+	if p.found[ref] == nil {
+		return commit, &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+	}
+	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
+	f := p.found[ref]
+	if f == nil {
+		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+	}
+	return f.commit, nil
+}
