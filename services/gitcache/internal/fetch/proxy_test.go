@@ -106,7 +106,13 @@ func TestProxyTroubleIsSaidInWords(t *testing.T) {
 	_, err = f.List(t.Context(), r, fetch.Names{})
 	wantError(t, err, fetch.KindUnreachable, "502 from the proxy", "example.com")
 
-	proxy.Close()
+	// A port that is taken and where nobody listens: no other test can listen there meanwhile.
+	own, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.Proxy.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	r.Proxy = &url.URL{Scheme: r.Proxy.Scheme, Host: own.LocalAddr().String()}
 	_, err = f.List(t.Context(), r, fetch.Names{})
 	t.Log(err)
 	wantError(t, err, fetch.KindUnreachable, "the proxy to example.com is not reachable", "connection refused")
