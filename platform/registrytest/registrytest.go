@@ -38,7 +38,7 @@ type Registry struct {
 }
 
 // binary is the path of registrylocal, which is built if need be.
-var binary = sync.OnceValues(func() (string, error) {
+var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals // built once for all tests of a package
 	if path := os.Getenv("REGISTRYLOCAL"); path != "" {
 		return path, nil
 	}
@@ -48,7 +48,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		if _, missing := os.Stat(script); missing == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, script).Output() //nolint:gosec // of the work tree
+			out, err := exec.CommandContext(ctx, script).Output()
 			if err != nil {
 				return "", fmt.Errorf("build registrylocal: %w", err)
 			}
@@ -70,7 +70,7 @@ func Start(t testing.TB, args ...string) *Registry {
 		t.Fatal(err)
 	}
 	r := &Registry{folder: t.TempDir()}
-	cmd := exec.CommandContext(context.Background(), path, append([]string{"serve", r.folder}, args...)...) //nolint:gosec // of the work tree
+	cmd := exec.CommandContext(context.Background(), path, append([]string{"serve", r.folder}, args...)...)
 	out, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
 	if r.process, err = subprocess.Start(cmd); err != nil {
@@ -133,7 +133,7 @@ func (r *Registry) run(t testing.TB, args ...string) string {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), path, args...) //nolint:gosec // of the work tree
+	cmd := exec.CommandContext(t.Context(), path, args...)
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {

@@ -69,7 +69,7 @@ func (s SourceSpec) validateHelm() error {
 	if err != nil {
 		return refuse(Invalid, "spec.helm.url: %s", err)
 	}
-	if !s.Helm.Registry.isZero() {
+	if !s.Helm.isZero() {
 		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify and tokenHosts are for registries. Remove them, or write the url as oci://host/path")
 	}
 	return s.Upstream().validate("spec.helm", u)
