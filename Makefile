@@ -78,7 +78,7 @@ test: ## Run every test (installs what they need)
 	@$(STEP) --end
 
 # Parts of `make test`. The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
-# priority. A test that needs a program of those steps (Vault, the nodes', the Collector, docker compose) waits until it is built. A step
+# priority. A test that needs a program of those steps (the registry, Vault, the nodes', the Collector, docker compose) waits until it is built. A step
 # that fails doesn't keep the next ones from being tried.
 test-running:
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; failed=0; \
@@ -90,8 +90,8 @@ test-running:
 	exit $$failed
 
 test-beside:
-	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
 	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
+	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
 	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" nice tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
 	@$(STEP) "build the Collector" nice tools/collector/build.sh
 	@$(STEP) "build docker compose" nice tools/docker/build.sh

@@ -2,18 +2,15 @@ package command
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,63 +22,16 @@ import (
 	orascontent "oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
 
-	"fairlead.dev/platform/localca"
-	"fairlead.dev/platform/subprocess"
+	"fairlead.dev/platform/registrytest"
 )
 
-// Account of the registry, and the password as bcrypt.
-const (
-	registryUser     = "ci"
-	registryPassword = "secret of the test"
-	registryHash     = "$2a$04$KpLOtuJoXyxvVKdM6z3BjeXBu27rvRUfqssfL.ggBFjr6fTJevSb."
-)
-
-// registryServer is a real registry, of tools/distribution.
-type registryServer struct{ address, ca string }
-
-// startRegistry starts one with TLS of an authority of its own, and one account.
-func startRegistry(t *testing.T) registryServer {
+// startRegistry starts a real registry with TLS of an authority of its own and an account; ca is the authority's file.
+func startRegistry(t *testing.T) (r *registrytest.Registry, ca string) {
 	t.Helper()
-	built := exec.CommandContext(t.Context(), filepath.Join("..", "..", "..", "tools", "distribution", "build.sh"))
-	said := new(bytes.Buffer)
-	built.Stderr = said
-	binary, err := built.Output()
-	if err != nil {
-		t.Fatalf("build the registry: %v: %s", err, said)
-	}
-	dir := t.TempDir()
-	files, err := localca.Ensure(filepath.Join(dir, "tls"), "127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "accounts"), registryUser+":"+registryHash+"\n")
-	write(t, filepath.Join(dir, "config.yml"), fmt.Sprintf(`version: 0.1
-log: {level: info, accesslog: {disabled: true}}
-storage: {filesystem: {rootdirectory: %[1]s/storage}}
-auth: {htpasswd: {realm: test, path: %[1]s/accounts}}
-http: {addr: "127.0.0.1:0", secret: secret, tls: {certificate: %[2]s, key: %[3]s}}
-`, dir, files.CertFile, files.KeyFile))
-	cmd := exec.Command(strings.TrimSpace(string(binary)), "serve", filepath.Join(dir, "config.yml")) //nolint:noctx // it is stopped below
-	cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
-	out, w := io.Pipe()
-	cmd.Stdout, cmd.Stderr = w, w
-	process, err := subprocess.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { process.Kill(); _ = w.Close() })
-	go func() { <-process.Ended(); _ = w.Close() }()
-	listening := regexp.MustCompile(`listening on (127\.0\.0\.1:\d+)`)
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return registryServer{address: m[1], ca: files.CAFile}
-		}
-		said.WriteString(lines.Text() + "\n")
-	}
-	t.Fatalf("the registry has ended: %s", said)
-	return registryServer{}
+	r = registrytest.Start(t, "-auth", "basic")
+	ca = filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, r.CA)
+	return r, ca
 }
 
 func write(t *testing.T, path, text string) {
@@ -181,18 +131,18 @@ func mirrored(ctx context.Context, password string, args ...string) (stdout, fai
 
 func TestMirrorPushesABundleOnceAndSaysWhatItDid(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t)
-	bundle, to := bundleOf(t, "layer"), r.address+"/fairlead"
-	account := []string{"--ca-file", r.ca, "--username", registryUser, "--password-stdin"}
+	r, ca := startRegistry(t)
+	bundle, to := bundleOf(t, "layer"), r.Host+"/fairlead"
+	account := []string{"--ca-file", ca, "--username", r.Username, "--password-stdin"}
 	push := func(bundle string, more ...string) (stdout, failed string) {
-		return mirrored(t.Context(), registryPassword, append(append([]string{bundle, to}, account...), more...)...)
+		return mirrored(t.Context(), r.Password, append(append([]string{bundle, to}, account...), more...)...)
 	}
 	out, failed := push(bundle)
 	if failed != "" || !regexp.MustCompile(`(?m)^`+to+`/console:v1\.2\.3@sha256:[0-9a-f]{64}: pushed \d+ parts, \d+\.\d MB$`).MatchString(out) || !strings.Contains(out, to+"/charts/fairlead-hub:v1.2.3@sha256:") {
 		t.Fatalf("first: %q, %q", out, failed)
 	}
 	for _, name := range []string{"console", "charts/fairlead-hub"} {
-		if got := r.manifest(t, "fairlead/"+name, "v1.2.3"); got != http.StatusOK {
+		if got := manifestStatus(t, r, "fairlead/"+name, "v1.2.3"); got != http.StatusOK {
 			t.Errorf("%s: the registry answers %d", name, got)
 		}
 	}
@@ -209,20 +159,16 @@ func TestMirrorPushesABundleOnceAndSaysWhatItDid(t *testing.T) {
 	}
 }
 
-// manifest asks the registry, and returns the status.
-func (r registryServer) manifest(t *testing.T, repository, tag string) int {
+// manifestStatus asks the registry for a manifest.
+func manifestStatus(t *testing.T, r *registrytest.Registry, repository, tag string) int {
 	t.Helper()
-	authority, err := os.ReadFile(r.ca)
-	if err != nil {
-		t.Fatal(err)
-	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.address+"/v2/"+repository+"/manifests/"+tag, nil)
+	roots.AppendCertsFromPEM([]byte(r.CA))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.Host+"/v2/"+repository+"/manifests/"+tag, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.SetBasicAuth(registryUser, registryPassword)
+	req.SetBasicAuth(r.Username, r.Password)
 	req.Header.Set("Accept", ocispec.MediaTypeImageManifest+", "+ocispec.MediaTypeImageIndex)
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
@@ -235,8 +181,8 @@ func (r registryServer) manifest(t *testing.T, repository, tag string) int {
 
 func TestMirrorRefusesInWords(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t)
-	bundle, to := bundleOf(t, "layer"), r.address+"/fairlead"
+	r, ca := startRegistry(t)
+	bundle, to := bundleOf(t, "layer"), r.Host+"/fairlead"
 	damaged := filepath.Join(t.TempDir(), "damaged.tar")
 	text, err := os.ReadFile(bundle)
 	if err != nil {
@@ -250,19 +196,19 @@ func TestMirrorRefusesInWords(t *testing.T) {
 		password string
 		want     string
 	}{
-		"wrong password":      {[]string{bundle, to, "--ca-file", r.ca, "--username", registryUser, "--password-stdin"}, "other", "refuses the account"},
-		"no account":          {[]string{bundle, to, "--ca-file", r.ca}, "", "refuses the account"},
-		"no password":         {[]string{bundle, to, "--ca-file", r.ca, "--username", registryUser, "--password-stdin"}, "", "stdin has no password"},
-		"unknown authority":   {[]string{bundle, to, "--username", registryUser, "--password-stdin"}, registryPassword, "--ca-file"},
-		"a damaged bundle":    {[]string{damaged, to, "--ca-file", r.ca, "--username", registryUser, "--password-stdin"}, registryPassword, "digest"},
-		"no bundle":           {[]string{notes, to, "--ca-file", r.ca}, "", "no bundle of a release"},
+		"wrong password":      {[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "other", "refuses the account"},
+		"no account":          {[]string{bundle, to, "--ca-file", ca}, "", "refuses the account"},
+		"no password":         {[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "", "stdin has no password"},
+		"unknown authority":   {[]string{bundle, to, "--username", r.Username, "--password-stdin"}, r.Password, "--ca-file"},
+		"a damaged bundle":    {[]string{damaged, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, r.Password, "digest"},
+		"no bundle":           {[]string{notes, to, "--ca-file", ca}, "", "no bundle of a release"},
 		"HTTP elsewhere":      {[]string{bundle, "http://registry.example.com/fairlead"}, "", "in clear text"},
 		"an impossible name":  {[]string{bundle, "registry.example.com/Fairlead"}, "", "lower case"},
 		"no authority inside": {[]string{bundle, to, "--ca-file", notes}, "", "no certificate in PEM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if out, failed := mirrored(t.Context(), c.password, c.args...); !strings.Contains(failed, c.want) || strings.Contains(failed, registryPassword) {
+			if out, failed := mirrored(t.Context(), c.password, c.args...); !strings.Contains(failed, c.want) || strings.Contains(failed, r.Password) {
 				t.Errorf("got %q, %q; want %q", out, failed, c.want)
 			}
 		})
