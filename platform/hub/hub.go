@@ -30,7 +30,7 @@ type Distributor struct {
 	Details deliveryv1connect.DetailServiceClient
 	// Views takes in the view of the cluster.
 	Views deliveryv1connect.ViewServiceClient
-	HTTP    *http.Client
+	HTTP  *http.Client
 }
 
 // Distributors is the list of them. It is safe for concurrent use.

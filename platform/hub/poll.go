@@ -60,9 +60,9 @@ type PollDeps struct {
 	// View is the view that the hub has acknowledged, and ViewLost is called when a Sync says that the hub has it no more; nil: there are no views.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
-	Tracer            trace.Tracer
-	Metrics           prometheus.Registerer
-	Log               *slog.Logger
+	Tracer   trace.Tracer
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 }
 
 // Poller keeps the wanted state up to date.
