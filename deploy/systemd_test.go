@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,7 +40,9 @@ func TestUnitsAreWhatSystemdReads(t *testing.T) {
 		args = append(args, to)
 	}
 	out, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput()
-	if err != nil || len(out) > 0 {
+	// It speaks of units of this machine, too.
+	ours := slices.ContainsFunc(strings.Split(string(out), "\n"), func(line string) bool { return strings.Contains(line, dir) || strings.Contains(line, "fairlead-") })
+	if err != nil || ours {
 		t.Errorf("systemd-analyze verify: %v: %s", err, out)
 	}
 }
