@@ -45,7 +45,12 @@ export async function act(executablePath, folder, act) {
     const size = page.viewportSize();
     await page.setViewportSize({ width: 390, height: 844 });
     const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    if (over > 0) wrong.push(`${name} scrolls sideways by ${over} on a phone`);
+    if (over > 0) {
+      const wide = await page.evaluate(() =>
+        [...document.querySelectorAll("*")].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.outerHTML.slice(0, 120)),
+      );
+      wrong.push(`${name} scrolls sideways by ${over} on a phone: ${wide.slice(-3).join(" | ")}`);
+    }
     if (folder) await page.screenshot({ path: join(folder, `${name}-phone.png`) });
     await page.setViewportSize(size);
   }

@@ -87,7 +87,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByRole("row", { name: /steered\/recorded/ }).getByRole("link").first().click();
   await page.getByText("user:").first().waitFor();
   await page.getByRole("button", { name: "Play again" }).waitFor();
-  await page.locator(".xterm").getByText("seen in a shell").first().waitFor();
+  await page.locator(".xterm").getByText("seen in a shell").first().waitFor({ state: "attached" });
   await check(page, "recording");
   await other.goto(page.url());
   await other.getByRole("alert").waitFor();

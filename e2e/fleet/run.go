@@ -251,8 +251,35 @@ func (r *Run) steady(ctx context.Context) error {
 		return err
 	}
 	r.Window, r.Steady, r.Stats = time.Since(meter.begin), meter.end(ctx, r.hub), a.Stats
+	if err := r.arrived(ctx, pushes, a.Stats); err != nil {
+		return err
+	}
 	for _, p := range pushes {
 		r.Pushes = append(r.Pushes, p.judge(a.Stats.Arrivals[p.commit]))
+	}
+	return nil
+}
+
+// arrived waits until the newest push to each folder is at all agents that use it, so that no later step counts it. Of pushes that were
+// overtaken agents may never hear.
+func (r *Run) arrived(ctx context.Context, pushes map[string]pushed, into *Stats) error {
+	newest := map[string]pushed{}
+	for _, p := range pushes {
+		if p.at.After(newest[p.folder].at) {
+			newest[p.folder] = p
+		}
+	}
+	left := func(p pushed) bool { return len(into.Arrivals[p.commit]) < p.services }
+	for slices.ContainsFunc(slices.Collect(maps.Values(newest)), left) {
+		err := r.until(ctx, pushTimeout, question{Measuring: true}, func(a answer) (bool, string) {
+			for commit, at := range a.Stats.Arrivals {
+				into.Arrivals[commit] = append(into.Arrivals[commit], at...)
+			}
+			return len(a.Stats.Arrivals) > 0, "pushes of the steady state are on their way"
+		})
+		if err != nil {
+			return fmt.Errorf("wait for the pushes of the steady state: %w", err)
+		}
 	}
 	return nil
 }
@@ -268,6 +295,7 @@ func (r *Run) pushEvery() time.Duration {
 
 type pushed struct {
 	commit   string
+	folder   string
 	services int
 	at       time.Time
 }
@@ -281,7 +309,7 @@ func (r *Run) push(ctx context.Context, service, group int) (pushed, error) {
 	if err != nil {
 		return pushed{}, err
 	}
-	return pushed{commit, r.cfg.users(service, group), at}, r.refreshed(ctx, source)
+	return pushed{commit, folder(service, group), r.cfg.users(service, group), at}, r.refreshed(ctx, source)
 }
 
 func (p pushed) judge(arrivals []int64) Push {

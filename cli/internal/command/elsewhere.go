@@ -110,7 +110,6 @@ func verbsElsewhere() map[string]string {
 		"label":                   "labels are in metadata.labels: `fairlead edit KIND NAME`",
 		"annotate":                "resources have labels and no annotations: `fairlead edit KIND NAME`",
 		"set":                     "images and settings are in Git or in configuration: `fairlead config SERVICE` shows the configuration, `fairlead edit service NAME` changes it",
-		"top":                     "`fairlead kubectl CLUSTER -- top pods`",
 		"run":                     "what runs comes from Git: `fairlead create service NAME --source SOURCE --path FOLDER --cluster CLUSTER`",
 		"expose":                  "a Service of Kubernetes is a file in Git; `fairlead port-forward service/NAME PORT` reaches one from here",
 		"attach":                  "`fairlead kubectl CLUSTER -- attach POD`",

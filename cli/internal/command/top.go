@@ -98,6 +98,9 @@ func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer
 	case kind == "service":
 		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.services(ctx, h, to, name) }, nil
 	}
+	if kind == "pod" || kind == "node" {
+		return nil, fmt.Errorf("`fairlead get %ss` lists those of all clusters, `fairlead kubectl CLUSTER -- top %ss` tells what those of a cluster use", kind, kind)
+	}
 	return nil, fmt.Errorf("there are no figures of %q: there are fleet, cluster and service", args[0])
 }
 
