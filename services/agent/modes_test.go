@@ -65,8 +65,9 @@ func TestDryRunChangesNothingAndTellsTheDiff(t *testing.T) {
 	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
 	good := w.hub.sync(name, nil)
 	w.hub.awaitPhase(t, name, good, healthy)
-	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
 	again := w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, ""))
+	w.hub.awaitPhase(t, name, again, healthy) // from now on nothing is repaired
+	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
 	w.hub.awaitPhase(t, name, again, differs)
 	detail = w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == again })
 	if fields := detail.GetDiff().GetObjects()[0].GetFields(); len(fields) != 1 || fields[0].GetLive() != `"other"` || fields[0].GetWanted() != `"1"` {
