@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -397,4 +398,45 @@ func TestViewsAreWatched(t *testing.T) {
 			return slices.Equal(m.GetRemoved(), []string{"edge-1"})
 		})
 	})
+}
+
+// An agent chooses the names of its figures: they take nothing away from the filters of others.
+func TestFiguresOfAnAgentHideNoLabels(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, d := r.admin(t), r.service(t, identity.ServiceDistributor)
+	c := newCluster("edge-1")
+	c.Metadata.Labels = map[string]string{"env": "prod"}
+	admin.must(t, c, newCluster("edge-2"))
+	d.push(t, "edge-2", whole(1, 1, &deliveryv1.ViewSection{Name: "labels", State: 1, Figures: map[string]int64{"env": 1}}))
+	page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "labels.env = prod", OrderBy: "labels.env"})
+	if err != nil || page.GetTotalSize() != 1 || page.GetViews()[0].GetCluster() != "edge-1" {
+		t.Errorf("got %v, %v", page, err)
+	}
+}
+
+// A filter can name the figures of the views that its caller sees, and its errors name those that all agents have.
+func TestFiguresAreKnownToThoseWhoSeeTheirView(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t, "")
+	p.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, 1, &deliveryv1.ViewSection{Name: "codename", State: 1, Figures: map[string]int64{"falcon": 3}}))
+	list := func(a api, filter, order string) (int32, error) {
+		page, err := a.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: filter, OrderBy: order})
+		return page.GetTotalSize(), err
+	}
+	if n, err := list(p.bob, "codename.falcon = 3", "codename.falcon desc"); err != nil || n != 1 {
+		t.Errorf("a viewer of the cluster: %d, %v", n, err)
+	}
+	for name, question := range map[string][2]string{
+		"filter of a typo": {"pods.nonsense > 1", ""}, "order of a typo": {"", "pods.nonsense"},
+		"filter of the name": {"codename.falcon > 1", ""}, "order of the name": {"", "codename.falcon"},
+	} {
+		_, err := list(p.eve, question[0], question[1])
+		wantCode(t, err, connect.CodeInvalidArgument, "pods.not_ready")
+		if _, known, _ := strings.Cut(err.Error(), "there are "); strings.Contains(known, "falcon") {
+			t.Errorf("%s: a stranger is told %v", name, err)
+		}
+	}
+	_, err := p.eve.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{Section: "pods", Filter: "codename.falcon > 1"})
+	wantCode(t, err, connect.CodeInvalidArgument, "there is no field")
 }

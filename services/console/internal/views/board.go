@@ -26,8 +26,6 @@ const (
 	pruneEvery = time.Minute
 	// chunk is how many views are read at once.
 	chunk = 500
-	// maxNames bounds the names of figures that lists can be filtered by.
-	maxNames = 4096
 )
 
 // Rights say what a caller sees.
@@ -53,8 +51,7 @@ type Board struct {
 	loaded  bool
 	number  int64 // all writes up to this one are in views
 	views   map[string]*view
-	names   map[string]bool // of figures that some view has
-	changed chan struct{}   // closed and replaced when a view changes
+	changed chan struct{} // closed and replaced when a view changes
 }
 
 // view is one in memory. Immutable.
@@ -78,7 +75,7 @@ func (v *view) decode() (*deliveryv1.PushViewRequest, error) {
 
 // New returns an empty board; Run reads the views.
 func New(d Deps) *Board {
-	return &Board{Deps: d, views: map[string]*view{}, names: map[string]bool{}, changed: make(chan struct{})}
+	return &Board{Deps: d, views: map[string]*view{}, changed: make(chan struct{})}
 }
 
 // Run keeps the board up to date until ctx ends.
@@ -164,11 +161,6 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 			continue
 		}
 		b.views[list[i].Cluster], changed = v, true
-		for name := range v.figures {
-			if len(b.names) < maxNames {
-				b.names[name] = true
-			}
-		}
 	}
 	if changed {
 		close(b.changed)

@@ -26,6 +26,8 @@ const (
 	defaultPage = 100
 	// maxGaps bounds what a list of rows says of clusters whose rows it does not show.
 	maxGaps = 1000
+	// labelPrefix is before the labels of clusters in filters and orders.
+	labelPrefix = "labels."
 )
 
 // known are the figures that agents of this version count always, so that a filter may name them before an agent does.
@@ -50,7 +52,7 @@ type seen struct {
 
 // Field implements filter.Row: figures, and what clusters can be asked for.
 func (s seen) Field(name string) (filter.Value, bool) {
-	if strings.Contains(name, ".") && !strings.HasPrefix(name, "labels.") {
+	if strings.Contains(name, ".") && !strings.HasPrefix(name, labelPrefix) {
 		if s.view == nil {
 			return filter.Value{}, false
 		}
@@ -60,22 +62,31 @@ func (s seen) Field(name string) (filter.Value, bool) {
 	return s.Cluster.Field(name)
 }
 
-// fields are those of clusters, and all figures.
-func (b *Board) fields() filter.Fields {
+// fieldsOf are the fields of clusters, the figures of known, and those others of the caller's views that the texts name. So nobody learns from an error the
+// figures of clusters that they do not see, and no agent can take a figure's place, or a label's: "labels." belongs to clusters' labels.
+func fieldsOf(all []seen, texts ...string) filter.Fields {
 	out := live.Fields(store.KindCluster)
 	for _, name := range known() {
 		out[name] = filter.Number
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for name := range b.names {
-		out[name] = filter.Number
+	for _, s := range all {
+		if s.view == nil {
+			continue
+		}
+		for name := range s.view.figures {
+			if _, ok := out[name]; ok || strings.HasPrefix(name, labelPrefix) {
+				continue
+			}
+			if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, name) }) {
+				out[name] = filter.Number
+			}
+		}
 	}
 	return out
 }
 
-// look returns the clusters that the caller sees and that fit, by name.
-func (b *Board) look(ctx context.Context, expr *filter.Expr, fresh bool) (fits []seen, sees live.Sees, err error) {
+// look returns the clusters that the caller sees, by name.
+func (b *Board) look(ctx context.Context, fresh bool) (all []seen, sees live.Sees, err error) {
 	if sees, err = b.Rights.Viewer(ctx, fresh); err != nil {
 		return nil, nil, err
 	}
@@ -83,15 +94,19 @@ func (b *Board) look(ctx context.Context, expr *filter.Expr, fresh bool) (fits [
 	if err != nil {
 		return nil, nil, err
 	}
-	now := time.Now()
+	all = make([]seen, len(clusters))
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	for _, c := range clusters {
-		if s := (seen{c, b.views[c.UID()]}); expr.Match(s, now) {
-			fits = append(fits, s)
-		}
+	for i, c := range clusters {
+		all[i] = seen{c, b.views[c.UID()]}
 	}
-	return fits, sees, nil
+	return all, sees, nil
+}
+
+// fitting are the clusters of all that fit; all is not to be used afterwards.
+func fitting(all []seen, expr *filter.Expr) []seen {
+	now := time.Now()
+	return slices.DeleteFunc(all, func(s seen) bool { return !expr.Match(s, now) })
 }
 
 // show is a view without rows.
@@ -128,15 +143,15 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 
 // Get returns the view of one cluster, with the rows that the caller may see.
 func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView, error) {
-	fits, sees, err := b.look(ctx, nil, true)
+	all, sees, err := b.look(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	at, ok := slices.BinarySearchFunc(fits, cluster, func(s seen, name string) int { return cmp.Compare(s.Name(), name) })
+	at, ok := slices.BinarySearchFunc(all, cluster, func(s seen, name string) int { return cmp.Compare(s.Name(), name) })
 	if !ok {
 		return nil, catalog.Refuse(catalog.NotFound, "there is no cluster %q that you may see", cluster)
 	}
-	s := fits[at]
+	s := all[at]
 	out := show(s)
 	if s.view == nil {
 		return out, nil
@@ -174,7 +189,11 @@ func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees live.See
 
 // List returns a page of views, and the sums over all that fit.
 func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest) (*consolev1.ListClusterViewsResponse, error) {
-	fields := b.fields()
+	all, _, err := b.look(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	fields := fieldsOf(all, req.GetFilter(), req.GetOrderBy())
 	expr, err := filter.Parse(req.GetFilter(), fields)
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
@@ -187,10 +206,7 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 	if err != nil {
 		return nil, err
 	}
-	fits, _, err := b.look(ctx, expr, true)
-	if err != nil {
-		return nil, err
-	}
+	fits := fitting(all, expr)
 	out := &consolev1.ListClusterViewsResponse{TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy())} //nolint:gosec // clusters
 	sorted := make([]ranked, len(fits))
 	for i, s := range fits {
@@ -227,7 +243,7 @@ func sums(fits []seen, by []string) []*consolev1.ViewSum {
 	for _, s := range fits {
 		values := make([]string, len(by))
 		for i, key := range by {
-			values[i] = s.Label(strings.TrimPrefix(key, "labels."))
+			values[i] = s.Label(strings.TrimPrefix(key, labelPrefix))
 		}
 		key := strings.Join(values, "\x00")
 		sum := found[key]
@@ -252,16 +268,16 @@ func sums(fits []seen, by []string) []*consolev1.ViewSum {
 
 // Rows returns rows of one section over clusters.
 func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*consolev1.ListViewRowsResponse, error) {
-	expr, err := filter.Parse(req.GetFilter(), b.fields())
+	all, sees, err := b.look(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	expr, err := filter.Parse(req.GetFilter(), fieldsOf(all, req.GetFilter()))
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
 	of := hash(req.GetSection(), req.GetFilter(), req.GetNamespace(), req.GetService(), req.GetReason())
 	after, err := parsePlace(req.GetPageToken(), of, 1)
-	if err != nil {
-		return nil, err
-	}
-	fits, sees, err := b.look(ctx, expr, true)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +287,7 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*
 	}
 	out := &consolev1.ListViewRowsResponse{}
 	most := cmp.Or(int(req.GetPageSize()), defaultPage)
-	for _, s := range fits {
+	for _, s := range fitting(all, expr) {
 		rows, gap, err := b.rowsOf(s, req, sees, reads == nil || reads(s.Name()))
 		if err != nil {
 			return nil, err

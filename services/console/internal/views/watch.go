@@ -25,7 +25,11 @@ type told struct {
 
 // Watch sends the views that fit, and then those that change, until ctx ends or send fails.
 func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1.WatchClusterViewsResponse) error) error {
-	expr, err := filter.Parse(question, b.fields())
+	all, _, err := b.look(ctx, true)
+	if err != nil {
+		return err
+	}
+	expr, err := filter.Parse(question, fieldsOf(all, question))
 	if err != nil {
 		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
@@ -76,10 +80,11 @@ func (b *Board) await(ctx context.Context, changed, moved <-chan struct{}, send 
 
 // news is what a watcher does not have. The first message may be empty: the watcher knows then that nothing fits.
 func (b *Board) news(ctx context.Context, expr *filter.Expr, has map[string]told, first bool) ([]*consolev1.WatchClusterViewsResponse, error) {
-	fits, _, err := b.look(ctx, expr, first)
+	all, _, err := b.look(ctx, false)
 	if err != nil {
 		return nil, err
 	}
+	fits := fitting(all, expr)
 	out := []*consolev1.WatchClusterViewsResponse{{}}
 	last := func() *consolev1.WatchClusterViewsResponse {
 		if m := out[len(out)-1]; len(m.GetViews())+len(m.GetRemoved()) < maxMessage {
