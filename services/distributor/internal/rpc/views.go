@@ -33,8 +33,9 @@ func (v *Views) PushView(ctx context.Context, req *deliveryv1.PushViewRequest) (
 	case errors.Is(err, status.ErrBusy):
 		v.away()
 		return nil, errTooMany(v.views.Pause())
-	case errors.Is(err, context.Canceled), code == connect.CodeInvalidArgument, code == connect.CodeUnimplemented:
+	case errors.Is(err, context.Canceled), code == connect.CodeInvalidArgument:
 		return nil, err
 	}
+	// A console that is older than the distributor is replaced within minutes: Unimplemented would send agents away for an hour.
 	return nil, connect.NewError(connect.CodeUnavailable, errors.New("the view is not kept yet: the console does not take it right now. Push again later"))
 }

@@ -3,9 +3,11 @@ package status
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -18,6 +20,8 @@ const (
 	viewsWaiting      = 2048
 	viewsWaitingBytes = 32 << 20
 	maxViewBatchBytes = 2 << 20
+	// maxPushBytes bounds a push as the console bounds a view, four times what agents keep to: the console refuses all that came with one that is larger.
+	maxPushBytes = 64 << 10
 	// viewPause is between two calls to the console: views that come meanwhile go together, in one transaction.
 	viewPause = 100 * time.Millisecond
 )
@@ -36,10 +40,10 @@ type Views struct {
 }
 
 type viewJob struct {
-	push *consolev1.ClusterPush
-	size int64
-	gone atomic.Bool      // nobody waits for it
-	done chan viewOutcome // capacity 1
+	waiting atomic.Pointer[consolev1.ClusterPush] // until it is sent, or nobody waits for it any more
+	sent    *consolev1.ClusterPush                // of the sender's goroutine
+	size    int64
+	done    chan viewOutcome // capacity 1
 }
 
 type viewOutcome struct {
@@ -52,10 +56,14 @@ func NewViews(c ViewConsole) *Views {
 	return &Views{console: c, queue: make(chan *viewJob, viewsWaiting)}
 }
 
-// Record returns what the console says of a push.
+// Record returns what the console says of a push. It keeps the push until it has returned, or the console has it.
 func (v *Views) Record(ctx context.Context, cluster string, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewResponse, error) {
-	j := &viewJob{push: &consolev1.ClusterPush{Cluster: cluster, Push: push}, done: make(chan viewOutcome, 1)}
-	j.size = int64(proto.Size(j.push))
+	said := &consolev1.ClusterPush{Cluster: cluster, Push: push}
+	j := &viewJob{size: int64(proto.Size(said)), done: make(chan viewOutcome, 1)}
+	if j.size > maxPushBytes {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a push of %d bytes: the most are %d bytes", j.size, maxPushBytes))
+	}
+	j.waiting.Store(said)
 	defer v.bytes.Add(-j.size)
 	if v.bytes.Add(j.size) > viewsWaitingBytes {
 		return nil, ErrBusy
@@ -67,7 +75,7 @@ func (v *Views) Record(ctx context.Context, cluster string, push *deliveryv1.Pus
 	}
 	select {
 	case <-ctx.Done():
-		j.gone.Store(true)
+		j.waiting.Store(nil) // what waits in the line takes no memory
 		return nil, ctx.Err()
 	case o := <-j.done:
 		return o.answer, o.err
@@ -105,12 +113,14 @@ func (v *Views) gather(first *viewJob) (batch []*viewJob, left *viewJob) {
 	var size int64
 	clusters := map[string]bool{}
 	for j := first; ; {
-		if !j.gone.Load() {
-			if size += j.size; len(batch) > 0 && (size > maxViewBatchBytes || clusters[j.push.GetCluster()]) {
+		if p := j.waiting.Load(); p != nil {
+			if size += j.size; len(batch) > 0 && (size > maxViewBatchBytes || clusters[p.GetCluster()]) {
 				return batch, j
 			}
-			clusters[j.push.GetCluster()] = true
-			batch = append(batch, j)
+			if j.sent = j.waiting.Swap(nil); j.sent != nil {
+				clusters[p.GetCluster()] = true
+				batch = append(batch, j)
+			}
 		}
 		if len(batch) == maxClusters {
 			return batch, nil
@@ -147,7 +157,7 @@ func (v *Views) call(ctx context.Context, batch []*viewJob) error {
 	defer cancel()
 	req := &consolev1.RecordViewsRequest{}
 	for _, j := range batch {
-		req.Clusters = append(req.Clusters, j.push)
+		req.Clusters = append(req.Clusters, j.sent)
 	}
 	resp, err := v.console.RecordViews(ctx, req)
 	if err != nil {
