@@ -57,6 +57,9 @@ func (c Cluster) Labels() map[string]string {
 	return out
 }
 
+// LabelText is the same for the same labels, and of no other use.
+func (c Cluster) LabelText() string { return c.row.labels.Value() }
+
 // Label is one of them; empty: the cluster does not have it.
 func (c Cluster) Label(key string) string {
 	value, _ := c.row.labels.get(key)

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
+	clusterviews "fairlead.dev/services/console/internal/views"
 	"fairlead.dev/services/console/internal/watch"
 )
 
@@ -54,6 +55,8 @@ func fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 		return connect.NewError(connect.CodeUnavailable, watch.ErrStale)
 	case errors.Is(err, live.ErrBegins):
 		return connect.NewError(connect.CodeUnavailable, live.ErrBegins)
+	case errors.Is(err, clusterviews.ErrBegins):
+		return connect.NewError(connect.CodeUnavailable, clusterviews.ErrBegins)
 	case errors.Is(err, live.ErrBehind):
 		return connect.NewError(connect.CodeUnavailable, live.ErrBehind)
 	case errors.Is(err, store.ErrUnavailable):

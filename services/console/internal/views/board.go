@@ -47,9 +47,10 @@ type Deps struct {
 type Board struct {
 	Deps
 
+	loaded chan struct{} // closed by Run's goroutine when all views that there are were read
+
 	mu      sync.RWMutex // guards what follows
-	loaded  bool
-	number  int64 // all writes up to this one are in views
+	number  int64        // all writes up to this one are in views
 	views   map[string]*view
 	changed chan struct{} // closed and replaced when a view changes
 }
@@ -75,7 +76,7 @@ func (v *view) decode() (*deliveryv1.PushViewRequest, error) {
 
 // New returns an empty board; Run reads the views.
 func New(d Deps) *Board {
-	return &Board{Deps: d, views: map[string]*view{}, changed: make(chan struct{})}
+	return &Board{Deps: d, loaded: make(chan struct{}), views: map[string]*view{}, changed: make(chan struct{})}
 }
 
 // Run keeps the board up to date until ctx ends.
@@ -123,11 +124,20 @@ func (b *Board) read(ctx context.Context) error {
 			return err
 		}
 		if len(list) < chunk {
-			b.mu.Lock()
-			b.loaded = true
-			b.mu.Unlock()
+			if !b.isLoaded() {
+				close(b.loaded)
+			}
 			return nil
 		}
+	}
+}
+
+func (b *Board) isLoaded() bool {
+	select {
+	case <-b.loaded:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -261,14 +271,11 @@ func (b *Board) Lost(seen []*consolev1.ClusterSeen) (clusters []string) {
 			uids[s.GetCluster()] = ""
 		}
 	}
-	if len(uids) == 0 || !b.Clusters.UIDs(uids) {
+	if len(uids) == 0 || !b.isLoaded() || !b.Clusters.UIDs(uids) {
 		return nil
 	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	if !b.loaded {
-		return nil
-	}
 	for _, s := range seen {
 		uid := uids[s.GetCluster()]
 		if s.GetView() == nil || uid == "" {

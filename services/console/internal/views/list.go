@@ -26,9 +26,14 @@ const (
 	defaultPage = 100
 	// maxGaps bounds what a list of rows says of clusters whose rows it does not show.
 	maxGaps = 1000
+	// loadedWithin is how long a list waits for a console that has just begun to read the views.
+	loadedWithin = 10 * time.Second
 	// labelPrefix is before the labels of clusters in filters and orders.
 	labelPrefix = "labels."
 )
+
+// ErrBegins is what a list gets while the console has not read the views yet.
+var ErrBegins = errors.New("the console has begun a moment ago and still reads the views of clusters: try again in a moment")
 
 // known are the figures that agents of this version count always, so that a filter may name them before an agent does.
 func known() []string {
@@ -93,6 +98,13 @@ func (b *Board) look(ctx context.Context, fresh bool) (all []seen, sees live.See
 	clusters, err := b.Clusters.Clusters(ctx, sees)
 	if err != nil {
 		return nil, nil, err
+	}
+	select {
+	case <-b.loaded:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	case <-time.After(loadedWithin):
+		return nil, nil, ErrBegins
 	}
 	all = make([]seen, len(clusters))
 	b.mu.RLock()

@@ -20,6 +20,7 @@ const (
 type told struct {
 	number    int64
 	uid       string
+	labels    string
 	connected bool
 }
 
@@ -34,12 +35,23 @@ func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1
 		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
 	has := map[string]told{}
-	for first := true; ; first = false {
+	return stream(ctx, send, func() (changed, moved <-chan struct{}) {
 		b.mu.RLock()
-		changed := b.changed
-		b.mu.RUnlock()
-		moved := b.Clusters.Moved()
-		messages, err := b.news(ctx, expr, has, first)
+		defer b.mu.RUnlock()
+		return b.changed, b.Clusters.Moved()
+	}, func(first bool) ([]*consolev1.WatchClusterViewsResponse, error) { return b.news(ctx, expr, has, first) })
+}
+
+// stream sends news, again after each change, until ctx ends or something fails. It says that there is nothing when it was silent for heartbeat,
+// also while there are changes that bring no news.
+func stream(ctx context.Context, send func(*consolev1.WatchClusterViewsResponse) error, changes func() (changed, moved <-chan struct{}),
+	news func(first bool) ([]*consolev1.WatchClusterViewsResponse, error),
+) error {
+	silence := time.NewTimer(heartbeat)
+	defer silence.Stop()
+	for first := true; ; first = false {
+		changed, moved := changes()
+		messages, err := news(first)
 		if err != nil {
 			return err
 		}
@@ -47,33 +59,28 @@ func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1
 			if err := send(m); err != nil {
 				return err
 			}
+			silence.Reset(heartbeat)
 		}
-		if err := b.await(ctx, changed, moved, send); err != nil {
-			return err
-		}
-	}
-}
-
-// await waits for something new, and says now and then that there is nothing.
-func (b *Board) await(ctx context.Context, changed, moved <-chan struct{}, send func(*consolev1.WatchClusterViewsResponse) error) error {
-	rest := time.After(apart)
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		case <-moved:
-		case <-time.After(heartbeat):
-			if err := send(&consolev1.WatchClusterViewsResponse{Heartbeat: &consolev1.Heartbeat{}}); err != nil {
-				return err
+		rest := time.After(apart)
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-changed:
+				waiting = false
+			case <-moved:
+				waiting = false
+			case <-silence.C:
+				if err := send(&consolev1.WatchClusterViewsResponse{Heartbeat: &consolev1.Heartbeat{}}); err != nil {
+					return err
+				}
+				silence.Reset(heartbeat)
 			}
-			continue
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-rest:
-			return nil
 		}
 	}
 }
@@ -96,7 +103,7 @@ func (b *Board) news(ctx context.Context, expr *filter.Expr, has map[string]told
 	there := make(map[string]bool, len(fits))
 	for _, s := range fits {
 		there[s.Name()] = true
-		now := told{uid: s.UID(), connected: s.Connected()}
+		now := told{uid: s.UID(), labels: s.LabelText(), connected: s.Connected()}
 		if s.view != nil {
 			now.number = s.view.number
 		}
