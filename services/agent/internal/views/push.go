@@ -220,14 +220,34 @@ func changeOf(before, now *deliveryv1.ViewSection) *deliveryv1.ViewSection {
 	for key := range had {
 		change.Removed = append(change.Removed, key)
 	}
-	same := len(change.GetRows())+len(change.GetRemoved()) == 0 && before.GetState() == now.GetState() && before.GetReason() == now.GetReason() &&
+	ordered := keepsOrder(before, now, change)
+	same := ordered && len(change.GetRows())+len(change.GetRemoved()) == 0 && before.GetState() == now.GetState() && before.GetReason() == now.GetReason() &&
 		before.GetWithheld() == now.GetWithheld() && before.GetSample() == now.GetSample() && maps.Equal(before.GetFigures(), now.GetFigures())
 	switch {
 	case same:
 		return nil
-	case before.GetFigures() == nil, proto.Size(change) > proto.Size(now):
+	case before.GetFigures() == nil, !ordered, proto.Size(change) > proto.Size(now):
 		// Of a section of which nothing was known the hub may have rows of an earlier agent.
 		change.Rows, change.Removed, change.AllRows = now.GetRows(), nil, true
 	}
 	return change
+}
+
+// keepsOrder says whether the hub has the rows in the order of now after a change: it puts rows that changed where they were, and new ones behind all.
+func keepsOrder(before, now, change *deliveryv1.ViewSection) bool {
+	gone := map[string]bool{}
+	for _, key := range change.GetRemoved() {
+		gone[key] = true
+	}
+	at := 0
+	for _, r := range before.GetRows() {
+		if gone[r.GetKey()] {
+			continue
+		}
+		if at >= len(now.GetRows()) || now.GetRows()[at].GetKey() != r.GetKey() {
+			return false
+		}
+		at++
+	}
+	return true // what comes behind is new, and the change has it in the order of now
 }

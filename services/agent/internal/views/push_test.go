@@ -24,6 +24,7 @@ import (
 // taker is a hub at the network's edge: it adds pushes up as a console does.
 type taker struct {
 	has     map[string]map[string]*deliveryv1.ViewRow // by section and key
+	order   map[string][]string                       // keys by section
 	figures map[string]map[string]int64
 	state   *deliveryv1.ViewState
 	refuse  error
@@ -43,22 +44,49 @@ func (h *taker) PushView(_ context.Context, r *deliveryv1.PushViewRequest) (*del
 	case r.GetBase() != 0 && (r.GetTerm() != h.state.GetTerm() || r.GetBase() != h.state.GetSequence()):
 		return &deliveryv1.PushViewResponse{WholeWanted: true}, nil
 	case r.GetBase() == 0:
-		h.has, h.figures = map[string]map[string]*deliveryv1.ViewRow{}, map[string]map[string]int64{}
+		h.has, h.order, h.figures = map[string]map[string]*deliveryv1.ViewRow{}, map[string][]string{}, map[string]map[string]int64{}
 	}
 	for _, s := range r.GetSections() {
 		if h.has[s.GetName()] == nil || s.GetAllRows() {
-			h.has[s.GetName()] = map[string]*deliveryv1.ViewRow{}
+			h.has[s.GetName()], h.order[s.GetName()] = map[string]*deliveryv1.ViewRow{}, nil
 		}
 		for _, key := range s.GetRemoved() {
 			delete(h.has[s.GetName()], key)
+			h.order[s.GetName()] = slices.DeleteFunc(h.order[s.GetName()], func(k string) bool { return k == key })
 		}
 		for _, row := range s.GetRows() {
+			if h.has[s.GetName()][row.GetKey()] == nil {
+				h.order[s.GetName()] = append(h.order[s.GetName()], row.GetKey())
+			}
 			h.has[s.GetName()][row.GetKey()] = row
 		}
 		h.figures[s.GetName()] = s.GetFigures()
 	}
 	h.state = &deliveryv1.ViewState{Term: r.GetTerm(), Sequence: r.GetSequence()}
 	return &deliveryv1.PushViewResponse{}, nil
+}
+
+// The worst rows come first at the hub too: it shows them in the order in which it has them.
+func TestHubHasRowsInTheOrderOfTheView(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	p, h, v := pushing(t, &now)
+	fails := func(name string, restarts int32) {
+		t.Helper()
+		v.pods.put(name, pod{namespace: "n", name: name, reason: "CrashLoopBackOff", notReady: true, phase: "Running", restarts: []restart{{count: restarts}}})
+		if wait := p.push(t.Context(), &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}); wait != 0 {
+			t.Fatalf("not pushed: %v", wait)
+		}
+		now = now.Add(10 * time.Minute) // for more bytes
+		if differs := h.agrees(v); differs != "" {
+			t.Error(differs)
+		}
+	}
+	fails("a", 5)
+	fails("b", 7)
+	fails("c", 6)
+	fails("d", 1)
+	fails("d", 9)
 }
 
 // pushing is a pusher to a taker, of a view that the test writes.
@@ -83,8 +111,13 @@ func (h *taker) agrees(v *View) string {
 	sections, _ := v.Sections()
 	for _, s := range sections {
 		rows := map[string]*deliveryv1.ViewRow{}
+		var order []string
 		for _, r := range s.GetRows() {
 			rows[r.GetKey()] = r
+			order = append(order, r.GetKey())
+		}
+		if !slices.Equal(order, h.order[s.GetName()]) {
+			return fmt.Sprintf("%s: the hub has the rows %v, the view %v", s.GetName(), h.order[s.GetName()], order)
 		}
 		same := func(a, b *deliveryv1.ViewRow) bool { return proto.Equal(a, b) }
 		if !maps.EqualFunc(rows, h.has[s.GetName()], same) || !maps.Equal(s.GetFigures(), h.figures[s.GetName()]) {

@@ -332,7 +332,7 @@ func (v *View) warningSection(s *deliveryv1.ViewSection) {
 		sum int64
 	}
 	list := newWorst(maxWarningRows, func(a, b *told) int {
-		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(b.last, a.last), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.owner, b.owner), cmp.Compare(a.reason, b.reason))
+		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(b.last, a.last), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.owner, b.owner), cmp.Compare(a.reason, b.reason), cmp.Compare(a.kind, b.kind))
 	})
 	f := counts{}
 	f.zeros("hour", "groups")
