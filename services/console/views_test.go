@@ -225,7 +225,7 @@ func TestALostViewIsWanted(t *testing.T) {
 	onBoth(t, func(t *testing.T, db string) {
 		p := newPeople(t, db)
 		d := p.service(t, identity.ServiceDistributor)
-		p.admin.view(t, "edge-1") // the console knows its clusters
+		p.admin.view(t, "edge-1") // the console knows its clusters, and has read the views
 		d.push(t, "edge-1", whole(3, 7, podSection("a")))
 		seen := func(term, sequence uint64) []string {
 			t.Helper()
