@@ -20,15 +20,35 @@ var (
 // clean returns a text of Kubernetes without what looks like a secret, without control characters and cut to maxText.
 func clean(text string) string {
 	const looked = 4 * maxText // enough to see what begins before the cut
-	text = strings.Map(func(r rune) rune {
+	text = printable(string(cut([]byte(text), looked)))
+	text = userinfo.ReplaceAllString(text, "://")
+	text = assigned.ReplaceAllString(text, "${1}(hidden)")
+	return string(cut([]byte(text), maxText))
+}
+
+// token is a word without white space, control characters and slashes: the key of a row joins tokens by these.
+func token(b []byte, most int) string {
+	return word([]byte(strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' {
+			return '_'
+		}
+		return r
+	}, string(cut(b, most)))))
+}
+
+// imageOf is the name of an image without the userinfo of a URL and control characters, cut to maxWord.
+func imageOf(name string) string {
+	return word([]byte(userinfo.ReplaceAllString(printable(name), "://")))
+}
+
+// printable returns a text with spaces for control characters.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, string(cut([]byte(text), looked)))
-	text = userinfo.ReplaceAllString(text, "://")
-	text = assigned.ReplaceAllString(text, "${1}(hidden)")
-	return string(cut([]byte(text), maxText))
+	}, text)
 }
 
 // cut cuts a text at a whole character.

@@ -9,8 +9,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maxKind bounds kinds, namespaces and versions that anybody may have written, in bytes.
-const maxKind = 64
+// Bounds of texts that anybody may have written, in bytes: of kinds, namespaces, versions and phases; of reasons; and of names, as Kubernetes has
+// it. The key of a warning's row, which joins four of them, has 512 bytes at most.
+const maxKind, maxReason, maxName = 64, 128, 253
 
 // node is what is kept of a node.
 type node struct {
@@ -272,7 +273,7 @@ func parseClaim(b []byte) (c claim, m meta, err error) {
 			err = walk(b, func(number protowire.Number, _ uint64, b []byte) error {
 				switch number {
 				case 1:
-					c.phase = word(b)
+					c.phase = word(cut(b, maxKind))
 				case 3:
 					size.parse(b)
 				}
@@ -297,7 +298,8 @@ type warning struct {
 	first, last int64
 }
 
-// group is what events are counted together by: those about the pods of one ReplicaSet are of one group.
+// group is what events are counted together by: those about the pods of one ReplicaSet are of one group. All are tokens, so that no two
+// groups have one key.
 type group struct{ reason, kind, namespace, owner string }
 
 func parseWarning(b []byte) (w warning, m meta, err error) {
@@ -312,16 +314,16 @@ func parseWarning(b []byte) (w warning, m meta, err error) {
 			return walk(b, func(number protowire.Number, _ uint64, b []byte) error {
 				switch number {
 				case 1:
-					w.group.kind = word(cut(b, maxKind))
+					w.group.kind = token(b, maxKind)
 				case 2:
-					w.group.namespace = word(cut(b, maxKind))
+					w.group.namespace = token(b, maxKind)
 				case 3:
-					name = string(b)
+					name = string(cut(b, maxName))
 				}
 				return nil
 			})
 		case 3:
-			w.group.reason = word(cut(b, 128))
+			w.group.reason = token(b, maxReason)
 		case 4:
 			w.text = clean(string(b))
 		case 6:
@@ -347,7 +349,7 @@ func parseWarning(b []byte) (w warning, m meta, err error) {
 		}
 		return err
 	})
-	w.group.owner = word([]byte(ownerOf(w.group.kind, name)))
+	w.group.owner = token([]byte(ownerOf(w.group.kind, name)), maxName)
 	w.count = max(inSeries, count, 1)
 	w.last = max(lastInSeries, lastSeen, eventTime)
 	for _, at := range []int64{firstSeen, eventTime} {

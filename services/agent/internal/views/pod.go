@@ -21,7 +21,7 @@ type pod struct {
 	restarts              []restart // of each container, init containers first
 }
 
-// pull is an image that a pod waits for.
+// pull is an image that a pod waits for, as imageOf names it.
 type pull struct{ image, reason string }
 
 // restart is what a container says of its restarts.
@@ -40,14 +40,14 @@ func (p *pod) total() (sum int64) {
 
 // container is what is read of a container's spec.
 type container struct {
-	name, image string
+	name, image string // the image is whole: it can have a userinfo
 	requests    amounts
 	sidecar     bool // an init container that goes on
 }
 
 // status is what is read of a container's status.
 type status struct {
-	name, image                  string
+	name, image                  string // as above
 	ready, started               bool
 	waiting, running, terminated bool
 	reason                       string // of waiting or terminated
@@ -114,7 +114,7 @@ func parseContainer(b []byte) (c container, err error) {
 		case 1:
 			c.name = word(b)
 		case 2:
-			c.image = word(b)
+			c.image = string(b)
 		case 8:
 			return parseRequests(b, &c.requests)
 		case 24:
@@ -139,7 +139,7 @@ func (r *rawPod) parseStatus(b []byte) error {
 	return walk(b, func(number protowire.Number, _ uint64, b []byte) error {
 		switch number {
 		case 1:
-			r.phase = word(b)
+			r.phase = word(cut(b, maxKind))
 		case 2:
 			c, err := parseCondition(b)
 			r.conditions = append(r.conditions, c)
@@ -173,7 +173,7 @@ func parseState(b []byte) (s status, err error) {
 		case 5:
 			s.restart.count = int32(n) //nolint:gosec // int32 on the wire
 		case 6:
-			s.image = word(b)
+			s.image = string(b)
 		case 9:
 			s.started = n != 0
 		case 10:
@@ -406,6 +406,7 @@ func (r *rawPod) pulls() (out []pull) {
 			if i := slices.IndexFunc(of.containers, func(c container) bool { return c.name == s.name }); i >= 0 {
 				image = of.containers[i].image
 			}
+			image = imageOf(image)
 			if !slices.ContainsFunc(out, func(p pull) bool { return p.image == image }) {
 				out = append(out, pull{image, reason})
 			}

@@ -10,11 +10,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
@@ -190,6 +194,61 @@ func TestNothingTravelsWhileNothingChanges(t *testing.T) {
 	}
 	if s := p.State(); s.GetSequence() != 1 || s.GetTerm() == 0 {
 		t.Errorf("the hub has acknowledged %v", s)
+	}
+}
+
+// Two rows of one key would each be news beside the other, in every push.
+func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	p, h, v := pushing(t, &now)
+	long := strings.Repeat("x", 400)
+	take := func(of func(b []byte, gone bool) (bool, error), o message) {
+		t.Helper()
+		if _, err := of(wire(t, o), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, image := range []string{long + "1", long + "2", "https://ada:1@registry.example/app", "https://ada:2@registry.example/app"} {
+		take(v.takePod, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("pod-", i), Namespace: "n", UID: types.UID(fmt.Sprint("pod-", i))},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c0", Image: image}}},
+			Status:     corev1.PodStatus{Phase: "Pending", ContainerStatuses: states(waiting("InvalidImageName"))},
+		})
+	}
+	for i, of := range []struct{ reason, kind, namespace, name string }{
+		{"a b", "c", "n", "o"}, {"a", "b c", "n", "o"}, {"a", "b", "n/o", "p"}, {"a", "b", "n", "o p"}, {"a\u00a0b", "c\nd", "n", "o"},
+		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), long + "1"},
+		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), strings.Repeat("x", 254)},
+		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), strings.Repeat("x", 255) + "2"},
+	} {
+		take(v.takeWarning, &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("event-", i))}, Type: "Warning", Reason: of.reason, Count: int32(i + 1), //nolint:gosec // small
+			InvolvedObject: corev1.ObjectReference{Kind: of.kind, Namespace: of.namespace, Name: of.name}, LastTimestamp: metav1.NewTime(now), FirstTimestamp: metav1.NewTime(now),
+		})
+	}
+	sections, _ := v.Sections()
+	for _, s := range sections {
+		rows := map[string]bool{}
+		for _, r := range s.GetRows() {
+			if rows[r.GetKey()] || len(r.GetKey()) > 512 {
+				t.Errorf("%s: a second row %q", s.GetName(), r.GetKey())
+			}
+			rows[r.GetKey()] = true
+		}
+		if wanted := map[string]int64{sectionPulls: 2, sectionWarnings: 6}[s.GetName()]; wanted != 0 && int64(len(rows)) != wanted {
+			t.Errorf("%s: %d rows, want %d: %v", s.GetName(), len(rows), wanted, rows)
+		}
+		if n := s.GetFigures()["images"]; s.GetName() == sectionPulls && n != 2 {
+			t.Errorf("%d images", n)
+		}
+	}
+	backoff := &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
+	for range 5 {
+		p.push(t.Context(), backoff)
+	}
+	if h.pushes != 1 {
+		t.Errorf("%d pushes of what does not change", h.pushes)
 	}
 }
 

@@ -2,6 +2,7 @@ package views
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // message is an object that Kubernetes sends in Protobuf.
@@ -286,6 +288,47 @@ func TestTextsPassWithoutSecrets(t *testing.T) {
 	}
 	if got := string(cut([]byte("aä"), 2)); got != "a" {
 		t.Errorf("cut within a character: %q", got)
+	}
+}
+
+// Kubernetes bounds no texts such as the object of an Event, the owner of a pod and the image of a container: a record of them is small all the same.
+func TestRecordsOfLargeObjectsAreSmall(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("large-", 1<<18)
+	w, _, err := parseWarning(wire(t, &corev1.Event{
+		Type: "Warning", Reason: large, Message: large, InvolvedObject: corev1.ObjectReference{Kind: large, Namespace: large, Name: large},
+	}))
+	if size := len(w.text) + len(w.group.reason) + len(w.group.kind) + len(w.group.namespace) + len(w.group.owner); err != nil || size > 1024 {
+		t.Errorf("of an Event: %d bytes, %v", size, err)
+	}
+	controls := true
+	p, _, err := parsePod(wire(t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", OwnerReferences: []metav1.OwnerReference{{UID: types.UID(large), Kind: large, Name: large, Controller: &controls}}},
+		Spec:       corev1.PodSpec{NodeName: large, Containers: []corev1.Container{{Name: "c0", Image: large}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodPhase(large), ContainerStatuses: append(states(waiting("ErrImagePull")), corev1.ContainerStatus{Name: "c1", Image: large + "1", State: waiting("InvalidImageName")})},
+	}))
+	size := len(p.owner) + len(p.node) + len(p.phase) + len(p.reason)
+	for _, of := range p.pulls {
+		size += len(of.image) + len(of.reason)
+	}
+	if err != nil || len(p.pulls) == 0 || size > 2048 {
+		t.Errorf("of a pod: %d bytes, %d images, %v", size, len(p.pulls), err)
+	}
+	c, _, err := parseClaim(wire(t, &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.PersistentVolumeClaimPhase(large)}}))
+	if err != nil || len(c.phase) > 128 {
+		t.Errorf("of a claim: %d bytes, %v", len(c.phase), err)
+	}
+}
+
+// The password of a URL is cut off before the URL is cut.
+func TestAnImageHasNoPassword(t *testing.T) {
+	t.Parallel()
+	p, _, err := parsePod(wire(t, &corev1.Pod{
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "c0", Image: "https://ada:" + strings.Repeat("hunter2", 100) + "@registry.example/app:1"}}},
+		Status: corev1.PodStatus{ContainerStatuses: states(waiting("InvalidImageName"))},
+	}))
+	if err != nil || len(p.pulls) != 1 || p.pulls[0].image != "https://registry.example/app:1" {
+		t.Errorf("got %q, %v", p.pulls, err)
 	}
 }
 

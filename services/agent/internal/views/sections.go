@@ -245,9 +245,8 @@ func (v *View) pullSection(s *deliveryv1.ViewSection) {
 		return cmp.Or(cmp.Compare(found[b].pods, found[a].pods), cmp.Compare(a.image, b.image), cmp.Compare(a.reason, b.reason))
 	})
 	for _, of := range all[:min(len(all), maxPullRows)] {
-		image := string(cut([]byte(userinfo.ReplaceAllString(of.image, "://")), 256))
 		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
-			Key: image + " " + of.reason, Kind: "Image", Name: image, Reason: of.reason, SinceTime: stamp(found[of].since), Figures: map[string]int64{"pods": v.pods.times(found[of].pods)},
+			Key: of.image + " " + of.reason, Kind: "Image", Name: of.image, Reason: of.reason, SinceTime: stamp(found[of].since), Figures: map[string]int64{"pods": v.pods.times(found[of].pods)},
 		})
 	}
 	s.Withheld = int64(len(all) - len(s.GetRows()))
@@ -355,8 +354,8 @@ func (v *View) warningSection(s *deliveryv1.ViewSection) {
 	f.write(s, func(n int64) int64 { return n })
 	for _, w := range list.best {
 		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
-			Key:  string(cut([]byte(fmt.Sprintf("%s %s %s/%s", w.reason, w.kind, w.namespace, w.owner)), 512)),
-			Kind: w.kind, Namespace: w.namespace, Name: string(cut([]byte(w.owner), 256)), Reason: w.reason, Text: w.text,
+			Key:  fmt.Sprintf("%s %s %s/%s", w.reason, w.kind, w.namespace, w.owner),
+			Kind: w.kind, Namespace: w.namespace, Name: w.owner, Reason: w.reason, Text: w.text,
 			SinceTime: stamp(w.first), LastTime: stamp(w.last), Figures: map[string]int64{"hour": w.sum},
 		})
 	}

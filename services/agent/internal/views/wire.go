@@ -47,8 +47,11 @@ func walk(b []byte, visit func(number protowire.Number, n uint64, b []byte) erro
 	return nil
 }
 
-// word is a text that many records share.
-func word(b []byte) string { return unique.Make(string(b)).Value() }
+// maxWord bounds a word, in bytes: Kubernetes bounds names, and few other texts.
+const maxWord = 256
+
+// word is a text that many records share, cut to maxWord.
+func word(b []byte) string { return unique.Make(string(cut(b, maxWord))).Value() }
 
 // seconds reads a Time or MicroTime.
 func seconds(b []byte) (at int64, err error) {
