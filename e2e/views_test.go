@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// viewed are objects of a cluster that runs no kubelet: their statuses are written by the test.
+// viewed are objects of a cluster whose kubelets pretend: they make each node Ready and run its pods. The pod gets no node, so that the test alone
+// writes its status. The cluster makes the namespace's default service account in its own time; the pod has another one.
 const viewed = `apiVersion: v1
 kind: Namespace
 metadata: {name: viewed}
 ---
 apiVersion: v1
 kind: ServiceAccount
-metadata: {name: default, namespace: viewed}
+metadata: {name: viewer, namespace: viewed}
 ---
 apiVersion: v1
 kind: Node
@@ -26,7 +27,7 @@ spec: {unschedulable: true}
 apiVersion: v1
 kind: Pod
 metadata: {name: broken, namespace: viewed}
-spec: {nodeName: viewed-node, containers: [{name: c, image: registry.example/app, resources: {requests: {cpu: 250m}}}]}
+spec: {schedulerName: none, serviceAccountName: viewer, containers: [{name: c, image: registry.example/app, resources: {requests: {cpu: 250m}}}]}
 ---
 apiVersion: v1
 kind: Event
@@ -85,7 +86,7 @@ func TestCommandsShowWhatAgentsSee(t *testing.T) {
 		}
 	}
 	shows("get pods --cluster "+c.Name+" --namespace viewed", c.Name, "broken", "CrashLoopBackOff", "3")
-	shows("get nodes --cluster "+c.Name, "viewed-node", "NotReady,SchedulingDisabled")
+	shows("get nodes --cluster "+c.Name, "viewed-node", "SchedulingDisabled")
 	shows("get warnings --namespace viewed", "Pod/broken", "FailedMount", "4", "storage.example failed")
 	shows("top cluster "+c.Name, "current", "state.CrashLoopBackOff=1", "cordoned=1", "Cluster "+c.Name)
 	shows("top cluster", c.Name, "NOT-READY")
