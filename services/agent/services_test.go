@@ -470,9 +470,8 @@ func TestNudgeCausesSyncAndUnchangedCostsNothing(t *testing.T) {
 	})
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
 	w.hub.awaitPhase(t, name, digest, healthy)
-	w.api.mu.Lock()
-	before := len(w.api.requests)
-	w.api.mu.Unlock()
+	w.viewed()
+	before := w.api.count("")
 	w.hub.mu.Lock()
 	syncs := w.hub.syncs
 	w.hub.nudge()
@@ -482,11 +481,8 @@ func TestNudgeCausesSyncAndUnchangedCostsNothing(t *testing.T) {
 		defer w.hub.mu.Unlock()
 		return w.hub.syncs > syncs
 	})
-	ofOthers := w.api.ofOthers()
-	w.api.mu.Lock()
-	defer w.api.mu.Unlock()
-	after := slices.DeleteFunc(slices.Clone(w.api.requests[before:]), func(line string) bool { // agents of other tests share the cluster
-		return ofOthers(line) || strings.Contains(line, "/namespaces/") && !strings.Contains(line, w.namespace) // inventories have it in their names
+	after := slices.DeleteFunc(w.api.since(before), func(line string) bool { // agents of other tests share the cluster
+		return strings.Contains(line, "/namespaces/") && !strings.Contains(line, w.namespace) // inventories have it in their names
 	})
 	if len(after) > 0 {
 		t.Errorf("an unchanged service costs requests: %v", after)
