@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,11 +35,12 @@ func TestMain(m *testing.M) { os.Exit(kube.Run(m)) }
 
 // faults stands between the view and the API server.
 type faults struct {
-	next http.RoundTripper
+	next   http.RoundTripper
+	opened chan struct{} // capacity 1: a watch began
 
 	mu      sync.Mutex // guards what follows
 	open    map[*cutting]bool
-	expired bool // the API server has forgotten all versions
+	expired uint64 // the API server has forgotten the versions up to this one
 	down    bool
 	paged   bool // the API server begins no watch with all objects
 	denied  string
@@ -47,7 +49,8 @@ type faults struct {
 // cutting is the body of a watch that can be cut.
 type cutting struct {
 	io.ReadCloser
-	of *faults
+	of   *faults
+	path string
 }
 
 func (c *cutting) Close() error {
@@ -71,7 +74,7 @@ func (f *faults) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("connection refused by the test")
 	case denied != "" && strings.HasSuffix(r.URL.Path, denied):
 		return refuse(http.StatusForbidden, "Forbidden"), nil
-	case expired && query.Get("watch") != "" && query.Get("resourceVersion") != "":
+	case query.Get("watch") != "" && query.Get("resourceVersion") != "" && version(query.Get("resourceVersion")) <= expired:
 		return refuse(http.StatusGone, "Expired"), nil
 	case paged && query.Get("sendInitialEvents") != "":
 		return refuse(http.StatusUnprocessableEntity, "Invalid"), nil
@@ -80,12 +83,25 @@ func (f *faults) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || query.Get("watch") == "" {
 		return resp, err
 	}
-	body := &cutting{resp.Body, f}
+	body := &cutting{resp.Body, f, r.URL.Path}
 	f.mu.Lock()
 	f.open[body] = true
 	f.mu.Unlock()
+	select {
+	case f.opened <- struct{}{}:
+	default:
+	}
 	resp.Body = body
 	return resp, nil
+}
+
+// version is a resourceVersion as a number: that of a real API server is one.
+func version(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic(fmt.Sprintf("a resourceVersion is no number: %v", err))
+	}
+	return n
 }
 
 // set changes the faults and cuts all watches, so that they are met.
@@ -114,7 +130,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, url: strings.TrimSuffix(config.Host, "/"), faults: &faults{open: map[*cutting]bool{}}}
+	w := &world{t: t, url: strings.TrimSuffix(config.Host, "/"), faults: &faults{opened: make(chan struct{}, 1), open: map[*cutting]bool{}}}
 	direct := rest.CopyConfig(config)
 	direct.QPS = -1
 	if w.http, err = rest.HTTPClientFor(direct); err != nil {
@@ -194,6 +210,8 @@ func podOf(name, node string) obj {
 	spec := obj{"containers": []any{obj{"name": "c", "image": "registry.example/app:1", "resources": obj{"requests": obj{"cpu": "100m", "memory": "16Mi"}}}}}
 	if node != "" {
 		spec["nodeName"] = node
+	} else {
+		spec["schedulerName"] = "none" // the pod stays without a node, so that no pretended kubelet writes its status
 	}
 	return obj{"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 }
@@ -222,18 +240,19 @@ func statusOf(r *rand.Rand, restarts int) obj {
 	return out
 }
 
-// history changes the cluster at random and remembers what nobody can count afterwards.
+// history changes the cluster at random and remembers what can't be counted afterwards.
 type history struct {
 	*world
 	random    *rand.Rand
 	namespace string
 	next      int
-	pods      map[string]int // restarts by name
+	pods      map[string]int  // restarts by name, of pods without a node: the history alone writes their statuses
+	placed    map[string]bool // pods with a node: the cluster's pretended kubelets write their statuses
 	nodes     map[string]bool
 	works     map[string]int // replicas by name
-	restarts  int64
-	warnings  int64
 	events    map[string]int // counts by name
+	restarts  int64
+	begun     bool // restarts has those that the view counted before the history began
 }
 
 func (h *history) name(kind string) string {
@@ -253,9 +272,16 @@ func (h *history) step() {
 	at := "/api/v1/namespaces/" + h.namespace
 	switch h.random.IntN(14) {
 	case 0, 1:
-		name := h.name("pod")
-		h.post(at+"/pods", podOf(name, pick(h.random, h.nodes)))
-		h.pods[name] = 0
+		name, node := h.name("pod"), ""
+		if h.random.IntN(3) == 0 {
+			node = pick(h.random, h.nodes)
+		}
+		h.post(at+"/pods", podOf(name, node))
+		if node == "" {
+			h.pods[name] = 0
+		} else {
+			h.placed[name] = true
+		}
 	case 2, 3, 4:
 		if name := pick(h.random, h.pods); name != "" {
 			more := h.random.IntN(3)
@@ -267,6 +293,10 @@ func (h *history) step() {
 		if name := pick(h.random, h.pods); name != "" {
 			h.remove(at + "/pods/" + name)
 			delete(h.pods, name)
+		}
+		if name := pick(h.random, h.placed); name != "" {
+			h.remove(at + "/pods/" + name)
+			delete(h.placed, name)
 		}
 	case 6:
 		name := h.namespace + "-" + h.name("node")
@@ -313,13 +343,11 @@ func (h *history) step() {
 			"involvedObject": obj{"kind": "Pod", "namespace": h.namespace, "name": "web-7d4b9c6f5-x2x8z"}, "firstTimestamp": now, "lastTimestamp": now,
 		})
 		if kind == "Warning" {
-			h.warnings++
 			h.events[name] = 1
 		}
 	case 13:
 		if name := pick(h.random, h.events); name != "" {
 			h.events[name] += 2
-			h.warnings += 2
 			h.patch(at+"/events/"+name, obj{"count": h.events[name], "lastTimestamp": time.Now().UTC().Format(time.RFC3339)})
 		}
 	}
@@ -377,6 +405,19 @@ func (h *history) direct() map[string]int64 {
 			out["claims.bound"]++
 		}
 	}
+	var events corev1.EventList // no event is older than the cluster, which is younger than an hour
+	h.list("/api/v1/events", &events)
+	out["warnings.hour"] = 0
+	for _, e := range events.Items {
+		if e.Type != corev1.EventTypeWarning {
+			continue
+		}
+		count := max(1, e.Count)
+		if e.Series != nil {
+			count = max(count, e.Series.Count)
+		}
+		out["warnings.hour"] += int64(count)
+	}
 	var deployments struct {
 		Items []struct {
 			Spec   struct{ Replicas int64 }
@@ -390,6 +431,16 @@ func (h *history) direct() map[string]int64 {
 		out["workloads.ready"] += d.Status.ReadyReplicas
 	}
 	return out
+}
+
+// version is the newest one that the view may have. The versions of what is read from now on are newer.
+func (h *history) version() uint64 {
+	h.t.Helper()
+	var namespaces corev1.NamespaceList
+	h.list("/api/v1/namespaces", &namespaces)
+	h.next++
+	h.patch("/api/v1/namespaces/"+h.namespace, obj{"metadata": obj{"annotations": obj{"version": strconv.Itoa(h.next)}}})
+	return version(namespaces.ResourceVersion)
 }
 
 func (w *world) list(path string, into any) {
@@ -456,34 +507,65 @@ func (w *world) notWhole() (out []string) {
 	return out
 }
 
-// converge waits until the view says what a direct count says. It looks when the view says that it may have changed.
-func (h *history) converge(when string) {
+// followsPods says whether the view follows pods and has read all of them. Their section is still whole between the cut of the watch and the answer
+// that its version is forgotten: so the watch is looked at first.
+func (w *world) followsPods() bool {
+	w.faults.mu.Lock()
+	open := false
+	for b := range w.faults.open {
+		open = open || strings.HasSuffix(b.path, "/pods")
+	}
+	w.faults.mu.Unlock()
+	w.view.mu.Lock()
+	defer w.view.mu.Unlock()
+	return open && w.view.kindOf("pods").state == deliveryv1.SectionState_SECTION_STATE_WHOLE
+}
+
+// differences say where the view is not what a direct count says. The restarts of a pod can't be counted afterwards: so pods are followed, too.
+func (h *history) differences() (wrong []string) {
 	h.t.Helper()
+	if !h.followsPods() {
+		wrong = append(wrong, "the view does not follow pods")
+	}
+	want, got := h.direct(), h.figures()
+	if h.begun {
+		want["restarts.hour"] = h.restarts
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if n, ok := got[name]; !ok || n != want[name] {
+			wrong = append(wrong, fmt.Sprintf("%s is %d (known: %t), counted %d", name, n, ok, want[name]))
+		}
+	}
+	for name, n := range got {
+		if strings.HasPrefix(name, "pods.state.") && n != want[name] {
+			wrong = append(wrong, fmt.Sprintf("%s is %d, counted %d", name, n, want[name]))
+		}
+	}
+	return wrong
+}
+
+// await waits until nothing is wrong. It looks when the view says that it may have changed, and when a watch begins.
+func (w *world) await(when string, look func() (wrong []string)) {
+	w.t.Helper()
 	deadline := time.After(convergence)
 	for {
-		want, got := h.direct(), h.figures()
-		want["restarts.hour"], want["warnings.hour"] = h.restarts, h.warnings
-		var wrong []string
-		for _, name := range slices.Sorted(maps.Keys(want)) {
-			if n, ok := got[name]; !ok || n != want[name] {
-				wrong = append(wrong, fmt.Sprintf("%s is %d (known: %t), counted %d", name, n, ok, want[name]))
-			}
-		}
-		for name, n := range got {
-			if strings.HasPrefix(name, "pods.state.") && n != want[name] {
-				wrong = append(wrong, fmt.Sprintf("%s is %d, counted %d", name, n, want[name]))
-			}
-		}
-		wrong = append(wrong, h.notWhole()...)
+		wrong := look()
 		if len(wrong) == 0 {
 			return
 		}
 		select {
-		case <-h.view.Changed():
+		case <-w.view.Changed():
+		case <-w.faults.opened:
 		case <-deadline:
-			h.t.Fatalf("%s the view does not converge: %s", when, strings.Join(wrong, "; "))
+			w.t.Fatalf("%s the view does not converge: %s", when, strings.Join(wrong, "; "))
 		}
 	}
+}
+
+// converge waits until the view says what a direct count says.
+func (h *history) converge(when string) {
+	h.t.Helper()
+	h.await(when, h.differences)
 }
 
 // The tests below count the whole cluster, so they are one test: it does not run beside others of the package.
@@ -493,7 +575,7 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 	w := newWorld(t)
 	h := &history{
 		world: w, random: rand.New(rand.NewPCG(seed, 0)), namespace: fmt.Sprintf("view-%d", seed%1_000_000), //nolint:gosec // a history can be run again
-		pods: map[string]int{}, nodes: map[string]bool{}, works: map[string]int{}, events: map[string]int{},
+		pods: map[string]int{}, placed: map[string]bool{}, nodes: map[string]bool{}, works: map[string]int{}, events: map[string]int{},
 	}
 	w.post("/api/v1/namespaces", obj{"apiVersion": "v1", "kind": "Namespace", "metadata": obj{"name": h.namespace}})
 	w.post("/api/v1/namespaces/"+h.namespace+"/serviceaccounts", obj{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": obj{"name": "default"}})
@@ -507,8 +589,7 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 	})
 	w.run()
 	h.converge("at the beginning")
-	before := h.figures()
-	h.restarts, h.warnings = before["restarts.hour"], before["warnings.hour"]
+	h.restarts, h.begun = h.figures()["restarts.hour"], true
 	f := w.faults
 	for round := range 12 {
 		for range 12 {
@@ -521,10 +602,10 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 			f.set(func() {})
 		case 2:
 			what = "after the versions expired"
-			f.set(func() { f.expired = true })
+			h.converge("before the versions expire") // restarts of a pod that the view has not seen yet can't be counted after that
+			now := h.version()
+			f.set(func() { f.expired = now })
 			h.step()
-			h.converge(what)
-			f.set(func() { f.expired = false })
 		case 3:
 			what = "after the API server was down"
 			f.set(func() { f.down = true })
@@ -534,14 +615,16 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 			f.set(func() { f.down = false })
 		case 4:
 			what = "from pages"
-			f.set(func() { f.paged, f.expired = true, true })
+			h.converge("before the pages")
+			now := h.version()
+			f.set(func() { f.paged, f.expired = true, now })
 			h.step()
-			f.set(func() { f.expired = false })
 			h.converge(what)
 			f.set(func() { f.paged = false })
 		}
 		h.converge(fmt.Sprintf("round %d, %s,", round, what))
 	}
+	w.await("in the end", w.notWhole)
 	sections, _ := w.view.Sections()
 	for _, s := range sections {
 		if strings.Contains(s.String(), "registry.example/app:1") && s.GetName() != "pulls" {
