@@ -343,6 +343,34 @@ func TestStatusesAreSetOnceByAllConsoles(t *testing.T) {
 	}
 }
 
+// A commit that changes nothing in the folder, and for a while can't be delivered, has the state of its service when it can.
+func TestStatusFollowsAProblemOfTheHubThatPasses(t *testing.T) {
+	t.Parallel()
+	host := newGitHub(t)
+	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
+	sink := commitStatus("git", host.URL)
+	sink.Spec.Interval = durationpb.New(time.Second)
+	if err := p.admin.putSink(t, sink); err != nil {
+		t.Fatal(err)
+	}
+	is := func(want string) {
+		t.Helper()
+		await(t, want, func() bool { return slices.Contains(host.got(t), want) })
+	}
+	p.push(t, commitA)
+	p.handOver(t, commitA, "d1")
+	p.says(t, "d1", deliveryv1.Phase_PHASE_HEALTHY, "")
+	is("aa fairlead/web success: healthy")
+	p.push(t, commitB)
+	p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
+		Service: p.service, Uid: p.uid, SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD",
+		Hub: &consolev1.HubTruth{Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}, Problem: &consolev1.Problem{Message: "no room"}},
+	}}})
+	is("bb fairlead/web failure: failed: no room")
+	p.handOver(t, commitB, "d1")
+	is("bb fairlead/web success: healthy")
+}
+
 // A host that limits requests is asked again when it says so, and gets the newest state then; a repository that the token may not write holds up no other.
 func TestGitHostsThatRefuse(t *testing.T) {
 	t.Parallel()
@@ -476,6 +504,8 @@ func TestStatusOfAGlobalServiceCountsClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("aa hub-7/global/logs failure: failed on 1/2: edge-2: deploy.yaml:3: no such kind")
+	p.admin.must(t, newCluster("edge-2")) // which the global service is for no more
+	is("aa hub-7/global/logs success: healthy")
 	p.service, p.uid = "web", p.admin.uidOf(t, "web")
 	p.handOver(t, commitA, "d1")
 	is("aa hub-7/web pending: fetched")

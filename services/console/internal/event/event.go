@@ -30,6 +30,7 @@ const (
 	ServiceHealthy       = "service.healthy"
 	ServiceDegraded      = "service.degraded"
 	ServiceFailed        = "service.failed"
+	ServiceRecovered     = "service.recovered"
 	ServiceHeld          = "service.held"
 	ServiceDriftRepaired = "service.drift_repaired"
 	ServicePruned        = "service.pruned"
@@ -90,7 +91,7 @@ func levels() filter.Type { return filter.Levels("INFO", "WARNING", "ERROR") }
 func Types() []string {
 	return []string{
 		SourceFetched, SourceRefused, SourceFailing, SourceRecovered,
-		ServiceDelivered, ServiceApplied, ServiceHealthy, ServiceDegraded, ServiceFailed, ServiceHeld, ServiceDriftRepaired, ServicePruned, ServiceDeleted,
+		ServiceDelivered, ServiceApplied, ServiceHealthy, ServiceDegraded, ServiceFailed, ServiceRecovered, ServiceHeld, ServiceDriftRepaired, ServicePruned, ServiceDeleted,
 		ServiceRolledBack, ServiceTestsPassed, ServiceTestsFailed,
 		ConfigChanged, ConfigFailing, ConfigRecovered,
 		GuardTripped, GuardConfirmed, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,

@@ -108,7 +108,8 @@ func refusedSince(was, is *catalog.Problem) (messages []string) {
 func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []store.Event {
 	now := r.Now()
 	var out []store.Event
-	if after.Digest != "" && !after.Repeats(before) {
+	delivered := after.Digest != "" && !after.Repeats(before)
+	if delivered {
 		commit := after.Revision.Commit
 		message := fmt.Sprintf("%s is ready for the %s.", cmp.Or(short(commit), "It"), destination(s.Spec))
 		out = append(out, draftAbout(s, &consolev1.Event{
@@ -117,6 +118,11 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 	}
 	if p := after.Problem; p != nil && (before.Problem == nil || before.Problem.Message != p.Message) {
 		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: failing, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
+	}
+	if p := before.Problem; p != nil && after.Problem == nil && after.Digest != "" && !delivered {
+		out = append(out, about(s, &consolev1.Event{
+			Type: ServiceRecovered, Severity: info, Digest: after.Digest, Message: "It can be delivered again: its content is the one from before.", Duration: span(p.Since, now),
+		}, now, "hub", stamp(p.Since)))
 	}
 	return out
 }
@@ -363,7 +369,8 @@ func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before,
 		if was.Spec.Catalog {
 			message = "It was deleted, with what its folder declared unless that was to stay."
 		}
-		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: message})
+		// The service's labels are gone with it, and the status of a commit that it shares has to be counted again.
+		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: message, GlobalService: before.Labels[catalog.GlobalLabel]})
 		return nil
 	}
 	will, now, err := service(*after)

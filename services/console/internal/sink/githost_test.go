@@ -182,6 +182,11 @@ func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
 	if commit, digest := commitOf(services, nil, store.CommitStatus{Commit: "c0", Digest: ""}); commit != "c2" || digest != "d1" {
 		t.Errorf("after a commit that could not be delivered: %s %s", commit, digest)
 	}
+	services[0].Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Commit: "c3"}} // of which the hub's word comes later
+	recovered := []waiting{{Event: &consolev1.Event{Type: event.ServiceRecovered, Digest: "d1"}}}
+	if commit, digest := commitOf(services, recovered, store.CommitStatus{Commit: "c3"}); commit != "c3" || digest != "d1" {
+		t.Errorf("of a commit that can be delivered again: %s %s", commit, digest)
+	}
 	services[0].Status.Hub.Problem = &catalog.Problem{Message: "no such folder"}
 	services[0].Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Commit: "c4"}}
 	if commit, digest := commitOf(services, nil, last); commit != "c4" || digest != "" {

@@ -95,8 +95,12 @@ func (s *sender) teams(ctx context.Context, t target, events []*consolev1.Event)
 func subjects(e *consolev1.Event) []map[string]string {
 	about := func(cluster, service string) map[string]string {
 		out := map[string]string{}
+		global := e.GetGlobalService()
+		if service != "" { // only some events of a service name it, and the key of an alert is the same in all
+			global = ""
+		}
 		for name, value := range map[string]string{
-			"project": e.GetProject(), "cluster": cluster, "service": service, "source": e.GetSource(), "sink": e.GetSink(), "globalservice": e.GetGlobalService(),
+			"project": e.GetProject(), "cluster": cluster, "service": service, "source": e.GetSource(), "sink": e.GetSink(), "globalservice": global,
 		} {
 			if value != "" {
 				out[name] = value

@@ -121,7 +121,7 @@ func (b *batch) groups(ctx context.Context, v store.View) ([]*group, error) {
 	for i, e := range b.waiting[:b.plan.upTo] {
 		name := e.GetService()
 		g := group{context: prefix + "/" + name, page: "/service/" + url.PathEscape(name), first: i}
-		if global := rows[name].Labels[catalog.GlobalLabel]; global != "" {
+		if global := cmp.Or(e.GetGlobalService(), rows[name].Labels[catalog.GlobalLabel]); global != "" { // the event names that of a service that is gone
 			g = group{context: prefix + "/global/" + global, page: "/globalservice/" + url.PathEscape(global), first: i, global: global}
 		}
 		if byContext[g.context] == nil {
@@ -271,6 +271,14 @@ func commitOf(services []catalog.Service, events []waiting, last store.CommitSta
 	for _, e := range slices.Backward(events) {
 		if e.GetType() == event.ServiceDelivered && e.GetCommit() != "" && handedOut(e.GetDigest()) {
 			return e.GetCommit(), e.GetDigest()
+		}
+	}
+	// The hub may name the commit of the ref only after it said that the problem is over.
+	if last.Digest == "" && slices.ContainsFunc(events, func(e waiting) bool { return e.GetType() == event.ServiceRecovered }) {
+		for i := range services {
+			if s := &services[i]; s.Followed() != nil && s.Followed().Revision.Commit == last.Commit {
+				return last.Commit, s.Status.Hub.Digest
+			}
 		}
 	}
 	if handedOut(last.Digest) {
