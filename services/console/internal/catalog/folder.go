@@ -567,6 +567,9 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 // told is a refusal, with where in the folder it is about: behind a space, or if it is about several things each on a line of its own.
 func (b *bringing) told(refusal *Error) string {
 	text := refusal.Message
+	if unread := b.content.Refusal; unread != "" && unread != text {
+		text = unread + "\n" + text
+	}
 	if len(refusal.Faults) > 0 && b.content.Locate != nil {
 		if located := b.content.Locate(refusal.Faults); located != "" {
 			text = located
