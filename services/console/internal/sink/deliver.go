@@ -28,6 +28,8 @@ const (
 	claimFor = time.Minute
 	// noteTimeout bounds how long what came of a message is written, and grace how long one that is under way may take, when the console stops.
 	noteTimeout, grace = 5 * time.Second, 3 * time.Second
+	// noteFor bounds that writing else: with sendTimeout it ends before the claim does.
+	noteFor = 30 * time.Second
 	// readRows is how many events are read at once, and maxRows how many in one pass or look; maxMembers is how many bytes of what they say of each of
 	// many services.
 	readRows, maxRows = 500, 10_000
@@ -252,15 +254,14 @@ func (d *Deliverer) pass(ctx context.Context, uid string) error {
 		return err
 	}
 	tell, wait := d.send(ctx, &of, *b)
-	// What was taken is noted also when the console stops meanwhile: else it were sent again.
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
-	defer cancel()
-	if p := b.plan; p != nil && len(p.done)+len(p.gone) > 0 {
-		if err := d.Store.PutCommitStatuses(noting, uid, p.done, p.gone); err != nil {
-			return err
-		}
+	var done []store.CommitStatus
+	var gone []string
+	if p := b.plan; p != nil {
+		done, gone = p.done, p.gone
 	}
-	kept, err := d.Store.PutSending(noting, of, wait, tell...)
+	noting, cancel := noteContext(ctx)
+	defer cancel()
+	kept, err := d.Store.PutStatuses(noting, of, wait, done, gone, tell...)
 	if err == nil && !kept {
 		d.Log.WarnContext(ctx, "another console took over a sink: a message may have come twice", "sink", b.name)
 	}
@@ -268,6 +269,14 @@ func (d *Deliverer) pass(ctx context.Context, uid string) error {
 		d.setProgress(uid, progress{})
 	}
 	return err
+}
+
+// noteContext is for writing what came of a message, also when the console stops meanwhile: else it were sent again. A database that is slow has noteFor,
+// as what is not written is sent again when the claim ends; a console that stops waits noteTimeout for it.
+func noteContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteFor)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(noteTimeout, cancel) })
+	return noting, func() { stop(); cancel() }
 }
 
 // claim takes sending to a sink on, and reads what waits for it; nil: somebody else has it, or it is gone.
@@ -290,6 +299,12 @@ func (d *Deliverer) claim(ctx context.Context, uid string) (of store.Sending, b 
 		b = &gathered
 		return err
 	})
+	if err != nil { // nothing was sent: the claim holds up nobody
+		noting, cancel := noteContext(ctx)
+		defer cancel()
+		_, failed := d.Store.PutSending(noting, of, minBackoff)
+		err = errors.Join(err, failed)
+	}
 	return of, b, err
 }
 
@@ -465,7 +480,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 	if b.plan != nil {
 		if most = b.plan.upTo; len(b.plan.set) == 0 { // all has the state that is set
 			d.advance(of, b, most)
-			return tell, 0
+			return tell, b.pause(most)
 		}
 	} else if was.Attempts >= aloneAfter && was.Waiting > 0 {
 		most = 1

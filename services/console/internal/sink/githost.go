@@ -33,8 +33,8 @@ const (
 	maxLink, maxKey = 255, 40
 	// maxLimited is the longest pause that a host's limit of requests makes: GitHub counts by the hour.
 	maxLimited = time.Hour
-	// errSameState is what GitLab answers to a state that a status has already: it changes no description then.
-	errSameState = "Cannot transition status"
+	// errTransition is what GitLab answers to a state that cannot come behind the one that the status has, such as that same one.
+	errTransition = "Cannot transition status via "
 )
 
 // gitHost is one sort of Git hosts, by the public documentation of its API.
@@ -251,11 +251,22 @@ func (s *sender) set(ctx context.Context, t target, is commitStatus) (answer str
 	if !ok {
 		return answer, false, err
 	}
-	if t.spec.GitLab != nil && f.status == http.StatusBadRequest && strings.Contains(f.message, errSameState) {
+	if t.spec.GitLab != nil && f.status == http.StatusBadRequest && hostOf(t.spec).stands(f.message, is.State) {
 		return "the status has this state already", false, nil
 	}
 	refused = hostOf(t.spec).explain(is, f, s.now())
 	return "", refused, f
+}
+
+// stands says whether GitLab refuses a state because the status has it already, "Cannot transition status via :run from :running", or because a status that
+// runs does not become pending again. Its description stays.
+func (h gitHost) stands(message, state string) bool {
+	_, transition, _ := strings.Cut(message, errTransition)
+	_, from, _ := strings.Cut(transition, " from :")
+	if end := strings.IndexFunc(from, func(r rune) bool { return (r < 'a' || r > 'z') && r != '_' }); end >= 0 {
+		from = from[:end]
+	}
+	return from != "" && (from == h.states[state] || state == statusFetched && from == h.states[statusApplied])
 }
 
 // explain says in words why a status was not taken, and whether that is because of this status or its repository alone.

@@ -1,8 +1,10 @@
 package sink
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,5 +214,65 @@ func TestStatusesArePaced(t *testing.T) {
 	}
 	if isStatusEvent(event.SinkFailing) || !isStatusEvent(event.ServiceHealthy) {
 		t.Error("statuses follow other events")
+	}
+}
+
+// GitLab answers alike to a state that a status has and to one that it can't get: only the first is settled.
+func TestGitLabsAnswerToAStateThatAStatusHas(t *testing.T) {
+	t.Parallel()
+	gitlab := hostOf(hostAt("gitlab", "").spec)
+	for message, states := range map[string][]string{
+		`Cannot transition status via :run from :running (Reason(s): Status cannot transition via "run")`: {statusApplied, statusFetched},
+		`400 Bad Request: {"message":"Cannot transition status via :enqueue from :pending"}`:              {statusFetched},
+		"Cannot transition status via :drop from :success":                                                {statusHealthy},
+		"Cannot transition status": nil,
+		"from :running":            nil,
+	} {
+		for _, state := range []string{statusFetched, statusApplied, statusHealthy, statusFailed} {
+			if got := gitlab.stands(message, state); got != slices.Contains(states, state) {
+				t.Errorf("%s: %s: %v", message, state, got)
+			}
+		}
+	}
+}
+
+// A sink to whose statuses the events change nothing reads them at the pace of the others.
+func TestAPassThatSetsNothingWaits(t *testing.T) {
+	t.Parallel()
+	d := newDeliverer()
+	b := batch{target: hostAt("github", ""), plan: &statusPlan{upTo: 2}, waiting: waitingFor(2), next: 2}
+	var of store.Sending
+	if _, wait := d.send(t.Context(), &of, b); wait != b.interval() || of.Seq != 2 {
+		t.Errorf("waits %v at %d", wait, of.Seq)
+	}
+}
+
+// What a sink has set is kept with how far it is: a claim that is lost keeps neither.
+func TestStatusesAreKeptWithTheClaim(t *testing.T) {
+	t.Parallel()
+	d, uid := deliverTo(t, newPager(t, func(string, string) int { return 0 }))
+	is := store.CommitStatus{CommitStatusKey: store.CommitStatusKey{Context: "fairlead/web", Ref: "HEAD"}, Repository: "acme/shop", Commit: "c1", Digest: "d1", State: statusHealthy}
+	of, mine, err := d.Store.ClaimSending(t.Context(), uid, d.ID, claimFor)
+	if err != nil || !mine {
+		t.Fatalf("claimed: %v, %v", mine, err)
+	}
+	count := func() (n int) {
+		err := d.Store.Read(t.Context(), func(ctx context.Context, v store.View) error {
+			found, err := v.CommitStatuses(ctx, uid, []string{is.Context})
+			n = len(found)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	lost := of
+	lost.Sender = "b"
+	if kept, err := d.Store.PutStatuses(t.Context(), lost, 0, []store.CommitStatus{is}, nil); kept || err != nil || count() != 0 {
+		t.Errorf("a claim that is lost keeps %d statuses: %v, %v", count(), kept, err)
+	}
+	if kept, err := d.Store.PutStatuses(t.Context(), of, 0, []store.CommitStatus{is}, nil); !kept || err != nil || count() != 1 {
+		t.Errorf("a claim keeps %d statuses: %v, %v", count(), kept, err)
 	}
 }

@@ -120,6 +120,11 @@ func (s *Store) ClaimSending(ctx context.Context, sink, sender string, lease tim
 // PutSending keeps what came of a claim, with events about it, and ends the claim. The next one is due after wait, or at once if the
 // sink was changed meanwhile. false: the claim was lost, or the sink is gone, and nothing is kept.
 func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, events ...Event) (kept bool, err error) {
+	return s.PutStatuses(ctx, of, wait, nil, nil, events...)
+}
+
+// PutStatuses is PutSending that also keeps statuses that the sink has set, and forgets those of the contexts in gone.
+func (s *Store) PutStatuses(ctx context.Context, of Sending, wait time.Duration, set []CommitStatus, gone []string, events ...Event) (kept bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, "UPDATE sinks SET lease_time = 0, next_time = CASE WHEN next_time = $3 THEN "+s.dialect.now+" + $4 ELSE next_time END,"+ //nolint:gosec // constants only
 			" seq = $5, attempts = $6, waiting = $7, oldest_time = $8, send_time = $9, sent = $10, dropped = $11, problem = $12, problem_time = $13, rejections = $14"+
@@ -130,6 +135,9 @@ func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, 
 		}
 		n, err := res.RowsAffected()
 		if kept = n == 1; err != nil || !kept {
+			return err
+		}
+		if err := putCommitStatuses(ctx, tx, of.Sink, set, gone); err != nil {
 			return err
 		}
 		return s.insertEvents(ctx, tx, events)
@@ -174,21 +182,18 @@ func (v View) CommitStatuses(ctx context.Context, sink string, contexts []string
 	return found, nil
 }
 
-// PutCommitStatuses keeps statuses that a sink has set, and forgets those of the contexts in gone. A sink that is gone keeps none.
-func (s *Store) PutCommitStatuses(ctx context.Context, sink string, set []CommitStatus, gone []string) error {
-	err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		err := each(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
-		if err != nil {
-			return err
-		}
-		return each(ctx, tx, len(set), "INSERT INTO commit_statuses (sink_uid, context, ref, repository, commit_id, digest, state, description)"+
+// putCommitStatuses keeps statuses that a sink has set, and forgets those of the contexts in gone. A sink that is gone keeps none.
+func putCommitStatuses(ctx context.Context, tx *sql.Tx, sink string, set []CommitStatus, gone []string) error {
+	err := each(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
+	if err == nil {
+		err = each(ctx, tx, len(set), "INSERT INTO commit_statuses (sink_uid, context, ref, repository, commit_id, digest, state, description)"+
 			" SELECT sink_uid, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS TEXT) FROM sinks WHERE sink_uid = $1"+
 			" ON CONFLICT (sink_uid, context, ref) DO UPDATE SET repository = excluded.repository, commit_id = excluded.commit_id, digest = excluded.digest,"+
 			" state = excluded.state, description = excluded.description", func(i int) []any {
 			c := set[i]
 			return []any{sink, c.Context, c.Ref, c.Repository, c.Commit, c.Digest, c.State, c.Description}
 		})
-	})
+	}
 	if err != nil {
 		return fmt.Errorf("write statuses of commits: %w", err)
 	}
