@@ -138,7 +138,7 @@ func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (com
 	t.o.deps.Metrics.list(artifacts.Bytes)
 	p := t.planArtifacts(s, artifacts)
 	if p.found[ref] == nil {
-		return commit, &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+		return commit, unfound(s, p.troubles[0])
 	}
 	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
 		return commit, t.refusal(s, ref, err)

@@ -48,9 +48,13 @@ func (t *tenure) planCharts(s Source, charts *fetch.Charts) *plan {
 	o := t.mirror.Objects()
 	defer o.Close()
 	for _, ref := range wantedCharts(s) {
-		f, why := t.findChart(s, o, charts, ref)
-		if f == nil {
+		f, why, isMissing := t.findChart(s, o, charts, ref)
+		switch {
+		case f == nil && isMissing:
 			p.miss(ref, why)
+			continue
+		case f == nil:
+			p.lose(ref, why)
 			continue
 		}
 		p.found[ref] = f
@@ -68,33 +72,34 @@ func (t *tenure) planCharts(s Source, charts *fetch.Charts) *plan {
 	return p
 }
 
-// findChart looks a wanted ref up in an index; nil and why, if it is not there.
-func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, ref string) (*found, string) {
+// findChart looks a wanted ref up in an index; nil and why, if it is not there. A chart that the registry refuses is not
+// missing: nobody knows whether it is there.
+func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, ref string) (f *found, why string, isMissing bool) {
 	if plumbing.IsHash(ref) {
 		id := plumbing.NewHash(ref)
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.users(ref), short(id))
+			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.users(ref), short(id)), true
 		}
-		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, ""
+		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
 	}
 	choice, ok := charts.Choices[ref]
 	old, known := t.heads[ref]
 	switch {
 	case choice.Err != nil:
 		t.forgetCredentials(choice.Err)
-		return nil, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(ref), s.users(ref), choice.Err, t.kept(ref))
+		return nil, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(ref), s.users(ref), choice.Err, t.kept(ref)), false
 	case !ok:
-		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.users(ref))
+		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.users(ref)), true
 	case known && (!choice.Found() || helm.Higher(versionOf(old), choice.Version.Version)):
-		return nil, t.lostVersion(s, ref, choice)
+		return nil, t.lostVersion(s, ref, choice), true
 	case !choice.Found():
-		return nil, noVersion(s, ref, choice)
+		return nil, noVersion(s, ref, choice), true
 	}
-	f := &found{
+	f = &found{
 		object: fetch.ChartID(choice.Version), listed: choice.Version, resolved: catalog.ChartRef(choice.Version.Chart, choice.Version.Version),
 	}
 	f.commit = t.commitOfChart(o, f.object)
-	return f, ""
+	return f, "", false
 }
 
 // versionOf is the version of a chart's head.
@@ -168,8 +173,8 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *plan, into fetch.Target) error {
 	done := map[plumbing.Hash]bool{}
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
-		f := p.found[ref]
-		if !slices.Contains(p.wants, f.object) {
+		f, ok := p.found[ref]
+		if !ok || !slices.Contains(p.wants, f.object) { // another ref of the same package may have dropped this one
 			continue
 		}
 		if !done[f.object] {

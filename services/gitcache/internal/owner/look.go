@@ -194,7 +194,7 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	t.o.deps.Metrics.list(charts.Bytes)
 	p := t.planCharts(s, charts)
 	if p.found[ref] == nil {
-		return commit, &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+		return commit, unfound(s, p.troubles[0])
 	}
 	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
 		return commit, t.refusal(s, ref, err)
@@ -204,6 +204,15 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
 	}
 	return f.commit, nil
+}
+
+// unfound says why a chart or an artifact was not found: upstream does not have it, or refuses it.
+func unfound(s Source, is trouble) error {
+	kind := LookRefused
+	if is.isMissing {
+		kind = LookMissing
+	}
+	return &LookError{kind, fmt.Sprintf("source %q: %s", s.Name, is.text)}
 }
 
 // lookUpstream finds a revision upstream and fetches it.
