@@ -386,3 +386,26 @@ func (n *node) metric(name string) float64 {
 	}
 	return sum
 }
+
+// labelled is a counter with this value of a label.
+func (n *node) labelled(name, value string) float64 {
+	n.f.t.Helper()
+	families, err := n.registry.Gather()
+	if err != nil {
+		n.f.t.Fatal(err)
+	}
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetValue() == value {
+					sum += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}

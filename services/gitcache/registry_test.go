@@ -305,6 +305,17 @@ func TestNotificationOfARegistryIsAPoll(t *testing.T) {
 	f.problem("the registry has no tag latest")
 	f.registry.OrasPush(t, "team/shop:latest", "application/x.test", registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
 	f.resolved("tag:latest", "tag:latest@")
+
+	// What the poll pulls is told, too, and is no reason for another poll.
+	eventually(t, "a pull is told", func() error {
+		if n.labelled("fairlead_gitcache_webhooks_total", "ignored") == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if polls, pushes := n.labelled("fairlead_gitcache_webhooks_total", "accepted"), f.registry.Count(t, "PUT "); polls > float64(pushes) {
+		t.Errorf("%v polls of %d pushes", polls, pushes)
+	}
 }
 
 // tgz packs files.

@@ -84,8 +84,8 @@ func (s *Service) refresh(ctx context.Context, uid string) error {
 // newWebhooks mounts what Git hosts call. It has no role: each carries a proof of its own.
 func (s *Service) newWebhooks() (server.Mount, error) {
 	count := telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairlead_gitcache_webhooks_total", Help: "Webhooks by result: accepted, ping, refused, limited, bad, failed.",
-	}, []string{"result"}), "accepted", "ping", "refused", "limited", "bad", "failed")
+		Name: "fairlead_gitcache_webhooks_total", Help: "Webhooks by result: accepted, ping, ignored, refused, limited, bad, failed.",
+	}, []string{"result"}), "accepted", "ping", "ignored", "refused", "limited", "bad", "failed")
 	if err := s.deps.Telemetry.Registry.Register(count); err != nil {
 		return server.Mount{}, fmt.Errorf("register metrics: %w", err)
 	}

@@ -3,7 +3,7 @@
 // a poll, so a replayed one is harmless.
 //
 // Invariants: nobody learns whether a source exists, or has a webhook: an unknown one and a wrong
-// signature get the same answer, after the same work; a body goes through the hash and is kept nowhere; how
+// signature get the same answer, after the same work; a body goes through the hash, and only the events of a registry are read; how
 // many are worked on, how large and how slow they may be is bounded; a token is in no log or answer. A webhook without a proof
 // takes nothing from those with one: rates count signed webhooks only, and a body that is waited for makes room for a new one.
 package webhook
@@ -15,7 +15,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"log/slog"
 	"net/http"
@@ -41,6 +40,8 @@ const (
 	// costs a hash and a buffer of 32 KiB. Beyond it the oldest is cut: that of a Git host arrives within moments.
 	atOnce     = 64
 	perNetwork = 48
+	// maxEventsBytes of a body with events of a registry, which sends one or a few at a time. A longer one causes a poll unread.
+	maxEventsBytes = 64 << 10
 	// wakeTime bounds telling the owner.
 	wakeTime = 5 * time.Second
 	// wait is what those that are too many are told.
@@ -76,6 +77,7 @@ type Result string
 const (
 	Accepted Result = "accepted"
 	Ping     Result = "ping"
+	Ignored  Result = "ignored" // nothing was pushed
 	Refused  Result = "refused"
 	Limited  Result = "limited"
 	Bad      Result = "bad" // too large, too slow, cut off, not a POST
@@ -150,11 +152,15 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, name string) answ
 		}
 	}
 	sum := hmac.New(sha256.New, token)
-	if err := h.readBody(w, r, sum); err != nil {
+	events := eventsOf(r.Header)
+	if err := h.readBody(w, r, io.MultiWriter(sum, events)); err != nil {
 		return badBody(err)
 	}
 	if !authentic(r.Header, token, sum.Sum(nil)) || !known {
 		return refused()
+	}
+	if events.onlyPulls() { // before the limit: those of clusters take no room from pushes
+		return answer{http.StatusOK, Ignored, "nothing was pushed"}
 	}
 	if !h.limits.allow(name) {
 		return answer{http.StatusTooManyRequests, Limited, "too many webhooks for this source"}
@@ -176,7 +182,7 @@ func refused() answer {
 }
 
 // readBody puts a body through a hash. Other bodies may cut it.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, sum hash.Hash) error {
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, sum io.Writer) error {
 	deadline := &deadline{control: http.NewResponseController(w)}
 	timed := deadline.set(time.Now().Add(h.patience))
 	place := h.bodies.Enter(addresses.Network(r.RemoteAddr), func() { deadline.set(time.Now()) })

@@ -467,3 +467,38 @@ func FuzzSignatures(f *testing.F) {
 		}
 	})
 }
+
+// TestPullsOfARegistryCauseNoPoll: a poll itself is one to the registry, which would be told of it for ever.
+func TestPullsOfARegistryCauseNoPoll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const events = "application/vnd.docker.distribution.events.v2+json"
+	for _, tc := range []struct {
+		kind, body string
+		want       int
+	}{
+		{events, `{"events": [{"action": "pull"}, {"action": "pull", "target": {"tag": "1"}}]}`, http.StatusOK},
+		{events, `{"events": [{"action": "pull"}, {"action": "push"}]}`, http.StatusAccepted},
+		{events, `{"events": [{"action": "delete"}]}`, http.StatusAccepted},
+		{events, `{"events": []}`, http.StatusAccepted},
+		{events, `{"events": [{"action": "pull"`, http.StatusAccepted},
+		{events, `{"x": "` + strings.Repeat("x", 100<<10) + `", "events": [{"action": "pull"}]}`, http.StatusAccepted},
+		{"application/json", `{"events": [{"action": "pull"}]}`, http.StatusAccepted},
+	} {
+		before := w.polls()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/v1/webhooks/shop", strings.NewReader(tc.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+secret)
+		req.Header.Set("Content-Type", tc.kind)
+		resp, err := w.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if polled := w.polls() > before; resp.StatusCode != tc.want || polled != (tc.want == http.StatusAccepted) {
+			t.Errorf("%.60s: %d, polled %t, want %d", tc.body, resp.StatusCode, polled, tc.want)
+		}
+	}
+}
