@@ -3,6 +3,7 @@ package oci
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -97,6 +98,8 @@ func parameter(text string) (value, rest string) {
 const (
 	// MaxTokenBytes of the answer of a token service.
 	MaxTokenBytes = 1 << 20
+	// maxTokenBytes of the token itself, which is a header.
+	maxTokenBytes = 64 << 10
 	// usualTokenLife is that of a token which does not say it.
 	usualTokenLife = time.Minute
 	mostTokenLife  = 24 * time.Hour
@@ -118,6 +121,9 @@ func DecodeToken(body []byte) (token string, life time.Duration, err error) {
 	}
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", 0, errors.New("the token service's answer holds no token")
+	}
+	if len(token) > maxTokenBytes {
+		return "", 0, fmt.Errorf("the token service's token is larger than the limit of %d KiB", maxTokenBytes>>10)
 	}
 	life = usualTokenLife
 	if answer.ExpiresIn > 0 {

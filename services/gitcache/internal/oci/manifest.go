@@ -26,6 +26,8 @@ const (
 	MaxLayerBytes = 100 << 20
 	// maxLayers of an artifact.
 	maxLayers = 1000
+	// maxValues of a manifest: a descriptor has about ten, with its annotations.
+	maxValues = 50_000
 	// maxNamedTypes in a message.
 	maxNamedTypes = 5
 )
@@ -109,6 +111,9 @@ type document struct {
 func Decode(body []byte, contentType string) (*Manifest, Digest, error) {
 	contentType, _, _ = strings.Cut(contentType, ";")
 	contentType = strings.TrimSpace(contentType)
+	if err := checkValues(body, maxValues); err != nil {
+		return nil, "", fmt.Errorf("the manifest %w", err)
+	}
 	var doc document
 	if err := json.Unmarshal(body, &doc); err != nil {
 		return nil, "", errors.New("the manifest is not JSON that can be read")
@@ -132,6 +137,29 @@ func Decode(body []byte, contentType string) (*Manifest, Digest, error) {
 		return nil, child, err
 	}
 	return nil, "", fmt.Errorf("the registry sends %s, which is no manifest that Fairlead reads", quoted(contentType))
+}
+
+// checkValues counts the values of JSON before they are decoded: in memory the shortest take fifty times their bytes.
+func checkValues(body []byte, most int) error {
+	values, isText := 1, false
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			isText = !isText
+		case '\\':
+			if isText {
+				i++ // what comes next ends no text
+			}
+		case ',':
+			if !isText {
+				values++
+			}
+		}
+	}
+	if values > most {
+		return fmt.Errorf("has more than the limit of %d values", most)
+	}
+	return nil
 }
 
 func (d *document) manifest() (*Manifest, error) {

@@ -3,8 +3,12 @@ package oci
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+
+	"fairlead.dev/platform/catalog"
 )
 
 const (
@@ -17,15 +21,21 @@ const (
 	MaxTags  = 200_000
 )
 
-// DecodeTags reads a page of tags. Tags that can't be names are left out.
+// ErrOtherHost: a list of tags goes on elsewhere.
+var ErrOtherHost = errors.New("the list of tags goes on at another host, which Fairlead does not follow")
+
+// DecodeTags reads a page of tags. Tags that can't be names are left out: they may have any length.
 func DecodeTags(body []byte) ([]string, error) {
+	if err := checkValues(body, MaxTags); err != nil {
+		return nil, fmt.Errorf("the list of tags %w", err)
+	}
 	var page struct {
 		Tags []string `json:"tags"`
 	}
 	if err := json.Unmarshal(body, &page); err != nil {
 		return nil, errors.New("the list of tags is not JSON that can be read")
 	}
-	return page.Tags, nil
+	return slices.DeleteFunc(page.Tags, func(tag string) bool { return !catalog.IsRegistryTag(tag) }), nil
 }
 
 // NextPage is where the list of tags goes on, by the Link headers of a page; nil: it ends there.
@@ -42,7 +52,7 @@ func NextPage(page *url.URL, links []string) (*url.URL, error) {
 				return nil, errors.New("the next page of tags has an address that can't be read")
 			}
 			if to.Scheme != page.Scheme || !strings.EqualFold(to.Host, page.Host) || to.User != nil {
-				return nil, errors.New("the list of tags goes on at another host, which Fairlead does not follow")
+				return nil, ErrOtherHost
 			}
 			return to, nil
 		}
