@@ -33,6 +33,8 @@ import (
 const (
 	maxPathBytes = 1024
 	maxDepth     = 64
+	// headerBytes of a file or folder besides its content: two headers, a name of several thousand letters, and padding.
+	headerBytes = 4 << 10
 )
 
 // Limits of what an archive may hold.
@@ -100,6 +102,22 @@ func (r *reading) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
+// unpacking bounds what archives have when they are unpacked: headers may follow each other without a file.
+type unpacking struct {
+	b *Builder
+	r io.Reader
+}
+
+func (u *unpacking) Read(p []byte) (int, error) {
+	most := u.b.limits.Bytes + int64(u.b.limits.Files)*headerBytes
+	if u.b.unpacked > most {
+		return 0, fmt.Errorf("it unpacks to more than the limit of %d MiB", most>>20)
+	}
+	n, err := u.r.Read(p)
+	u.b.unpacked += int64(n)
+	return n, err
+}
+
 // folder is its entries by name: a folder, or a plumbing.Hash of a file.
 type folder map[string]any
 
@@ -117,6 +135,8 @@ type Builder struct {
 	deflate *zlib.Writer
 	bytes   int64
 	files   int
+	// unpacked counts the bytes of archives, with their headers.
+	unpacked int64
 }
 
 // New makes a builder with a temporary file in dir.
@@ -164,7 +184,7 @@ func (b *Builder) AddTarGzip(ctx context.Context, body io.Reader, place func(nam
 
 // AddTar adds the files of an archive.
 func (b *Builder) AddTar(ctx context.Context, body io.Reader, place func(name string) (string, error)) error {
-	archive := tar.NewReader(&reading{ctx, body})
+	archive := tar.NewReader(&unpacking{b, &reading{ctx, body}})
 	for {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
