@@ -48,7 +48,9 @@ var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals 
 		if _, missing := os.Stat(script); missing == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, script).Output()
+			cmd := exec.CommandContext(ctx, script)
+			cmd.Stderr = os.Stderr // a first build takes minutes, and says why it fails
+			out, err := cmd.Output()
 			if err != nil {
 				return "", fmt.Errorf("build registrylocal: %w", err)
 			}
@@ -77,6 +79,10 @@ func Start(t testing.TB, args ...string) *Registry {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Stop)
+	go func() {
+		<-r.process.Ended()
+		_ = w.Close() // else a process that ends before its line is waited for
+	}()
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, r)

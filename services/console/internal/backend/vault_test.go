@@ -38,7 +38,9 @@ var startVault = sync.OnceValues(func() (s server, err error) {
 	defer cancel()
 	binary := os.Getenv("VAULTLOCAL")
 	if binary == "" {
-		out, err := exec.CommandContext(ctx, filepath.Join("..", "..", "..", "..", "tools", "vaultlocal", "build.sh")).Output()
+		build := exec.CommandContext(ctx, filepath.Join("..", "..", "..", "..", "tools", "vaultlocal", "build.sh"))
+		build.Stderr = os.Stderr // a first build takes minutes, and says why it fails
+		out, err := build.Output()
 		if err != nil {
 			return s, fmt.Errorf("build vaultlocal: %w", err)
 		}
