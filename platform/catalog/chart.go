@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"regexp"
 	"strings"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -9,6 +10,11 @@ import (
 // ChartPrefix begins refs that name a chart of a chart repository and a version: chart:<name>@<version>. No branch
 // can be meant: Git forbids colons in names.
 const ChartPrefix = "chart:"
+
+var chartName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+
+// IsChartName knows the names of charts.
+func IsChartName(text string) bool { return chartName.MatchString(text) }
 
 // ChartRef is the ref of a chart. version is exact or a range; empty: the highest one that is no pre-release.
 func ChartRef(chart, version string) string { return ChartPrefix + chart + "@" + version }

@@ -317,6 +317,10 @@ func TestServersThatLieAreToldAndOtherChartsGoOn(t *testing.T) {
 				return true
 			})
 		}, []string{"ends early"}},
+		"packed short": {func(f *charts) {
+			whole := charttest.Package("bad", "1.0.0", nil)
+			f.repo.PushPackage("bad", "1.0.0", whole[:len(whole)/2])
+		}, []string{"can't be used", "unexpected EOF"}},
 		"no right": {func(f *charts) {
 			f.repo.Push("bad", "1.0.0", nil)
 			f.repo.SetFault(func(w http.ResponseWriter, r *http.Request) bool {

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -211,10 +212,15 @@ func TestRegistriesThatLieAreToldAndOtherArtifactsGoOn(t *testing.T) {
 		"two layers": {func(l *liar) {
 			l.push("bad", good, func(m map[string]any) { m["layers"] = []any{layerOf(good), layerOf(good)} })
 		}, []string{"2 layers of type " + fluxContent}},
-		"a way out":  {func(l *liar) { l.push("bad", tgz(map[string]string{"../../etc/passwd": "x"}), nil) }, []string{"leads out of"}},
-		"a link":     {func(l *liar) { l.push("bad", linked(), nil) }, []string{"is a link or a device"}},
-		"a bomb":     {func(l *liar) { l.push("bad", bomb(), nil) }, []string{"limit of 256 MiB"}},
-		"a web page": {func(l *liar) { l.push("bad", []byte("<html>"), nil) }, []string{"no tar archive"}},
+		"a way out":                     {func(l *liar) { l.push("bad", tgz(map[string]string{"../../etc/passwd": "x"}), nil) }, []string{"leads out of"}},
+		"a link":                        {func(l *liar) { l.push("bad", linked(), nil) }, []string{"is a link or a device"}},
+		"a bomb":                        {func(l *liar) { l.push("bad", bomb(), nil) }, []string{"limit of 256 MiB"}},
+		"a web page":                    {func(l *liar) { l.push("bad", []byte("<html>"), nil) }, []string{"no tar archive"}},
+		"a layer that was packed short": {func(l *liar) { l.push("bad", good[:len(good)/2], nil) }, []string{"can't be used", "unexpected EOF"}},
+		"a layer of headers":            {func(l *liar) { l.push("bad", headers(), nil) }, []string{"unpacks to more than"}},
+		"a manifest of millions": {func(l *liar) {
+			l.push("bad", good, func(m map[string]any) { m["layers"] = make([]struct{}, 1_000_000) })
+		}, []string{"more than the limit of 50000 values"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,6 +235,93 @@ func TestRegistriesThatLieAreToldAndOtherArtifactsGoOn(t *testing.T) {
 				t.Errorf("published: %v", h)
 			}
 		})
+	}
+}
+
+// headers are an archive of nothing but extended headers that follow each other.
+func headers() []byte {
+	var one bytes.Buffer
+	w := tar.NewWriter(&one)
+	_ = w.WriteHeader(&tar.Header{Name: "a", Typeflag: tar.TypeReg, PAXRecords: map[string]string{"FAIRLEAD.x": strings.Repeat("x", 900<<10)}}) // to memory
+	pax := one.Bytes()[:one.Len()-512]
+	var b bytes.Buffer
+	gz := gzip.NewWriter(&b)
+	for range 600 {
+		_, _ = gz.Write(pax)
+	}
+	_ = w.Close()
+	_, _ = gz.Write(one.Bytes())
+	_ = gz.Close()
+	return b.Bytes()
+}
+
+// TestRegistryThatLostALayerStopsNothingElse: several services may follow it, by its tag and by a range.
+func TestRegistryThatLostALayerStopsNothingElse(t *testing.T) {
+	t.Parallel()
+	f, l := newLiarFixture(t)
+	l.push("1.0.0", tgz(map[string]string{"a": "1"}), func(m map[string]any) {
+		m["layers"].([]any)[0].(map[string]any)["digest"] = digestOf([]byte("none"))
+	})
+	l.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/tags/list") {
+			return false
+		}
+		_, _ = w.Write([]byte(`{"tags": ["1.0.0"]}`))
+		return true
+	})
+	f.console.setService("exact", "tag:1.0.0")
+	f.console.setService("range", "semver:^1")
+	n := f.one()
+	f.problem("which the manifest names, is not there", `service "exact"`)
+	f.resolved("tag:good", "tag:good@")
+	n.polled()
+	n.resolve("tag:good", "")
+}
+
+// registryCharts has the source "shop" be of charts, in a registry that lies.
+func (f *registryFixture) registryCharts(l *liar) {
+	f.setSpec(&consolev1.SourceSpec{Helm: &consolev1.HelmSource{
+		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team", Interval: durationpb.New(seldom), Insecure: true,
+	}})
+}
+
+// TestRegistryThatRefusesAChartIsNotOneWithoutIt: what nobody may read is another fault than what is not there.
+func TestRegistryThatRefusesAChartIsNotOneWithoutIt(t *testing.T) {
+	t.Parallel()
+	f, l := newLiarFixture(t)
+	l.setFault(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	})
+	f.console.setService("good", catalog.ChartRef("secret", "1.0.0"))
+	f.registryCharts(l)
+	n := f.one()
+	f.problem("403")
+	if got := f.console.status().GetProblem().GetRefProblems(); len(got) != 1 || got[0].GetMissing() {
+		t.Errorf("it counts as missing: %v", got)
+	}
+	if _, _, err := packed(t.Context(), n.sources, "good", catalog.ChartRef("secret", "2.0.0")); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("a look gives %v", err)
+	}
+}
+
+// TestRegistryIsNotAskedOutsideOfItsSource: neither for a chart nor for a tag whose name leads out.
+func TestRegistryIsNotAskedOutsideOfItsSource(t *testing.T) {
+	t.Parallel()
+	f, l := newLiarFixture(t)
+	n := f.one()
+	f.resolved("tag:good", "tag:good@")
+	if _, _, err := packed(t.Context(), n.sources, "good", "tag:../../../other/manifests/1"); err == nil {
+		t.Error("a tag that leads out is taken")
+	}
+	f.console.setService("good", catalog.ChartRef("good", "1.0.0"))
+	f.registryCharts(l)
+	f.problem(`chart "good"`)
+	if _, _, err := packed(t.Context(), n.sources, "good", catalog.ChartRef("../../other/private", "1.0.0")); err == nil || !strings.Contains(err.Error(), "is not a name of a chart") {
+		t.Errorf("a chart that leads out gives %v", err)
+	}
+	if got := l.requests("other"); len(got) != 0 {
+		t.Errorf("%s is asked for", got[0].URL)
 	}
 }
 
@@ -279,15 +372,29 @@ func TestCredentialsStayWithTheRegistry(t *testing.T) {
 			http.Redirect(w, r, elsewhere.URL+"/blobs/"+digestOf(layer)+"?signed=1", http.StatusTemporaryRedirect)
 			return true
 		}
+		if strings.HasSuffix(r.URL.Path, "/tags/list") {
+			http.Redirect(w, r, elsewhere.URL+"/tags/list", http.StatusTemporaryRedirect)
+			return true
+		}
 		return false
+	})
+	elsewhere.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/tags/list" || r.URL.RawQuery != "" {
+			return false
+		}
+		w.Header().Set("Link", `</tags/list?last=a>; rel="next"`)
+		_, _ = w.Write([]byte(`{"tags": ["1.0.0"]}`))
+		return true
 	})
 	f.console.setSecret("login", map[string]string{"username": "ada", "password": "hush-hush"})
 	f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
 		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Secret: "login",
 	}})
 	f.console.setService("far", "tag:far")
+	f.console.setService("range", "semver:^1")
 	n := f.one()
 	f.resolved("tag:far", "tag:far@")
+	f.problem("goes on at another host")
 	if files := n.filesOf("tag:far", ""); files["a"] != "far" {
 		t.Errorf("the artifact has %v", files)
 	}

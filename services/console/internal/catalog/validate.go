@@ -20,7 +20,6 @@ var (
 	// dnsSubdomain is the name of an object in Kubernetes.
 	dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 	commitID     = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-	chartName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 	mediaType    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}/[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}$`)
 	// accountName is namespace/name of a Kubernetes service account.
 	accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
@@ -165,7 +164,7 @@ func validateRef(ref string) error {
 	}
 	bad := func(why string) error { return refuse(Invalid, "spec.ref %q: %s", ref, why) }
 	if chart, version, ok := platform.ParseChartRef(ref); ok {
-		if !chartName.MatchString(chart) {
+		if !platform.IsChartName(chart) {
 			return refuse(Invalid, "spec.chart %q: is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
 		}
 		return validateVersion(version)

@@ -58,6 +58,13 @@ func (l *admissions) of(r Remote, repository string) (admission, bool) {
 func (l *admissions) remember(r Remote, repository string, is admission) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
+	for key, old := range l.known {
+		if old.token != "" && !now.Before(old.until) {
+			old.token = "" // what it was asked with is good still
+			l.known[key] = old
+		}
+	}
 	if len(l.known) >= maxAdmissions {
 		clear(l.known)
 	}

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,10 +32,10 @@ type Artifact struct {
 	Created  time.Time // zero: it is not said
 }
 
-// ID stands for the content of an artifact: other layers are another id, another manifest with the same layers is not.
+// ID stands for the content of an artifact: other layers are another id, another manifest with the same layers under a tag is not.
 func (a Artifact) ID() plumbing.Hash {
 	var b strings.Builder
-	b.WriteString(a.Tag)
+	b.WriteString(cmp.Or(a.Tag, string(a.Manifest))) // the subject names it
 	for _, l := range a.Layers {
 		fmt.Fprintf(&b, "\x00%s\x00%s", l.Digest, l.Title)
 	}
@@ -141,8 +142,8 @@ func (l *looking) reference(ctx context.Context, ref string) (tag string, digest
 		return latest, "", choice, nil
 	case catalog.IsRegistryDigest(ref):
 		return "", oci.Digest(ref), choice, nil
-	case strings.HasPrefix(ref, catalog.TagPrefix):
-		return strings.TrimPrefix(ref, catalog.TagPrefix), "", choice, nil
+	case catalog.IsRegistryTag(strings.TrimPrefix(ref, catalog.TagPrefix)) && strings.HasPrefix(ref, catalog.TagPrefix):
+		return strings.TrimPrefix(ref, catalog.TagPrefix), "", choice, nil // it becomes a part of a path at the registry
 	case !strings.HasPrefix(ref, catalog.SemverPrefix):
 		return "", "", choice, nil
 	}
@@ -153,9 +154,7 @@ func (l *looking) reference(ctx context.Context, ref string) (tag string, digest
 	if l.tags == nil {
 		l.tags = []string{}
 		n, err := l.h.listTags(ctx, l.r, l.repository, func(tag string) {
-			if catalog.IsRegistryTag(tag) {
-				l.tags = append(l.tags, tagPrefix+tag)
-			}
+			l.tags = append(l.tags, tagPrefix+tag)
 		})
 		l.bytes += n
 		if err != nil {

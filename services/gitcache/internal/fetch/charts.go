@@ -82,6 +82,9 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 	wants := map[string]helm.Want{}
 	for _, ref := range refs {
 		if chart, version, ok := catalog.ParseChartRef(ref); ok {
+			if !catalog.IsChartName(chart) { // it becomes a part of a path at the registry
+				return nil, refuse("%q is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
+			}
 			if err := helm.CheckVersion(version); err != nil {
 				return nil, &Error{Kind: KindRefused, Message: fmt.Sprintf("chart %q: %s", chart, err)}
 			}
@@ -232,7 +235,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 		defer func() { n = taken.taken() }()
 		var err error
 		if chart, err = helm.Unpack(ctx, io.TeeReader(taken, sum), dir, v); err != nil {
-			return packageError(err)
+			return packageError(err, taken.ended)
 		}
 		return checkDigest(sum, v)
 	})
@@ -245,11 +248,12 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 	return chart.Commit, n, h.keep(ctx, r, chart, into)
 }
 
-// packageError keeps what get can put into words, and says of anything else that it is the package's own fault.
-func packageError(err error) error {
+// packageError keeps what get can put into words, and says of anything else that it is the package's own fault. So is an early end of
+// a package of which all has come: it would end so the next time, too.
+func packageError(err error, allCame bool) error {
 	var op interface{ Timeout() bool }
 	known, _ := errors.AsType[*Error](err)
-	if known != nil || ofDisk(err) != nil || errors.As(err, &op) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
+	if known != nil || ofDisk(err) != nil || errors.As(err, &op) || errors.Is(err, io.ErrUnexpectedEOF) && !allCame || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return &Error{Kind: KindContent, cause: err, Message: "the package can't be used: " + clean(err.Error())}

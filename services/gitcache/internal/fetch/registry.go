@@ -62,7 +62,8 @@ func (r Remote) checkRegistry() (Remote, error) {
 	return r, r.checkHTTP()
 }
 
-// ask makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token.
+// ask makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token. Another
+// host gets none of these.
 func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string, read func(*http.Response, io.Reader) error) error {
 	for renewed := false; ; renewed = true {
 		authorization, err := h.admissions.authorization(ctx, h, r, repository)
@@ -73,7 +74,7 @@ func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *
 		err = h.get(ctx, r, u, l, func(req *http.Request) {
 			req.Method = method
 			req.Header.Del("Authorization")
-			if authorization != "" {
+			if authorization != "" && SameOrigin(u, r.URL) {
 				req.Header.Set("Authorization", authorization)
 			}
 			if accept != "" {
@@ -237,7 +238,10 @@ func (h *HTTP) tagPage(ctx context.Context, r Remote, repository string, u *url.
 			return err
 		}
 		if tags, err = oci.DecodeTags(text); err == nil {
-			next, err = oci.NextPage(resp.Request.URL, resp.Header.Values("Link"))
+			// A redirect may have led to another host, whose next page is not the registry's.
+			if next, err = oci.NextPage(resp.Request.URL, resp.Header.Values("Link")); next != nil && !SameOrigin(next, r.URL) {
+				err = oci.ErrOtherHost
+			}
 		}
 		if err != nil {
 			return &Error{Kind: KindContent, Message: fmt.Sprintf("%s: %s", r.URL.Host, err)}
@@ -268,7 +272,7 @@ func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.L
 		taken := &capped{r: io.LimitReader(body, l.Size+1), left: oci.MaxLayerBytes + 2, most: oci.MaxLayerBytes + 1, what: "layer"}
 		defer func() { n = taken.taken() }()
 		if err := read(io.TeeReader(taken, sum)); err != nil {
-			return packageError(err)
+			return packageError(err, taken.ended)
 		}
 		if taken.taken() != l.Size {
 			return wrongLength(l, taken.taken())

@@ -124,6 +124,8 @@ type capped struct {
 	left int64 // most and one: only what is really larger fails
 	most int64
 	what string
+	// ended tells that r was read to its own end.
+	ended bool
 }
 
 // taken is how much was read.
@@ -135,6 +137,7 @@ func (c *capped) Read(p []byte) (int, error) {
 	}
 	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
+	c.ended = c.ended || err == io.EOF //nolint:errorlint // what Read returns at the end
 	return n, err
 }
 

@@ -51,6 +51,7 @@ type way struct {
 	// insecure lets http go to other machines, and unverified takes any certificate: the source says so.
 	insecure, unverified bool
 	ca                   string // PEM
+	elsewhere            bool   // not at the source's own place: ca is besides our own authorities
 	proxy                string // URL with credentials; empty: none
 	// operators tells that the proxy is of the gitcache's environment: the operator's to choose, so no policy
 	// is asked.
@@ -90,7 +91,9 @@ func (t *transports) way(r Remote, req *http.Request) (way, error) {
 	if req.URL.Scheme != "https" {
 		return way{plain: true, insecure: r.Registry.Insecure}, nil
 	}
-	w, proxy := way{ca: r.Credentials.CA, unverified: r.Registry.Unverified}, r.Proxy
+	// Token services and redirects lead to other places, which the source's trust is not for.
+	isOwn := SameOrigin(req.URL, r.URL)
+	w, proxy := way{ca: r.Credentials.CA, unverified: r.Registry.Unverified && isOwn, elsewhere: r.Credentials.CA != "" && !isOwn}, r.Proxy
 	if proxy == nil {
 		var err error
 		if proxy, err = http.ProxyFromEnvironment(req); err != nil {
@@ -130,7 +133,7 @@ func (t *transports) make(w way) (*http.Transport, error) {
 		InsecureSkipVerify: w.unverified, //nolint:gosec // the source says so
 	}
 	if w.ca != "" {
-		made.TLSClientConfig.RootCAs = x509.NewCertPool()
+		made.TLSClientConfig.RootCAs = t.base(w)
 		if !made.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(w.ca)) {
 			return nil, errNoCertificate
 		}
@@ -151,6 +154,20 @@ func (t *transports) make(w way) (*http.Transport, error) {
 		return proxyStatus(proxy.Host, to.Host, hint, resp.StatusCode)
 	}
 	return made, nil
+}
+
+// base is the authorities that a source's own is added to: at the source's own place none.
+func (t *transports) base(w way) *x509.CertPool {
+	if !w.elsewhere {
+		return x509.NewCertPool()
+	}
+	if t.roots != nil {
+		return t.roots.Clone()
+	}
+	if system, err := x509.SystemCertPool(); err == nil {
+		return system
+	}
+	return x509.NewCertPool()
 }
 
 // evict makes room. Exchanges that are under way go on; their connections are closed when they end.
