@@ -60,3 +60,13 @@ func TestWhatIsNoTagIsLeftOut(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// TestTokenIsNoLargerThanAHeader can be: thousands are kept.
+func TestTokenIsNoLargerThanAHeader(t *testing.T) {
+	t.Parallel()
+	for n, taken := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
+		if _, _, err := oci.DecodeToken([]byte(`{"token": "` + strings.Repeat("x", n) + `"}`)); (err == nil) != taken {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
