@@ -2,10 +2,10 @@
 // the catalog, a tunnel about the Kubernetes APIs of clusters.
 //
 // A grant gives a role to subjects at clusters. With projects it is about the resources of these projects at these clusters and
-// nothing else; without, about all resources at its clusters and about their Kubernetes APIs. What belongs to no cluster
-// (a configuration set, a global service, a secret) needs a grant at all clusters, for it is felt at all. What no grant
-// allows is refused, reading, too. Members of fairlead:admins may all. A token's limits are the most that it may, whoever has it.
-// A grant whose time is over allows nothing, from that moment on.
+// nothing else; without, about all resources at its clusters and about their Kubernetes APIs. A resource of no cluster (a
+// configuration set, a global service, a secret) needs a grant at all clusters, for it is felt at all. A request that no grant
+// allows is refused, reading, too. Members of fairlead:admins may all. A token's limits are the most that it may, whoever has
+// it. A grant whose time is over allows nothing, from that moment on.
 package access
 
 import (
@@ -48,7 +48,7 @@ const (
 	Grant          = "Grant"
 	Role           = "Role"
 	ServiceAccount = "ServiceAccount"
-	// Recording is of a shell at a cluster. It is no resource of the catalog: nobody writes one.
+	// Recording is of a shell at a cluster. A recording is no resource of the catalog: nobody writes one.
 	Recording = "Recording"
 )
 
@@ -119,7 +119,7 @@ const adminsRule = "group " + identity.AdminsGroup
 // Help ends refusals: who lacks a grant reads how to get one.
 const Help = "An administrator can add one with `fairlead apply`: see `fairlead get grants`"
 
-// May tells whether somebody may do something with a resource. It is for users and service accounts.
+// May tells whether somebody may do something with a resource. May is for users and service accounts.
 func (r *Rules) May(who identity.Identity, verb Verb, at Target) Decision {
 	deny := func(why string) Decision {
 		return Decision{Reason: fmt.Sprintf("%s may not %s %s: %s", Who(who), verb, at, why)}
@@ -237,7 +237,7 @@ func (t Target) isBound(verb Verb) bool { return t.Kind == Project && verb != Vi
 func covers(g *consolev1.Grant, verb Verb, at Target) bool {
 	clusters, projects := g.GetSpec().GetClusters(), g.GetSpec().GetProjects()
 	inProject := slices.Contains(projects, at.Project) && !at.isBound(verb)
-	// Who may see what is in a cluster sees the cluster.
+	// A subject that may see something in a cluster sees the cluster.
 	if len(projects) > 0 && !inProject && (at.Kind != Cluster || verb != View) {
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 const LentGroup = "fairlead:lent:"
 
 // MayLend tells whether somebody may decide about a request for a role at a cluster, as far as rights go: a person who may edit the cluster and has at
-// least that role there, both for good. What is lent can't be lent on.
+// least that role there, both for good. A lent role can't be lent on.
 func (r *Rules) MayLend(who identity.Identity, role string, cluster *consolev1.Cluster) Decision {
 	name := cluster.GetMetadata().GetName()
 	deny := func(why string) Decision {

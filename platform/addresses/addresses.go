@@ -162,13 +162,13 @@ func special(a netip.Addr) (specialRange, bool) {
 			return s, true
 		}
 	}
-	if a.Is6() && a.As16()[0]>>5 != 1 { // all that was ever given out is in 2000::/3
+	if a.Is6() && a.As16()[0]>>5 != 1 { // every address ever given out is in 2000::/3
 		return specialRange{kind: "reserved"}, true
 	}
 	return specialRange{}, false
 }
 
-// embedded is the IPv4 address that a translator on the way would dial. It is judged, too.
+// embedded is the IPv4 address that a translator on the way would dial. The address is judged, too.
 func embedded(a netip.Addr) (netip.Addr, bool) {
 	b := a.As16()
 	switch {

@@ -22,12 +22,12 @@ const (
 )
 
 // Blob is an open artifact: a reader of its uncompressed tar that gives ErrCorrupt in place of io.EOF
-// if the bytes went bad. It stays readable when the store evicts the artifact. For one goroutine.
+// if the bytes went bad. A blob stays readable when the store evicts the artifact. For one goroutine.
 type Blob struct {
 	digest Digest
 	store  *Store
 	stored io.ReaderAt // compressed
-	file   *os.File    // what stored is; nil: memory
+	file   *os.File    // the file behind stored; nil: memory
 	good   check
 	opened time.Time    // when somebody had touched the file last, as of Open
 	plain  *plainReader // nil until the first Read

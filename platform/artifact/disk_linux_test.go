@@ -100,7 +100,7 @@ func TestAFullDiskServesOnAndFetchesOnce(t *testing.T) {
 	s.Pin([]artifact.Digest{digestOf(stored)})
 	remove := ballast(t, dir)
 
-	get(stored) // what is there stays
+	get(stored) // an artifact that is there stays
 	var many sync.WaitGroup
 	for range 20 {
 		many.Go(func() { get(late) })
@@ -157,8 +157,8 @@ func TestOnAFullDiskBadFilesAndOldArtifactsMakeRoom(t *testing.T) {
 const faultEnv = "FAIRLEAD_TEST_STORE_ON_FAILING_DISK"
 
 // underFaults runs the test of this name again, under strace, which makes a call of the kernel fail as
-// inject says, and if path is not empty, only for that file in the folder. It gives the folder in which
-// the test is to work; empty: it has, and nothing is left to do.
+// inject says, and if path is not empty, only for that file in the folder. underFaults gives the folder in which the
+// test is to work; empty: the test has worked there, and nothing is left to do.
 func underFaults(t *testing.T, inject, path string) string {
 	t.Helper()
 	if dir := os.Getenv(faultEnv); dir != "" {

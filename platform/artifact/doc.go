@@ -10,7 +10,7 @@
 // Reading accepts nothing that writing can't make, so nothing can surprise whoever unpacks it.
 //
 // A symlink's target is any text, as in Git. Nothing of the artifact is unpacked to be used: Follow says where a link
-// leads, and that it leads out. What Extract writes to a disk stays within the root.
+// leads, and that it leads out. Files and links that Extract writes to a disk stay within the root.
 //
 // Bytes are never trusted by their name: Put and Fetch hash what comes in, Open hashes what a
 // restart or another hand left on the disk, and a response that went bad is cut off before its end.

@@ -81,7 +81,7 @@ func statusError(resp *http.Response) error {
 // maxRetryAfter bounds what a server can make us wait, in seconds.
 const maxRetryAfter = 3600
 
-// decode gives the verified uncompressed bytes of a body. It closes body with itself.
+// decode gives the verified uncompressed bytes of a body. The reader that it gives closes body with itself.
 func decode(body io.ReadCloser, enc encoding, d Digest, l Limits) (io.ReadCloser, error) {
 	l = l.withDefaults()
 	raw := &counter{r: body}

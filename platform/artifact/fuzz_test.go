@@ -21,7 +21,7 @@ func FuzzParseDigest(f *testing.F) {
 	})
 }
 
-// Whatever a tar says: no panic, nothing outside of the root, and what is accepted packs again.
+// No tar causes a panic or a file outside of the root, and what is accepted packs again.
 func FuzzExtract(f *testing.F) {
 	for _, files := range []map[string]file{nil, {"a": {body: "x"}}, {"a/b": {link: "../c"}, "c": {exec: true}}, mixed()} {
 		packed, _ := pack(f, files)
@@ -50,7 +50,7 @@ func FuzzExtract(f *testing.F) {
 	})
 }
 
-// Whatever a server sends: no panic, bounded output, and an end only with the right bytes.
+// No answer of a server causes a panic or unbounded output, and its end comes only with the right bytes.
 func FuzzFetchBody(f *testing.F) {
 	right := []byte("right")
 	for _, enc := range []string{"", "identity", "zstd", "gzip", "br"} {

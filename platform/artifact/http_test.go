@@ -308,7 +308,7 @@ func wideWindow(body []byte) []byte {
 	return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, log << 3, byte(head), byte(head >> 8), byte(head >> 16)}, body...)
 }
 
-// What a lying or broken server sends never reads as the artifact.
+// An answer of a lying or broken server never reads as the artifact.
 func TestFetchTrustsNobody(t *testing.T) {
 	t.Parallel()
 	body := noise(1, 100_000)

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// stallTime is how long a caller may take to take some bytes in. One that takes none any more would
-	// hold a file and memory for ever.
+	// stallTime is how long a caller may take to take some bytes in. A caller that takes none any more would hold a
+	// file and memory for ever.
 	stallTime = time.Minute
 	// renewTime is how often the deadline is moved: each time costs.
 	renewTime = time.Second
@@ -20,8 +20,8 @@ const (
 	quickTime    = 10 * time.Millisecond
 )
 
-// patient is a response that does not wait for ever for its caller. It ends with its request, too: who
-// ended that may have set a deadline of its own, which must not be moved.
+// patient is a response that does not wait for ever for its caller. A patient ends with its request, too: the code that
+// ended the request may have set a deadline of its own, which must not be moved.
 type patient struct {
 	http.ResponseWriter
 	request *http.Request

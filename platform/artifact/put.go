@@ -14,8 +14,8 @@ import (
 	"fairlead.dev/platform/durable"
 )
 
-// Put stores the uncompressed tar that r gives. It refuses bytes that do not match d (ErrCorrupt) or
-// are above the limit (ErrRefused). ErrNoSpace: not stored, but what r gives may be good.
+// Put stores the uncompressed tar that r gives. Put refuses bytes that do not match d (ErrCorrupt) or are above the
+// limit (ErrRefused). ErrNoSpace: not stored, but what r gives may be good.
 func (s *Store) Put(ctx context.Context, d Digest, r io.Reader) error {
 	if b, err := s.open(d); err == nil {
 		return b.Close()
@@ -58,8 +58,8 @@ func (s *Store) Build(build func(*Writer) error) (Summary, error) {
 	}
 }
 
-// store compresses what produce gives and, if it is what was wanted, makes it an artifact. What the
-// disk does not take is held in memory, if it is small enough.
+// store compresses what produce gives and, if it is what was wanted, makes it an artifact. An artifact that the disk
+// does not take is held in memory, if it is small enough.
 func (s *Store) store(want Digest, produce func(io.Writer) (Summary, error)) (err error) {
 	out := s.newSpool()
 	defer func() {
@@ -105,7 +105,7 @@ func (s *Store) compress(w io.Writer, produce func(io.Writer) (Summary, error)) 
 	if err = errors.Join(err, enc.Close()); err != nil {
 		return Summary{}, err
 	}
-	enc.Reset(nil) // it must not keep what it wrote to
+	enc.Reset(nil) // the encoder must not keep what it wrote to
 	s.encoders.Put(enc)
 	return sum, nil
 }
@@ -116,7 +116,7 @@ func newEncoder(w io.Writer) (*zstd.Encoder, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
 }
 
-// publish gives a whole file its final name. Somebody else may have been faster; either file is good.
+// publish gives a whole file its final name. Another caller may have been faster; either file is good.
 func (s *Store) publish(d Digest, temp string, good *check) error {
 	if err := s.rename(d, temp, good); err != nil {
 		return diskError(err)
@@ -169,8 +169,8 @@ func (s *Store) evictOne() bool {
 	return s.keepQuarantined(0, 0) || s.evictOldest()
 }
 
-// evictOldest removes the least recently used artifact that is not pinned. Who has it open reads on.
-// mu is held.
+// evictOldest removes the least recently used artifact that is not pinned. A reader that has it open reads on. mu is
+// held.
 func (s *Store) evictOldest() bool {
 	for e := s.recent.Back(); e != nil; e = e.Prev() {
 		d := e.Value.(*item).digest

@@ -22,7 +22,7 @@ func (s *Store) quarantine(d Digest, bad *os.File, cause error) {
 		return
 	}
 	if err := os.Rename(s.path(d), filepath.Join(s.dir, quarantineDir, d.Hex()+storedSuffix)); err != nil {
-		// It must not be served again, whatever happens.
+		// The bad file must not be served again, whatever happens.
 		err = errors.Join(err, os.Remove(s.path(d)))
 		s.log.Warn("quarantine artifact", "digest", d, "err", err)
 	}
@@ -67,7 +67,7 @@ func (s *Store) lose(d Digest, cause error) {
 	defer s.mu.Unlock()
 	s.blame(cause)
 	s.log.Warn("artifact can't be read, it is given up", "digest", d, "err", cause)
-	_ = os.Remove(s.path(d)) // what stays is counted again after a restart, or replaced
+	_ = os.Remove(s.path(d)) // a file that stays is counted again after a restart, or replaced
 	s.drop(d)
 }
 

@@ -15,8 +15,8 @@ type byteRange struct {
 	suffix      int64 // > 0: so many from the end
 }
 
-// wantedRange reads the request's range. One that is malformed, or more than one, is ignored, as HTTP
-// allows; so is one that goes with another content.
+// wantedRange reads the request's range. A malformed range, or more than one, is ignored, as HTTP allows; so is a range
+// that goes with another content.
 func wantedRange(r *http.Request, d Digest) (byteRange, bool) {
 	if r.Method != http.MethodGet {
 		return byteRange{}, false
@@ -73,8 +73,8 @@ func (b byteRange) within(size int64) (offset, length int64, ok bool) {
 	return b.first, last - b.first + 1, b.first <= last
 }
 
-// serveRange sends a part of the tar. It reads up to the end where the artifact was not found good within trustTime: only there
-// does it show whether the bytes are good.
+// serveRange sends a part of the tar. serveRange reads up to the end where the artifact was not found good within trustTime:
+// only there does it show whether the bytes are good.
 func serveRange(w http.ResponseWriter, r *http.Request, b *Blob, span byteRange) {
 	offset, length, ok := span.within(b.Size())
 	if !ok {

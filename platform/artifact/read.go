@@ -9,9 +9,9 @@ import (
 	"path"
 )
 
-// Walk reads a canonical tar strictly and calls visit for each entry, in order. What visit sees is
-// provisional until Walk returned nil: only then was r read to its end, and so verified if it is a
-// reader that verifies (Blob, Fetch). An error of visit ends the walk and is returned as it is.
+// Walk reads a canonical tar strictly and calls visit for each entry, in order. The entries that visit sees are
+// provisional until Walk returned nil: only then was r read to its end, and so verified if it is a reader that verifies
+// (Blob, Fetch). An error of visit ends the walk and is returned as it is.
 func Walk(r io.Reader, l Limits, visit func(Entry, io.Reader) error) error {
 	l = l.withDefaults()
 	in := &bounded{r: r, limit: l.Bytes}
@@ -48,7 +48,7 @@ func Walk(r io.Reader, l Limits, visit func(Entry, io.Reader) error) error {
 	}
 }
 
-// drain reaches the end of the stream, where a verifying reader speaks up. Nothing may follow the tar.
+// drain reaches the end of the stream, where a verifying reader speaks up. No byte may follow the tar.
 func drain(r *bounded) error {
 	n, err := io.Copy(io.Discard, r)
 	switch {
@@ -88,10 +88,10 @@ func entry(h *tar.Header) (Entry, error) {
 	return e, nil
 }
 
-// Extract writes an artifact below root, which should be empty. It never writes outside of root, and
-// links are made last, so that nothing is written through one. A link whose target leaves the root, or has ".."
-// after its first name, is refused: without either no link can leave the root, not even through other links. On
-// an error the caller throws away whatever is below root.
+// Extract writes an artifact below root, which should be empty. Extract never writes outside of root, and links are
+// made last, so that nothing is written through one. A link whose target leaves the root, or has ".." after its first
+// name, is refused: without either no link can leave the root, not even through other links. On an error the caller
+// throws away whatever is below root.
 func Extract(r io.Reader, root *os.Root, l Limits) error {
 	var links []Entry
 	err := Walk(r, l, func(e Entry, content io.Reader) error {

@@ -12,7 +12,7 @@ import (
 // to be good.
 const copyBytes = 64 << 10
 
-// buffers are those of bodies that are being sent. Who takes nothing any more keeps one or two.
+// buffers are those of bodies that are being sent. A caller that takes nothing any more keeps one or two.
 //
 //nolint:gochecknoglobals // they belong to no store: they hold nothing
 var buffers = sync.Pool{New: func() any { return new([copyBytes]byte) }}

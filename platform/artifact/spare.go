@@ -8,7 +8,7 @@ import (
 )
 
 // retryTime is how long an artifact that the disk did not take is left in memory before the disk is
-// tried again. It is tried when somebody wants the artifact.
+// tried again. The next attempt comes when somebody wants the artifact.
 const retryTime = time.Minute
 
 // spare holds in memory what the disk did not take, so that it is not made again for everybody who
@@ -104,7 +104,7 @@ func (s *Store) retry(h held) {
 		err = p.save(h.digest, h.good.size)
 	}
 	if err != nil {
-		_ = p.discard() // what is left of the file is swept at the next start
+		_ = p.discard() // the next start sweeps what is left of the file
 		return
 	}
 	s.spare.drop(h.digest)

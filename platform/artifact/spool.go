@@ -92,7 +92,7 @@ func (p *spool) save(d Digest, size int64) error {
 		}
 	}
 	if err := p.file.Sync(); err != nil {
-		return diskError(err) // what a failed fsync leaves can't be trusted
+		return diskError(err) // a file whose fsync failed can't be trusted
 	}
 	info, err := p.file.Stat()
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *spool) save(d Digest, size int64) error {
 	return p.store.publish(d, p.file.Name(), good)
 }
 
-// discard removes the file. What is in memory stays.
+// discard removes the file. Bytes in memory stay.
 func (p *spool) discard() error {
 	p.store.release(p.reserved)
 	p.reserved = 0

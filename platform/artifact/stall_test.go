@@ -31,8 +31,8 @@ func (l oneConn) Accept() (net.Conn, error) {
 func (l oneConn) Close() error   { close(l.done); return nil }
 func (l oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Who takes nothing for a minute is cut off, so that it holds no file and no memory for ever. Who takes a
-// little now and then gets all of it, and the connection can be used again.
+// A client that takes nothing for a minute is cut off, so that it holds no file and no memory for ever. A client that
+// takes a little now and then gets all of it, and the connection can be used again.
 func TestStalledReaderIsCutOffAndASlowOneIsNot(t *testing.T) {
 	t.Parallel()
 	for _, enc := range []string{"zstd", "gzip", "identity"} {

@@ -40,7 +40,7 @@ const (
 )
 
 var (
-	// ErrNotFound: the artifact is not here, or the caller may not know of it. It is an fs.ErrNotExist.
+	// ErrNotFound: the artifact is not here, or the caller may not know of it. ErrNotFound is an fs.ErrNotExist.
 	ErrNotFound = fmt.Errorf("artifact not found: %w", fs.ErrNotExist)
 	// ErrNoSpace: the store is full of pinned artifacts, or its disk is full or fails. The artifact
 	// was not stored; it can still be passed through.
@@ -59,13 +59,12 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Store is a disk cache of artifacts, zstd-compressed, one file each. It is safe for concurrent use;
-// a folder belongs to one store at a time.
+// Store is a disk cache of artifacts, zstd-compressed, one file each. A Store is safe for concurrent use; a folder
+// belongs to one store at a time.
 //
 // A file appears under its final name only when it is whole and on the disk (write, fsync, rename,
-// fsync the folder). It is hashed before it is used for the first time after a start, and again when
-// its size or time changed. The sum of all files stays within MaxBytes: the least recently used go
-// first, pinned ones never.
+// fsync the folder). Each file is hashed before it is used for the first time after a start, and again when its size or
+// time changed. The sum of all files stays within MaxBytes: the least recently used go first, pinned ones never.
 type Store struct {
 	dir      string
 	maxBytes int64
@@ -135,8 +134,8 @@ type tempFile interface {
 	Name() string
 }
 
-// OpenStore opens the store in dir, creating the folder if need be. It sweeps what a killed process
-// left half written and counts the rest, without reading it.
+// OpenStore opens the store in dir, creating the folder if need be. OpenStore sweeps what a killed process left half
+// written and counts the rest, without reading it.
 func OpenStore(dir string, o Options) (*Store, error) {
 	s := &Store{
 		dir: dir, maxBytes: o.MaxBytes, limits: o.Limits.withDefaults(), log: o.Log, newTemp: createTemp,
@@ -194,7 +193,7 @@ func (s *Store) scan() error {
 
 func (s *Store) path(d Digest) string { return filepath.Join(s.dir, d.Hex()+storedSuffix) }
 
-// Has says whether the artifact is in the store. It may yet turn out to be bad: Open tells.
+// Has says whether the artifact is in the store. The artifact may yet turn out to be bad: Open tells.
 func (s *Store) Has(d Digest) bool { return s.stored(d) || s.spare.has(d) }
 
 func (s *Store) stored(d Digest) bool {
@@ -203,7 +202,7 @@ func (s *Store) stored(d Digest) bool {
 	return s.items[d] != nil
 }
 
-// Pin replaces the set of artifacts that are never evicted. They need not be here yet.
+// Pin replaces the set of artifacts that are never evicted. The artifacts need not be here yet.
 func (s *Store) Pin(digests []Digest) {
 	pinned := make(map[Digest]struct{}, len(digests))
 	for _, d := range digests {

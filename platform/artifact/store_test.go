@@ -697,7 +697,7 @@ func killAfter(t *testing.T, dir string, n int) int {
 	for lines.Scan() {
 		stored++
 	}
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the process was killed
 	if stored < n {
 		t.Fatalf("the process stored %d and ended", stored)
 	}

@@ -47,13 +47,13 @@ func (t Tickets) For(uid string) (func(Digest) string, error) {
 	return func(d Digest) string {
 		mac, err := t.Secret.Sign(hubsecret.Tickets, ticketFor(uid, d, until))
 		if err != nil || uid == "" {
-			return "" // what was read stays in force: it is the uid
+			return "" // a secret that was read stays in force: the uid is missing
 		}
 		return until + "." + base64.RawURLEncoding.EncodeToString(mac)
 	}, nil
 }
 
-// ticketFor is what is signed. None of the parts has a NUL, so no two triples run into the same bytes.
+// ticketFor is what is signed. No part has a NUL, so no two triples run into the same bytes.
 func ticketFor(uid string, d Digest, until string) []byte {
 	return []byte(string(d) + "\x00" + uid + "\x00" + until)
 }

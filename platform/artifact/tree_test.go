@@ -496,7 +496,7 @@ func TestShortContentIsAnError(t *testing.T) {
 	}
 }
 
-// Whatever tree is accepted comes back the same, from Walk and from a disk, and packs to the same bytes.
+// An accepted tree comes back the same, from Walk and from a disk, and packs to the same bytes.
 func TestEveryAcceptedTreeComesBack(t *testing.T) {
 	t.Parallel()
 	name := rapid.StringMatching(`[a-cA-C.~ é]{1,4}`)

@@ -47,7 +47,7 @@ func (s *Store) confirm(b *Blob) {
 	if it := e.Value.(*item); it.good != nil && it.good.same(&b.good) {
 		known := *it.good
 		known.seen = seen{at: now, touched: b.opened}
-		it.good = &known // others may be reading the one before
+		it.good = &known // another goroutine may be reading the old one
 	}
 }
 

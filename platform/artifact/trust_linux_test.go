@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/platform/artifact"
 )
 
-// A file that was read and found good a moment ago is sent by the kernel, unread. It must not be once
-// somebody has touched it, even if its size and time are as before, and even in the middle of an answer.
+// A file that was read and found good a moment ago is sent by the kernel, unread. The kernel must not send it unread
+// once somebody has touched it, even if its size and time are as before, and even in the middle of an answer.
 func TestTouchedFileIsReadBeforeItsEndIsSent(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, t.TempDir(), 0)

@@ -91,7 +91,7 @@ func (w *Writer) add(e Entry, content func() error) error {
 	return w.err
 }
 
-// Close ends the artifact and says what it is. It does not close the underlying writer.
+// Close ends the artifact and says what it is. Close does not close the underlying writer.
 func (w *Writer) Close() (Summary, error) {
 	if w.err != nil {
 		return Summary{}, w.err

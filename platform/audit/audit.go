@@ -1,12 +1,11 @@
 // Package audit records who did what for the console's audit trail.
 //
-// What is promised. Record never waits: it puts the event into memory. Within 200 ms events are appended to
-// the spool and flushed to the disk, and from then on they survive kill -9 and a power cut; Sync waits
-// for that. A kill before it loses the last 200 ms, and the next start tells so (audit.lost). What a disk that
-// is full or broken refuses goes to the console at once. Each batch is sent to the console until the console says
-// that it is durable there, however long that takes, so an event can be sent twice: its id tells, and the
-// console keeps it once. Memory and spool are bounded; what doesn't fit is counted, and the count becomes
-// an event of its own (audit.lost) as soon as there is room.
+// The promises. Record never waits: it puts the event into memory. Within 200 ms events are appended to the spool and
+// flushed to the disk, and from then on they survive kill -9 and a power cut; Sync waits for that. A kill before it
+// loses the last 200 ms, and the next start tells so (audit.lost). Events that a full or broken disk refuses go to the
+// console at once. Each batch is sent to the console until the console says that it is durable there, however long that
+// takes, so an event can be sent twice: its id tells, and the console keeps it once. Memory and spool are bounded; what
+// doesn't fit is counted, and the count becomes an event of its own (audit.lost) as soon as there is room.
 //
 // Never put bodies, headers or queries into an event: they may hold secrets.
 package audit
@@ -74,7 +73,7 @@ func Of(id identity.Identity) Actor { return Actor{Kind: id.Kind, Name: id.Name,
 // NewID is a name for an event or a request. Those made later sort later.
 func NewID() string {
 	var random [10]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // Read never fails
 	return FirstID(time.Now()) + hex.EncodeToString(random[:])
 }
 

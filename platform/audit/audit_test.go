@@ -330,7 +330,7 @@ func TestCutSegmentIsCountedOnce(t *testing.T) {
 	})
 }
 
-// What cuts the segment off does not end it well.
+// A cut does not end the segment well.
 func TestCutSegmentStillTellsOfTheKill(t *testing.T) {
 	t.Parallel()
 	data, ends := leftBehind(t, true)
@@ -417,7 +417,7 @@ func TestWithAFullDiskAndNoConsoleWhatIsLostIsTold(t *testing.T) {
 		lost := named(events, actionLost)
 		return len(named(events, "test")) == maxMemory && len(lost) == 1 && strings.Contains(lost[0].GetReason(), "5 events are lost")
 	})
-	// What is in memory when it has to end is lost, and the next one says so.
+	// An event that is in memory when the recorder has to end is lost, and the next recorder says so.
 	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
 	r.Record(Event{Action: "last"})
 	stop()

@@ -97,7 +97,7 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 	return r, nil
 }
 
-// Record takes an event. It never waits.
+// Record takes an event. Record never waits.
 func (r *Recorder) Record(e Event) {
 	if r == nil {
 		return
@@ -151,7 +151,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	writing.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSend)
 	defer cancel()
-	for more, err := true, error(nil); more && err == nil; { // what is left waits on the disk for the next start
+	for more, err := true, error(nil); more && err == nil; { // the rest waits on the disk for the next start
 		for again := true; again; {
 			again, _ = r.writeBatch(last)
 		}
@@ -203,8 +203,8 @@ func (r *Recorder) tell(failing bool, err error) bool {
 	return err != nil
 }
 
-// writeBatch writes one batch, if there is something to write, and says whether there may be more. What the disk does not
-// take the console may: an error says that the disk is not well, whether it did or not.
+// writeBatch writes one batch, if there is something to write, and says whether there may be more. The console may take a
+// batch that the disk does not take: an error says that the disk is not well, whether the console took it or not.
 func (r *Recorder) writeBatch(ctx context.Context) (more bool, err error) {
 	r.mu.Lock()
 	taken := r.memory[:min(len(r.memory), maxBatch)]
@@ -249,7 +249,7 @@ func (r *Recorder) writeBatch(ctx context.Context) (more bool, err error) {
 	r.lost -= lost
 	r.loseLocked(lose, whyLost)
 	r.written += uint64(len(taken))
-	// Records went behind the batch meanwhile. What is left moves to the front, so that the array doesn't grow.
+	// Records went behind the batch meanwhile. The rest moves to the front, so that the array doesn't grow.
 	n := copy(r.memory, r.memory[len(taken):])
 	clear(r.memory[n:])
 	r.memory = r.memory[:n]
@@ -324,7 +324,7 @@ func (r *Recorder) sendOldest(ctx context.Context) (more bool, err error) {
 	events := b.events
 	if events == nil {
 		if events, err = b.read(); err != nil {
-			// It is not there any more, or the disk is broken: it can't keep the others from being sent.
+			// The segment is gone, or the disk is broken: this segment can't keep the others from being sent.
 			r.log.Error("audit events on the disk can't be read", "file", b.in.path, "at", b.at, "err", err)
 			r.lose(1, whyDamaged) // how many there were is not known
 			r.dropped()
@@ -341,7 +341,7 @@ func (r *Recorder) sendOldest(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// deliver sends events. Those that the console refuses for good are counted: the others shall not wait for them.
+// deliver sends events. Events that the console refuses for good are counted: the others shall not wait for them.
 func (r *Recorder) deliver(ctx context.Context, events []*consolev1.AuditEvent) (refused int, err error) {
 	call, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()

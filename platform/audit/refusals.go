@@ -68,7 +68,7 @@ func (f *Refusals) Artifact(r *http.Request, digest, reason string) {
 	f.Recorder.Record(e)
 }
 
-// Token records that the token of a request is forged, expired or revoked. Nobody knows who sent it: refusals are
+// Token records that the token of a request is forged, expired or revoked. The sender is not known: refusals are
 // counted for the address.
 func (f *Refusals) Token(r *http.Request, why error) {
 	remote, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -84,7 +84,7 @@ func (f *Refusals) Token(r *http.Request, why error) {
 	f.stranger(Event{Action: ActionTokenRefused, Verb: r.Method, Code: http.StatusUnauthorized, Remote: remote, Reason: reason.Error()})
 }
 
-// Login records that a credential is wrong. What says of what kind it is, never what it was.
+// Login records that a credential is wrong. The argument what is the kind of the credential, never its text.
 func (f *Refusals) Login(ctx context.Context, remote, what string) {
 	e := Event{Action: ActionLoginRefused, Code: http.StatusUnauthorized, Remote: remote, Reason: "the " + what + " is wrong, used or expired"}
 	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {

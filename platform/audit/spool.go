@@ -23,7 +23,8 @@ const (
 	// process that lost nothing.
 	extension  = ".spool"
 	headLength = 8
-	// segmentBytes is from which size on another segment is begun. What was sent is not noted: as much may be sent again after a kill.
+	// segmentBytes is from which size on another segment is begun. The sent part of a segment is not noted: as much may be sent again
+	// after a kill.
 	segmentBytes = 4 << 20
 	// maxSpoolBytes is about a million events: what a replica records in a quarter of an hour of 1,000 requests
 	// a second, or in weeks of an ordinary day's use, while the console is away.
@@ -70,7 +71,7 @@ type batch struct {
 // found is what a process has left to the next one.
 type found struct {
 	killed  bool       // or it has lost events without telling
-	damaged []*segment // that can't be read to their ends
+	damaged []*segment // segments that can't be read to their ends
 }
 
 func openSpool(dir string) (s *spool, left found, err error) {
@@ -148,7 +149,7 @@ func (s *spool) add(b batch) {
 	b.in.waiting++
 }
 
-// append makes a batch of events. They are on the disk when it returns.
+// append makes a batch of events. The events are on the disk when append returns.
 func (s *spool) append(events []*consolev1.AuditEvent) error {
 	record, err := encode(events)
 	if err != nil {
@@ -173,8 +174,8 @@ func (s *spool) append(events []*consolev1.AuditEvent) error {
 	return nil
 }
 
-// write appends a record to the last segment. One that refused gets no more: after an fsync that failed the kernel may
-// call clean what it has lost.
+// write appends a record to the last segment. A segment that refused gets no more: after an fsync that failed the
+// kernel may call clean what it has lost.
 func (s *spool) write(record []byte) (in *segment, at int64, err error) {
 	in, err = s.begin()
 	if err != nil {
@@ -290,8 +291,8 @@ func (s *spool) drop() {
 	}
 }
 
-// sweep removes segments of which nothing waits, but for the last one. It need not be for good: an event that is sent
-// again is kept once.
+// sweep removes segments of which nothing waits, but for the last one. The removal need not be for good: an event that
+// is sent again is kept once.
 func (s *spool) sweep() {
 	s.mu.Lock()
 	var keep, done []*segment

@@ -33,11 +33,11 @@ const (
 // ErrNotReady: no complete catalog was seen yet.
 var ErrNotReady = errors.New("the catalog is not loaded yet: the console has not answered and there is no snapshot on disk")
 
-// Catalog is the copy. It is safe for concurrent use. Resources that it returns are shared by
-// everybody: never change them.
+// Catalog is the copy. A Catalog is safe for concurrent use. Resources that it returns are shared by everybody: never
+// change them.
 type Catalog struct {
 	client consolev1connect.CatalogServiceClient
-	kinds  []consolev1.Kind // that are followed, in order; none: all
+	kinds  []consolev1.Kind // the followed kinds, in order; none: all
 	file   string
 	log    *slog.Logger
 	// timing is fixed but in tests.
@@ -62,8 +62,8 @@ type Catalog struct {
 type timing struct{ silence, firstBackoff, lastBackoff, saveDelay time.Duration }
 
 // Open loads the snapshot in dir, creating the folder if need be. A snapshot that is bad is put aside
-// and the catalog begins empty and not ready. It dials nothing: Run does. Only these kinds are followed
-// (none named: all); of the others the catalog looks as if there were none.
+// and the catalog begins empty and not ready. Open dials nothing: Run does. Only these kinds are followed (none named:
+// all); of the others the catalog looks as if there were none.
 func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Logger, kinds ...consolev1.Kind) (*Catalog, error) {
 	if err := durable.Sweep(dir); err != nil {
 		return nil, fmt.Errorf("open catalog: %w", err)
@@ -92,7 +92,7 @@ func Open(dir string, client consolev1connect.CatalogServiceClient, log *slog.Lo
 	return c, nil
 }
 
-// Run keeps the catalog current until ctx ends. It survives everything but that.
+// Run keeps the catalog current until ctx ends. Run survives everything but that.
 func (c *Catalog) Run(ctx context.Context) error {
 	saving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var saver sync.WaitGroup
@@ -238,7 +238,7 @@ func (c *Catalog) beat(m *consolev1.WatchResponse) {
 		c.revision = m.GetRevision()
 		c.notify(Delta{All: true})
 	case m.GetRevision() != c.revision:
-		// What changed is not followed; that the copy is as new as this is worth knowing all the same.
+		// The change is of a kind that is not followed; that the copy is as new as this is worth knowing all the same.
 		c.revision = m.GetRevision()
 		for s := range c.subs {
 			s.wake()
@@ -297,8 +297,8 @@ func (c *Catalog) Ready() error {
 }
 
 // Current says whether the console has confirmed the copy since Open: by a whole snapshot, or by a
-// heartbeat, which follows whatever there was to catch up on. What was on the disk may be much older. When
-// it becomes true, subscribers are told to read everything.
+// heartbeat, which follows whatever there was to catch up on. The copy from the disk may be much older. When it becomes
+// true, subscribers are told to read everything.
 func (c *Catalog) Current() bool { return !c.Confirmed().IsZero() }
 
 // Confirmed is when the console last said that there is nothing newer; zero: not since Open.

@@ -509,7 +509,7 @@ func TestOnlyTheKindsThatAreWantedAreKept(t *testing.T) {
 	if again := open(t, dir, client, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SECRET); names(again) != want {
 		t.Errorf("from the disk %s", names(again))
 	}
-	// Whoever wants more must not take what it has for all there is.
+	// A catalog of more kinds must not take what the file has for all there is.
 	more := open(t, dir, client)
 	if more.Ready() == nil || names(more) != "" {
 		t.Errorf("ready with %s", names(more))
@@ -559,7 +559,7 @@ func TestCanonicalRef(t *testing.T) {
 	}
 }
 
-// Whatever order changes come in, the index agrees with the services.
+// The index agrees with the services in whatever order changes come.
 func TestIndexAgreesWithTheServices(t *testing.T) {
 	t.Parallel()
 	con, client := newConsole(t)

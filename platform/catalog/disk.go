@@ -60,7 +60,7 @@ func (d *disk) reopen(path string, snap snapshot) error {
 
 // saveLoop writes changes to the disk some time after they came, and once more at the end.
 func (c *Catalog) saveLoop(ctx context.Context) {
-	defer func() { _ = c.disk.close() }() // what counts was synced
+	defer func() { _ = c.disk.close() }() // the bytes that count were synced
 	wait := c.timing.saveDelay
 	for last := false; !last; {
 		select {

@@ -197,7 +197,7 @@ func FuzzSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What counts is whole by itself.
+		// The part that counts is whole by itself.
 		if _, again, err := catalog.Decode(bytes.NewReader(file[:size])); err != nil || again != size {
 			t.Errorf("%d bytes count, of those %d: %v", size, again, err)
 		}

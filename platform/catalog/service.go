@@ -10,7 +10,7 @@ import (
 )
 
 // Service is what followers need of a service. There may be hundreds of thousands, most of them for one of
-// few folders, so what many have in common is kept once. It is never changed once it is made.
+// few folders, so what many have in common is kept once. A Service is never changed once it is made.
 type Service struct {
 	Name, UID string
 	// Revision of its spec.

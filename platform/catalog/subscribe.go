@@ -68,8 +68,8 @@ func union(a, b map[string]struct{}) map[string]struct{} {
 	return a
 }
 
-// Subscription gathers changes for one reader. What is not taken is merged, so a slow reader blocks
-// nobody and holds at most every name once.
+// Subscription gathers changes for one reader. Changes that are not taken are merged, so a slow reader blocks nobody
+// and holds at most every name once.
 type Subscription struct {
 	catalog *Catalog
 	signal  chan struct{} // capacity 1
@@ -91,7 +91,7 @@ func (c *Catalog) Subscribe() *Subscription {
 	return s
 }
 
-// C receives when there is something to Take. It is never closed.
+// C receives when there is something to Take. The channel is never closed.
 func (s *Subscription) C() <-chan struct{} { return s.signal }
 
 // Take returns what changed since the last Take.

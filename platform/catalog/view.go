@@ -37,7 +37,7 @@ func (c *Catalog) Secrets() []*consolev1.Secret {
 
 // Grants returns all grants, in the order of names. The slice belongs to everybody: don't change it.
 func (c *Catalog) Grants() []*consolev1.Grant {
-	c.mu.RLock() // nobody changes grants meanwhile
+	c.mu.RLock() // grants don't change meanwhile
 	defer c.mu.RUnlock()
 	return kept(&c.live.granted, c.live.grants)
 }

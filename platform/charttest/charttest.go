@@ -53,7 +53,7 @@ func Package(chart, version string, files map[string]string) []byte {
 	add := func(name, text string) {
 		h := &tar.Header{Name: path.Join(chart, name), Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg, ModTime: time.Now()}
 		if err := w.WriteHeader(h); err != nil {
-			panic(err) // it goes to memory
+			panic(err) // the archive goes to memory
 		}
 		_, _ = w.Write([]byte(text))
 	}

@@ -1,9 +1,8 @@
 // Package client makes the one HTTP client with which every part of Fairlead calls the others.
 //
-// It speaks HTTP/2 (with TLS for https, in clear text for http URLs) and HTTP/1.1 where an https
-// server offers nothing newer, or where a request asks for an upgrade. It has no overall timeout, because
-// streams live long: bound calls by their context. It never follows a redirect, because a credential must
-// not follow one.
+// The client speaks HTTP/2 (with TLS for https, in clear text for http URLs) and HTTP/1.1 where an https server offers
+// nothing newer, or where a request asks for an upgrade. The client has no overall timeout, because streams live long:
+// bound calls by their context. The client never follows a redirect, because a credential must not follow one.
 package client
 
 import (
@@ -37,12 +36,13 @@ const (
 	pingWait  = 15 * time.Second
 	// A peer that takes no byte at all for this long is gone.
 	writeStall = 60 * time.Second
-	// What may be in flight unread. Per connection it is so many times a stream's that streams which
+	// The window is what may be in flight unread. Per connection it is so many times a stream's that streams which
 	// nobody reads never stop the others; the memory is bounded by the number of streams.
 	connectionWindow = 1 << 30
 	streamWindow     = 4 << 20
 	// So much of what requests have in their fields a server remembers per connection, to not get it again: an agent's token, its proof and
-	// what comes with them (1.2 KiB; with less room than that nothing of it would be found again). What 10,000 agents send would else take 70 MiB of a hub.
+	// what comes with them (1.2 KiB; with less room than that nothing of it would be found again). The fields of 10,000 agents would else take 70 MiB of a
+	// hub.
 	rememberedFields = 1536
 	// Far above any other header we send or accept.
 	maxResponseHeaderBytes = 64 << 10
@@ -120,7 +120,7 @@ func newTransport(roots *x509.CertPool) *http.Transport {
 		TLSHandshakeTimeout:    tlsHandshakeTimeout,
 		IdleConnTimeout:        idleConnTimeout,
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
-		DisableCompression:     true, // Who wants compressed bytes asks for them.
+		DisableCompression:     true, // A caller that wants compressed bytes asks for them.
 		Protocols:              new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout:               pingAfter,
@@ -160,7 +160,7 @@ func refuseRedirect(resp *http.Response) (*http.Response, error) {
 	default:
 		return resp, nil
 	}
-	_ = resp.Body.Close() // What a redirect has to say is in its header.
+	_ = resp.Body.Close() // A redirect says all in its header.
 	target := "another place"
 	if location, err := resp.Location(); err == nil {
 		target = location.Scheme + "://" + location.Host

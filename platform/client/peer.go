@@ -7,8 +7,8 @@ import (
 	"fairlead.dev/platform/loopback"
 )
 
-// CheckPeer refuses addresses of other services that a token must not go to in clear text. What
-// coordination says is a hint that others can forge: ask before each use.
+// CheckPeer refuses addresses of other services that a token must not go to in clear text. An address from coordination
+// is a hint that others can forge: ask before each use.
 func CheckPeer(raw string) error {
 	u, err := url.Parse(raw)
 	switch {

@@ -11,7 +11,8 @@ const (
 	relayWindow = 512 << 10
 	// relayIdle is how many connections wait for the next body.
 	relayIdle = 64
-	// relayPatience is how long the next replica may take to say that it wants a body. It says so, or refuses, at once.
+	// relayPatience is how long the next replica may take to say that it wants a body. A replica says so, or refuses,
+	// at once.
 	relayPatience = 10 * time.Second
 )
 
@@ -35,7 +36,7 @@ func NewRelay(cfg Config) (*Relay, error) {
 		t.Proxy = nil // within the hub
 		t.HTTP2.MaxReceiveBufferPerStream = relayWindow
 		t.ExpectContinueTimeout = relayPatience
-		t.MaxResponseHeaderBytes = 4 * maxResponseHeaderBytes // those of an API server
+		t.MaxResponseHeaderBytes = 4 * maxResponseHeaderBytes // for headers of an API server
 	}
 	return r, nil
 }

@@ -82,7 +82,7 @@ func TestOnlyTheHubsAuthorityIsTrustedWhereItIsGiven(t *testing.T) {
 	}
 }
 
-// What coordination says is a hint that others can forge: our token goes nowhere in clear text.
+// An address from coordination is a hint that others can forge: our token goes nowhere in clear text.
 func TestAddressesThatWouldLeakTheTokenAreRefused(t *testing.T) {
 	t.Parallel()
 	for url, good := range map[string]bool{

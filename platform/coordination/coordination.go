@@ -3,11 +3,10 @@
 // There are two implementations behind one contract and one conformance suite
 // (coordinationtest): in memory, for a hub in one process, and Redis, for several.
 //
-// Nothing in here is a record. Whoever runs the store can forge or forget all of it, and an
-// asynchronous failover can grant a lease twice; what must not happen twice is fenced elsewhere,
-// by the console's durable epochs. What this package promises is that a holder stops in time by
-// its own monotonic clock, that every operation ends within [OpTimeout], and that with the store
-// down nobody takes over anything.
+// Nothing in here is a record. The store's operator can forge or forget all of it, and an asynchronous failover can
+// grant a lease twice; what must not happen twice is fenced elsewhere, by the console's durable epochs. This package
+// promises that a holder stops in time by its own monotonic clock, that every operation ends within [OpTimeout], and
+// that with the store down nobody takes over anything.
 package coordination
 
 import (
@@ -58,11 +57,10 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // Leases grants keys to one holder at a time.
 //
 // Acquire MUST grant a key to at most one lease that is Valid at any moment, as long as the store
-// keeps its memory; also to callers with the same holder name. It MUST give epochs of one key in
-// growing order, also over a flushed store whose clock is right. It returns a *HeldError at once
-// when the key is taken, and never waits for it. After any other error the key may be taken for up
-// to ttl. Holder returns "" for a free key. Holders is Holder for many keys, in their order, at the
-// price of about one.
+// keeps its memory; also to callers with the same holder name. Acquire MUST give epochs of one key in growing order,
+// also over a flushed store whose clock is right. Acquire returns a *HeldError at once when the key is taken, and never
+// waits for it. After any other error the key may be taken for up to ttl. Holder returns "" for a free key. Holders is
+// Holder for many keys, in their order, at the price of about one.
 type Leases interface {
 	Acquire(ctx context.Context, key, holder string, ttl time.Duration) (*Lease, error)
 	Holder(ctx context.Context, key string) (string, error)
@@ -97,19 +95,19 @@ type Membership interface {
 // Publish reaches everybody who is subscribed at that moment, at most once, and MUST NOT wait for
 // a subscriber. Subscribe returns a channel that is closed when ctx ends; a reader that is too slow
 // loses messages. With the store down at the time Subscribe MUST still return a channel, and it
-// MUST go on by itself when the store is back. What was published in between is lost: poll, too.
+// MUST go on by itself when the store is back. Messages that were published in between are lost: poll, too.
 type Bus interface {
 	Publish(ctx context.Context, topic string, payload []byte) error
 	Subscribe(ctx context.Context, topic string) (<-chan []byte, error)
 }
 
-// Coordinator is all of it. Consumers name the part they need. It is safe for concurrent use.
+// Coordinator is all of it. Consumers name the part they need. A Coordinator is safe for concurrent use.
 type Coordinator interface {
 	Leases
 	Membership
 	Bus
-	// Ping says why the store can't be used, for logs, metrics and status pages. It must not decide
-	// readiness: everything is still served with the store down.
+	// Ping says why the store can't be used, for logs, metrics and status pages. Ping must not decide readiness:
+	// everything is still served with the store down.
 	Ping(ctx context.Context) error
 	// Close ends subscriptions and connections. Leases run out by themselves.
 	Close() error

@@ -32,7 +32,7 @@ type Hold struct {
 	// released, an error is logged, and after a pause the next lease is tried for.
 	Do func(ctx context.Context, l *Lease) error
 	// Turn, if there is one, says before each try how long a free lease is to be left to others; with
-	// a negative answer it is not tried for. Who is asked to leave it to nobody tries more often.
+	// a negative answer it is not tried for. A holder whose Turn leaves the lease to nobody tries more often.
 	Turn func() time.Duration
 	// Wake, if there is one, ends a pause: Turn is asked again.
 	Wake <-chan struct{}
@@ -40,9 +40,8 @@ type Hold struct {
 	Over func()
 }
 
-// Run tries for the lease, with jittered pauses of about a third of TTL, until ctx ends. It
-// returns nil then, after Do has returned and the lease is released; an error only at once, for
-// fields that can't work.
+// Run tries for the lease, with jittered pauses of about a third of TTL, until ctx ends. Run returns nil then, after Do
+// has returned and the lease is released; an error only at once, for fields that can't work.
 func (h Hold) Run(ctx context.Context) error {
 	if err := validateLease(h.Key, h.Holder, h.TTL); err != nil {
 		return fmt.Errorf("hold lease: %w", err)
@@ -54,8 +53,8 @@ func (h Hold) Run(ctx context.Context) error {
 	return nil
 }
 
-// try works under the lease if it can be had and it is this holder's turn. It returns about how long
-// to wait before the next try.
+// try works under the lease if it can be had and it is this holder's turn. try returns about how long to wait before
+// the next try.
 func (h Hold) try(ctx context.Context, log *outageLog) time.Duration {
 	turn, rarely, often := h.turn(), h.TTL/renewDivisor, h.TTL/retryDivisor
 	if turn < 0 {
@@ -187,8 +186,8 @@ type Presence struct {
 	Log    *slog.Logger
 }
 
-// Run joins, repeats it at a third of TTL (jittered), and leaves when ctx ends. It returns nil
-// then; an error only at once, for fields that can't work.
+// Run joins, repeats it at a third of TTL (jittered), and leaves when ctx ends. Run returns nil then; an error only at
+// once, for fields that can't work.
 func (p Presence) Run(ctx context.Context) error {
 	if _, err := encodeMember(p.Group, p.Member(), p.TTL); err != nil {
 		return fmt.Errorf("keep member: %w", err)

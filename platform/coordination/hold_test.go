@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/platform/coordination"
 )
 
-// flaky is a Leases and Membership whose store goes away. It stands for the network's edge.
+// flaky is a Leases and Membership whose store goes away. flaky stands for the network's edge.
 type flaky struct {
 	coordination.Coordinator
 	down atomic.Bool

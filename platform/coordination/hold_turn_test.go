@@ -47,7 +47,7 @@ func TestAFreeLeaseIsLeftToOthersFirst(t *testing.T) {
 		}
 		stopFirst()
 		freed := time.Now()
-		// Nobody else wants it: the second does not wait for ever.
+		// No other holder wants it: the second does not wait for ever.
 		if took := (<-gotSecond).Sub(freed); took < holdTTL/2 || took > holdTTL+time.Second {
 			t.Errorf("the second waited %s", took)
 		}
@@ -55,7 +55,7 @@ func TestAFreeLeaseIsLeftToOthersFirst(t *testing.T) {
 	})
 }
 
-// It was free when the pause began and is free when it ends, for another reason.
+// The lease was free when the pause began and is free when it ends, for another reason.
 func TestALeaseThatWasTakenMeanwhileIsLeftToOthersOnceMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ type leaseStore interface {
 }
 
 // Lease is a key held for a time. Its own monotonic clock ends it before the store does; a process
-// that was stopped meanwhile finds it invalid when it goes on. It is safe for concurrent use.
+// that was stopped meanwhile finds it invalid when it goes on. A Lease is safe for concurrent use.
 //
 // The clock does not run while the whole machine is suspended: fence what matters.
 type Lease struct {
@@ -61,7 +61,7 @@ func (l *Lease) deadlineFrom(start time.Time) time.Time {
 // Key is what is held.
 func (l *Lease) Key() string { return l.key }
 
-// Epoch grows with each lease of the key. It is a hint for logs, not a fence.
+// Epoch grows with each lease of the key. The epoch is a hint for logs, not a fence.
 func (l *Lease) Epoch() int64 { return l.epoch }
 
 // Renew makes the lease live for its ttl from now. ErrLost (wrapped): it is over, step down. Any

@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/platform/flags"
 )
 
-// Open returns the coordinator that a URL names. It connects to nothing yet.
+// Open returns the coordinator that a URL names. Open connects to nothing yet.
 //
 //	"" or memory:                                        in this process
 //	redis://user:password@host:6379/0                    one Redis (rediss: TLS; unix:///path: a socket)
@@ -40,7 +40,8 @@ type Config struct {
 	// File has that URL in it instead, and is looked at again while the coordinator is used. A new URL takes the place of the one before
 	// once Redis has answered it; the number of the database must stay.
 	File string
-	// CAFile is a PEM file with the authorities that are trusted, and no others; empty: the system's. It is looked at again as File is.
+	// CAFile is a PEM file with the authorities that are trusted, and no others; empty: the system's. The file is looked at again as
+	// File is.
 	CAFile string
 }
 
@@ -108,7 +109,7 @@ func (s settings) trust(config *tls.Config) error {
 	return nil
 }
 
-// dial returns a client of what the URL names, and the number of its database. It connects to nothing yet.
+// dial returns a client of what the URL names, and the number of its database. dial connects to nothing yet.
 func (s settings) dial() (client redis.UniversalClient, db int, err error) {
 	scheme, _, _ := strings.Cut(s.url, ":")
 	switch strings.ToLower(scheme) {

@@ -250,7 +250,7 @@ func (r *redisStore) Members(ctx context.Context, group string) ([]Member, error
 	}
 	var members []Member
 	for _, data := range stored[:min(len(stored), MaxMembers)] {
-		// What can't be read was forged or is of another version: nobody who could be reached.
+		// A record that can't be read was forged or is of another version: no member that could be reached.
 		if m, err := decodeMember([]byte(data)); err == nil {
 			members = append(members, m)
 		}

@@ -71,7 +71,7 @@ func (c *redisClients) look() {
 		c.client, c.of = next.client, next.of
 	}
 	for len(c.retired) > 0 && time.Since(c.retired[0].at) > retireAfter {
-		_ = c.retired[0].Close() // nothing is under way
+		_ = c.retired[0].Close() // no call is under way
 		c.retired = c.retired[1:]
 	}
 }

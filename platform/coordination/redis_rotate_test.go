@@ -159,7 +159,7 @@ func TestThePasswordOfRedisChangesWithoutAStop(t *testing.T) {
 	}
 	serves("before")
 
-	// Somebody changes the file first: what works stays in use, and Ping says so.
+	// The file changes first: the password that works stays in use, and Ping says so.
 	write(asUser(s, "fairlead", "n3w"))
 	eventually(t, func() error {
 		if err := l.Renew(t.Context()); err != nil {

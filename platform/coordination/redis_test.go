@@ -118,7 +118,7 @@ func TestRedisPausedLongerThanTheLease(t *testing.T) {
 		t.Errorf("renew after the end: %v", err)
 	}
 	s.Resume()
-	// What hung meanwhile (the renewals) may have been carried out now, but it ends.
+	// The renewals that hung meanwhile may have been carried out now, but the lease ends.
 	eventually(t, func() error {
 		next, err := b.Acquire(t.Context(), "k", "two", ttl)
 		if err == nil && next.Epoch() <= l.Epoch() {
@@ -158,14 +158,14 @@ func TestRedisFlushed(t *testing.T) {
 	s.Do("FLUSHALL")
 	s.Do("SCRIPT", "FLUSH")
 
-	// Who renews first keeps it, with its epoch.
+	// A holder that renews first keeps the key, with its epoch.
 	if err := kept.Renew(t.Context()); err != nil {
 		t.Errorf("renew after a flush: %v", err)
 	}
 	if _, err := b.Acquire(t.Context(), "kept", "two", time.Hour); !errors.Is(err, coordination.ErrHeld) {
 		t.Errorf("acquire of what was put back: %v", err)
 	}
-	// Who finds somebody else steps down, and epochs grow on.
+	// A holder that finds another one steps down, and epochs grow on.
 	next := acquire(t, b, "taken", "two", time.Hour)
 	if next.Epoch() <= taken.Epoch() {
 		t.Errorf("epoch %d after %d", next.Epoch(), taken.Epoch())
@@ -399,7 +399,7 @@ func TestRedisNeverTwoHoldersUnderPauses(t *testing.T) {
 				if holder != nil && holder.Valid() && l.Valid() {
 					t.Errorf("epochs %d and %d are valid at once", holder.Epoch(), l.Epoch())
 				}
-				// One that waited for the lock until its lease was over may come behind the next holder.
+				// A holder that waited for the lock until its lease was over may come behind the next one.
 				if holder != nil && l.Epoch() <= holder.Epoch() && l.Valid() {
 					t.Errorf("epoch %d after %d", l.Epoch(), holder.Epoch())
 				}

@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// Service is all that decides what an agent does for one service. What is not in here may change
-// without a cluster noticing: the commit, for one, when it did not touch the folder.
+// Service is all that decides what an agent does for one service. A fact that is not in here may change without a
+// cluster noticing: the commit, for one, when it did not touch the folder.
 type Service struct {
 	Name      string
 	Namespace string // for objects that name none
@@ -41,7 +41,7 @@ const digestPrefix = "sha256:"
 func DigestOf(s Service) (d Digest) {
 	h := sha256.New()
 	write(h, serviceFormat, s.Name, s.Namespace, s.Path, s.Artifact, s.Config)
-	// What came later has a name before it, and is left out while it is empty: digests of before stay.
+	// A later field has a name before it, and is left out while it is empty: digests of before stay.
 	if s.Options != "" {
 		write(h, "options", s.Options)
 	}
@@ -53,7 +53,7 @@ func DigestOf(s Service) (d Digest) {
 func ServiceDigest(s Service) string { return DigestOf(s).String() }
 
 // SetDigest is the digest over all that a cluster has or should have, from service name to service
-// digest. It does not depend on an order. Of nothing it is empty.
+// digest. The digest does not depend on an order. Of nothing it is empty.
 func SetDigest(services map[string]string) string {
 	if len(services) == 0 {
 		return ""

@@ -71,7 +71,7 @@ func IsTemp(name string) bool {
 }
 
 // Sweep makes dir if it is missing, readable by its owner only, and removes what a WriteFile that
-// was killed left in it. Nobody may be writing there meanwhile.
+// was killed left in it. No writer may be at work there meanwhile.
 func Sweep(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make folder: %w", err)

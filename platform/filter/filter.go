@@ -6,8 +6,8 @@
 // says anything, the nearest .fairleadignore that does. With include rules it must be named by them
 // besides, itself or a folder above it.
 //
-// Everything is judged byte by byte, as Git does, and at a bounded cost: a rule is matched by following
-// the set of all places in it that what was read so far can have led to.
+// Paths are judged byte by byte, as Git does, and at a bounded cost: a rule is matched by following the set of all
+// places in it that what was read so far can have led to.
 package filter
 
 import (
@@ -41,7 +41,7 @@ type Rules struct {
 	canonical       string
 }
 
-// Parse reads the rules of a service. Each is a line as in .gitignore.
+// Parse reads the rules of a service. A rule is a line as in .gitignore.
 func Parse(include, ignore []string) (Rules, error) {
 	var r Rules
 	var err error

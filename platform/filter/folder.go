@@ -211,7 +211,7 @@ func (f *Folder) enter(rules []follower, name string) []follower {
 	return left
 }
 
-// Nothing is the error for a walk that has left nothing of a folder.
+// Nothing returns the error for a walk that has left nothing of a folder.
 func (f *Folder) Nothing() error {
 	by := f.walk.rules.String()
 	if f.walk.files > 0 {

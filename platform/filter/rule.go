@@ -5,11 +5,11 @@ import "strings"
 // rule is one line.
 type rule struct {
 	text    string
-	negated bool // it takes back what an earlier one said
-	folders bool // it is for folders only
-	named   bool // it has no slash within: it is for the last name of a path, wherever that is
-	never   bool // it can't match anything
-	// What it matches: exactly literal, or whatever ends with literal (suffix), or steps.
+	negated bool // the rule takes back what an earlier one said
+	folders bool // the rule is for folders only
+	named   bool // the rule has no slash within: it is for the last name of a path, wherever that is
+	never   bool // the rule can't match anything
+	// The rule matches: exactly literal, or whatever ends with literal (suffix), or steps.
 	exact, suffix bool
 	literal       string
 	steps         []step

@@ -126,7 +126,7 @@ func ReadFile(path string) (string, error) {
 	return value, nil
 }
 
-// CheckURL says what is wrong with the URL of a flag. It does not repeat it: it may hold a password.
+// CheckURL says what is wrong with the URL of a flag. The error does not repeat it: it may hold a password.
 func CheckURL(flagName, raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {

@@ -80,7 +80,7 @@ func (s *Server) seed(ctx context.Context, bare, tree string, seed fs.FS) error 
 		// No template: no hooks.
 		{"init", "--quiet", "--bare", "--template=", "--initial-branch=main", bare},
 		append(in, "config", "http.receivepack", "true"),
-		append(in, "config", "receive.autogc", "false"), // It would run on after the server has ended.
+		append(in, "config", "receive.autogc", "false"), // The collection would run on after the server has ended.
 	}
 	if seed != nil {
 		if err := os.CopyFS(tree, seed); err != nil {

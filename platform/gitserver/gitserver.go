@@ -234,7 +234,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, name, service str
 			"GIT_PROTOCOL="+protocol(r.Header.Get("Git-Protocol")),
 		),
 		Logger: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelWarn),
-		Stderr: io.Discard, // What git tells its client is in the answer.
+		Stderr: io.Discard, // Git's words to its client are in the answer.
 	}
 	backend.ServeHTTP(w, r)
 	if service == "git-receive-pack" && r.Method == http.MethodPost {

@@ -1,8 +1,8 @@
 // Package giturl is the one grammar of repositories' URLs: what the console takes into the catalog a
 // gitcache can be pointed at, and nothing else.
 //
-// An error says what is wrong with "the url", and what to write instead. It never repeats the URL, which
-// could hold a password.
+// An error says what is wrong with "the url", and what to write instead. The error never repeats the URL, which could
+// hold a password.
 package giturl
 
 import (

@@ -163,7 +163,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestFoldersMayBeTheRoot: a chart repository often is a whole host. What else a repository of Git may not be, it may not be either.
+// TestFoldersMayBeTheRoot: a chart repository often is a whole host. Other URLs that a repository of Git may not have, it may not
+// have either.
 func TestFoldersMayBeTheRoot(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

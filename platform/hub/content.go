@@ -59,7 +59,7 @@ func begin(ctx context.Context, hc *http.Client, url string, d artifact.Digest, 
 	if inTime && err == nil {
 		return &ending{body, cancel}, nil
 	}
-	if err == nil { // it came in the very moment in which it was given up
+	if err == nil { // the content came in the very moment in which it was given up
 		err = errors.Join(errLate, body.Close())
 	} else if cause := context.Cause(ctx); cause != nil {
 		err = cause

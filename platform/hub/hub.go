@@ -33,7 +33,7 @@ type Distributor struct {
 	HTTP  *http.Client
 }
 
-// Distributors is the list of them. It is safe for concurrent use.
+// Distributors is the list of them. Distributors is safe for concurrent use.
 type Distributors struct {
 	client  *http.Client
 	rpc     *http.Client // the same, for calls

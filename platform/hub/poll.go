@@ -32,14 +32,14 @@ const (
 	// nudgeTime is how long a distributor may take to hear of a change that another one nudged for. If none does, the console is away
 	// or its database was put back to an earlier state: asking again and again would bring nothing.
 	nudgeTime = time.Minute
-	// silence is how long a Watch stream may be still: heartbeats come every 45 s. What was missed meanwhile the next
-	// poll tells.
+	// silence is how long a Watch stream may be still: heartbeats come every 45 s. The next poll tells what was missed
+	// meanwhile.
 	silence = 110 * time.Second
 )
 
 // Wanted is what the hub wants in the cluster, as far as it is known.
 type Wanted interface {
-	// Have is what the cluster claims to have: service digests by name. One that is not known is empty.
+	// Have is what the cluster claims to have: service digests by name. A digest that is not known is empty.
 	Have() map[string]string
 	// Take keeps what the hub said. When it returns without an error Have says so, also after a crash. So
 	// does Revision: it is of the catalog that what was said is from; 0: not known, the one before stays.

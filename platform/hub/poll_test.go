@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a nudge was for may be gone for ever: the database was put back to an earlier state.
+// The change that a nudge was for may be gone for ever: the database was put back to an earlier state.
 func TestANudgeThatNoAnswerIsAsNewAsIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package hubsecret reads the hub secret and makes what services of the hub show each other with it: MACs, each by a key of its
-// own purpose; and it seals what the console keeps for long. It is the one place where keys are derived from the secret.
+// own purpose; and it seals what the console keeps for long. The package is the one place where keys are derived from the secret.
 //
 // The file holds one secret per line. The first signs, all are accepted, so that a secret is replaced without a stop: see
 // docs/operate/rotate.md.
@@ -30,9 +30,9 @@ const (
 	Audiences = "audiences"
 	// Sessions is of times, and makes the keys of TLS tickets.
 	Sessions = "tls sessions"
-	// Recordings is of what people saw of shells. It seals, and makes no MACs.
+	// Recordings is of what people saw of shells. The key of recordings seals, and makes no MACs.
 	Recordings = "recordings"
-	// Tickets is of artifacts that an agent may have. It is longer than the others because it was first.
+	// Tickets is of artifacts that an agent may have. Tickets is longer than the others because it was first.
 	Tickets = "fairlead artifact ticket 1"
 )
 
@@ -45,7 +45,7 @@ const (
 	readEvery = time.Second
 )
 
-// File is a file with hub secrets. It is safe for concurrent use; the zero value is not.
+// File is a file with hub secrets. A File is safe for concurrent use; the zero value is not.
 type File struct {
 	load func() ([]byte, error)
 
@@ -56,7 +56,7 @@ type File struct {
 	keys    map[string][][]byte // by purpose, in the order of secrets
 }
 
-// Open names a file. It is read when a secret is needed.
+// Open names a file. The file is read when a secret is needed.
 func Open(path string) *File {
 	return &File{load: func() ([]byte, error) { return os.ReadFile(path) }}
 }
@@ -75,7 +75,7 @@ func (f *File) First() (string, error) {
 	return all[0], nil
 }
 
-// All are the secrets that are accepted, at least one.
+// All returns the secrets that are accepted, at least one.
 func (f *File) All() ([]string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *File) All() ([]string, error) {
 	return slices.Clone(f.secrets), nil
 }
 
-// Accepts tells whether a secret is one of the file's. It takes as long for a wrong one as for a right one.
+// Accepts tells whether a secret is one of the file's. Accepts takes as long for a wrong one as for a right one.
 func (f *File) Accepts(secret string) (bool, error) {
 	all, err := f.All()
 	if err != nil {
@@ -194,7 +194,7 @@ func (f *File) keysOf(purpose string) ([][]byte, error) {
 }
 
 // refresh reads the file if what was read is old. A file that can't be read now leaves what was read before in force: a volume is
-// not there for a moment while its content is replaced. It is called with mu held.
+// not there for a moment while its content is replaced. Callers hold mu.
 func (f *File) refresh() error {
 	if f.secrets != nil && time.Since(f.read) < readEvery {
 		return nil

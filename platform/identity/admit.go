@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Admit tells whether a request may pass, or else why not, as an error of Connect. It is for a server that
-// decides before it reads the body. Within Abortable it remembers who was let in: Interceptor asks the
-// same verifier no second time, unless the body took long, and only looks whether the role fits.
+// Admit tells whether a request may pass, or else why not, as an error of Connect. Admit is for a server that decides
+// before it reads the body. Within Abortable it remembers who was let in: Interceptor asks the same verifier no second
+// time, unless the body took long, and only looks whether the role fits.
 func Admit(v Verifier, role Role, r *http.Request) error {
 	c, refused := authenticate(r.Context(), v, role, r.Header)
 	if refused != nil {

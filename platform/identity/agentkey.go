@@ -24,21 +24,21 @@ import (
 const (
 	// ProofHeader carries an agent's proof that it has the key which its token is bound to.
 	ProofHeader = "Fairlead-Proof"
-	// proofLifetime is how long one proof counts. It bounds what a copy of a request's header is worth, and how often a service of the hub has
-	// to check a signature: once per agent in half of it.
+	// proofLifetime is how long one proof counts. The lifetime bounds what a copy of a request's header is worth, and how often a service of
+	// the hub has to check a signature: once per agent in half of it.
 	proofLifetime = 5 * time.Minute
 	// clockTolerance is how far an agent's clock may be from the hub's before the agent corrects for it.
 	clockTolerance = 20 * time.Second
 
-	// What is signed begins with what it is for, so that no signature counts as another.
+	// Signed bytes begin with what they are for, so that no signature counts as another.
 	proofFormat   = "fairlead agent proof 1"
 	joinFormat    = "fairlead agent join 1"
 	renewalFormat = "fairlead agent renewal 1"
 	pemPrivateKey = "PRIVATE KEY"
 )
 
-// AgentKey is the Ed25519 key pair that the tokens of one agent are bound to. It is made where the agent's token is kept and never leaves
-// that place.
+// AgentKey is the Ed25519 key pair that the tokens of one agent are bound to. An AgentKey is made where the agent's token is kept and
+// never leaves that place.
 type AgentKey struct{ private ed25519.PrivateKey }
 
 // NewAgentKey makes a key pair.
@@ -188,7 +188,8 @@ type Prover struct {
 	again time.Time // when the next proof is due
 }
 
-// proofFor returns a proof for a token. It makes a new one for half of a proof's life only: the same one again costs the hub no signature.
+// proofFor returns a proof for a token. proofFor makes a new one for half of a proof's life only: the same one again costs the hub no
+// signature.
 func (p *Prover) proofFor(key *AgentKey, token string) string {
 	now := p.Clock.now()
 	p.mu.Lock()
@@ -207,7 +208,7 @@ func (p *Prover) SetHeader(_ context.Context, token string, header http.Header) 
 	return nil
 }
 
-// ProofVerifier is a Verifier that takes tokens of agents. One that is none refuses them all.
+// ProofVerifier is a Verifier that takes tokens of agents. A verifier that is none refuses them all.
 type ProofVerifier interface {
 	Verifier
 	// VerifyProof says why a request with an agent's token, whose identity is verified, may not pass: ErrUnproved or ErrUnbound.

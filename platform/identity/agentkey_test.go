@@ -165,7 +165,7 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.code, Header: http.Header{"Date": {a.at.UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
 }
 
-// An agent whose clock is wrong is refused once. It goes by the hub's clock from then on.
+// An agent whose clock is wrong is refused once. The agent goes by the hub's clock from then on.
 func TestAgentWithAWrongClockProvesByTheHubsClock(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
@@ -190,7 +190,7 @@ func TestAgentWithAWrongClockProvesByTheHubsClock(t *testing.T) {
 	if at := proved(); !near(at, 0) {
 		t.Fatalf("proved at %s", at)
 	}
-	hears(http.StatusOK, years) // nothing is wrong
+	hears(http.StatusOK, years) // the answer is good
 	if at := proved(); !near(at, 0) {
 		t.Errorf("after a good answer: %s", at)
 	}
@@ -226,7 +226,7 @@ func TestAgentKeyComesBackFromItsFile(t *testing.T) {
 	}
 }
 
-// What joins does not renew, and what renews one token renews no other one.
+// A signature that joins does not renew, and a signature that renews one token renews no other one.
 func TestSignatureOfAKeyIsForOneUse(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)

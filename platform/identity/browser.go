@@ -52,8 +52,8 @@ type Browser struct {
 	Origins []string
 }
 
-// Handler goes around all of a server's handlers. What is behind it sees an Authorization header and never a cookie. A
-// request that has both counts by its Authorization only. Where a cookie doesn't count the request is
+// Handler goes around all of a server's handlers. The handler behind it sees an Authorization header and never a
+// cookie. A request that has both counts by its Authorization only. Where a cookie doesn't count the request is
 // nobody's.
 func (b Browser) Handler(next http.Handler) http.Handler { return &browsed{b, next} }
 
@@ -141,8 +141,8 @@ type (
 	loginKey   struct{}
 )
 
-// LoginCookie is the cookie that a login at an identity provider is remembered by while it goes on. It is no credential: it
-// counts only where somebody asks for FromLoginCookie.
+// LoginCookie is the cookie that a login at an identity provider is remembered by while it goes on. The cookie is no
+// credential: it counts only where somebody asks for FromLoginCookie.
 const LoginCookie = "__Host-fairlead-login"
 
 // FromLoginCookie is what came in LoginCookie; empty: nothing.

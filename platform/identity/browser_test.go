@@ -115,7 +115,7 @@ func counts(t *testing.T, browser identity.Browser, raw string) (token string) {
 	return token
 }
 
-// What anybody may have they get with a cookie that doesn't count, too; and nobody sees that cookie.
+// A request with a cookie that doesn't count gets what any request may have, too; and no handler sees that cookie.
 func TestOpenDoorsStayOpen(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/healthz", nil)

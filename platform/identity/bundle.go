@@ -25,7 +25,7 @@ type Bundle struct {
 type Revocation struct {
 	TokenID string `json:"token_id,omitempty"`
 	Subject string `json:"subject,omitempty"`
-	// At is when it was revoked. It must not be rounded down by more than a microsecond.
+	// At is when it was revoked. The time must not be rounded down by more than a microsecond.
 	At time.Time `json:"at"`
 }
 

@@ -12,7 +12,8 @@ import (
 // its last words. Then writing fails, too.
 const abortGrace = 5 * time.Second
 
-// lastWords is what a handler that called BeforeEnd has to end its answer well, before its context ends. It is within the 30 s of a revocation.
+// lastWords is what a handler that called BeforeEnd has to end its answer well, before its context ends. The time is within the 30 s of a
+// revocation.
 const lastWords = time.Second
 
 // guard ends a running request when its token is revoked, or when the login does that the token is of.
@@ -34,8 +35,9 @@ type guard struct {
 
 type guardKey struct{}
 
-// BeforeEnd has f called a second before the request of a context is ended because of its token. It is for handlers behind Middleware whose answers
-// have places where they can end well. f must not wait. Call stop before the handler returns: f runs no more then. A request has one such f.
+// BeforeEnd has f called a second before the request of a context is ended because of its token. BeforeEnd is for handlers behind Middleware whose
+// answers have places where they can end well. f must not wait. Call stop before the handler returns: f runs no more then. A request has one such
+// f.
 func BeforeEnd(ctx context.Context, f func()) (stop func()) {
 	g, ok := ctx.Value(guardKey{}).(*guard)
 	if !ok {
@@ -65,7 +67,7 @@ func newGuard(ctx context.Context, v Verifier, r *rounds, c *caller, response *h
 	return ctx, g
 }
 
-// awaitEnd checks at the request's last moment, if that is before the next turn. It is called with mu held.
+// awaitEnd checks at the request's last moment, if that is before the next turn. Callers hold mu.
 func (g *guard) awaitEnd() {
 	if left := time.Until(g.ends); g.timer == nil && left < RecheckInterval+roundEvery {
 		g.timer = time.AfterFunc(max(0, left), g.check)
@@ -75,7 +77,7 @@ func (g *guard) awaitEnd() {
 func (g *guard) check() {
 	_, err := g.verifier.Verify(g.token)
 	if errors.Is(err, ErrExpired) && time.Now().Before(g.ends) {
-		err = nil // it began in time, and nothing is revoked
+		err = nil // the request began in time, and its token is not revoked
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

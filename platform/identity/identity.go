@@ -82,7 +82,7 @@ type Identity struct {
 	// such a token. See MayMake.
 	Lent bool
 	// Parent is, of a session in a browser, the token that it was begun with; of a token that an API token was exchanged for, the API token; of a
-	// renewed token of an agent, the first of its line. Who revokes the parent ends this, too.
+	// renewed token of an agent, the first of its line. A revocation of the parent ends this token, too.
 	Parent string
 	// Until is when a session in a browser ends for good, however often it is renewed. Zero: this is no such session.
 	Until time.Time
@@ -92,7 +92,7 @@ type Identity struct {
 	// Limits is the most that the token may, whatever its owner may; nil: no bound. Never change what is in it.
 	Limits *Limits
 
-	// What follows is of agents.
+	// The fields below are of agents.
 
 	// ClusterUID tells the cluster from others that had its name before or get it later; empty: the token is of before there was this claim.
 	ClusterUID string
@@ -120,8 +120,8 @@ type Clusters struct {
 // serviceAccountPrefix begins the names of users that are programs. People can't have such a name: see Person.
 const serviceAccountPrefix = "serviceaccount:"
 
-// ServiceAccount is the identity of a program that the catalog has an account of. It counts as a user, whose name tells it from
-// people everywhere, the Kubernetes APIs included.
+// ServiceAccount is the identity of a program that the catalog has an account of. The account counts as a user, whose name
+// tells it from people everywhere, the Kubernetes APIs included.
 func ServiceAccount(account string) Identity {
 	return Identity{Kind: KindUser, Name: serviceAccountPrefix + account}
 }
@@ -249,8 +249,8 @@ func FromContext(ctx context.Context) (Identity, bool) {
 	return *id, true
 }
 
-// Cluster returns the cluster of the agent that calls; false for everybody else. It is the only
-// source of a cluster's name in an agent's API: no message names it.
+// Cluster returns the cluster of the agent that calls; false for everybody else. Cluster is the only source of a
+// cluster's name in an agent's API: no message names it.
 func Cluster(ctx context.Context) (string, bool) {
 	id, ok := FromContext(ctx)
 	if !ok || id.Kind != KindAgent {

@@ -12,9 +12,9 @@ import (
 )
 
 // Interceptor lets a call to a Connect handler pass if the bearer token is valid and plays a role
-// that the policy wants, and puts the identity into the context. It ends streams whose token
-// is revoked, and at Identity.RequestsEnd; for those that wait in Receive or Send this needs Abortable around the
-// whole handler. On the client's side it does nothing.
+// that the policy wants, and puts the identity into the context. The interceptor ends streams whose token is revoked,
+// and at Identity.RequestsEnd; for those that wait in Receive or Send this needs Abortable around the whole handler. On
+// the client's side it does nothing.
 func Interceptor(v Verifier, p Policy) connect.Interceptor {
 	return &interceptor{verifier: v, policy: p}
 }
@@ -44,8 +44,8 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// WrapStreamingHandler implements connect.Interceptor. What is on the stack here stays there for as long as the stream, thousands
-// of times: what is not needed all the time is done apart.
+// WrapStreamingHandler implements connect.Interceptor. A variable on the stack here stays there for as long as the stream,
+// thousands of times: what is not needed all the time is done apart.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		ctx, guarded, err := i.guard(ctx, conn)
@@ -124,7 +124,7 @@ func (c *guardedConn) told(err error) error {
 
 // caller is somebody who may pass.
 type caller struct {
-	open  bool // nobody was asked
+	open  bool // no verifier was asked
 	token string
 	id    Identity
 }
@@ -176,8 +176,8 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 	return c, c.mayCall(role)
 }
 
-// verifyProof sees to it that the token of an agent is sent by who has its key. It is asked when a call or a stream begins, and not again while
-// a stream runs.
+// verifyProof sees to it that the token of an agent is sent by who has its key. verifyProof is asked when a call or a stream begins, and not
+// again while a stream runs.
 func verifyProof(v Verifier, id Identity, token string, header http.Header) error {
 	if id.Kind != KindAgent {
 		return nil

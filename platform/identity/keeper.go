@@ -44,7 +44,7 @@ type KeeperConfig struct {
 
 // Keeper gives a hub service its identity: it exchanges the hub secret for a token, renews it,
 // polls the trust bundle, and keeps both on disk, so that a restart with the console down can
-// verify and call. It is the service's Verifier and TokenSource.
+// verify and call. A Keeper is the service's Verifier and TokenSource.
 type Keeper struct {
 	cfg      KeeperConfig
 	client   consolev1connect.IdentityServiceClient
@@ -113,7 +113,7 @@ func (k *Keeper) loadBundle() error {
 	return k.verifier.Update(b)
 }
 
-// Run works until ctx ends. It returns nil then.
+// Run works until ctx ends. Run returns nil then.
 func (k *Keeper) Run(ctx context.Context) error {
 	var renewing sync.WaitGroup
 	defer renewing.Wait()

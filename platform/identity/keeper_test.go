@@ -145,7 +145,7 @@ func TestKeeperWorksFromDiskWithTheConsoleDown(t *testing.T) {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("folder: %v, %v", info, err)
 		}
-		// What a crash within a write leaves behind goes.
+		// A file that a crash within a write leaves behind goes.
 		left := filepath.Join(dir, ".trust-bundle.json.tmp-123")
 		if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
 			t.Fatal(err)

@@ -31,8 +31,8 @@ const (
 	maxKeys = 64
 )
 
-// KeySet holds the console's signing keys: one signs, all verify. It is immutable; Rotate returns
-// a new one, which the console stores before it uses it.
+// KeySet holds the console's signing keys: one signs, all verify. A KeySet is immutable; Rotate returns a new one,
+// which the console stores before it uses it.
 type KeySet struct {
 	keys   []signingKey // oldest first, at least one
 	public []byte
@@ -197,8 +197,8 @@ func (k *KeySet) Lend(verified Identity, ttl time.Duration) (token string, signe
 	return k.sign(verified, ttl)
 }
 
-// Renew issues a token for the identity of a verified one. It has the same token id and knows when its
-// line began, so that a revocation reaches it however often, and whenever, it was renewed.
+// Renew issues a token for the identity of a verified one. The new token has the same token id and knows when its line
+// began, so that a revocation reaches it however often, and whenever, it was renewed.
 func (k *KeySet) Renew(verified Identity, ttl time.Duration) (token string, signed Identity, err error) {
 	if verified.TokenID == "" || verified.BeganAt.IsZero() {
 		return "", Identity{}, errors.New("renew token: there is no token to renew")
@@ -241,7 +241,7 @@ func confirmationOf(key string) *confirmation {
 }
 
 // Session issues the token of a session in a browser: a new one, begun with a verified token, or the next one of a
-// verified session. It is worth no more and lives no longer than the token that the session was begun with.
+// verified session. The token is worth no more and lives no longer than the token that the session was begun with.
 func (k *KeySet) Session(verified Identity) (token string, signed Identity, err error) {
 	if verified.TokenID == "" || verified.BeganAt.IsZero() {
 		return "", Identity{}, errors.New("begin session: there is no token to begin it with")

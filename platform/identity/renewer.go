@@ -37,7 +37,7 @@ const (
 type RenewerConfig struct {
 	// Tokens holds the token that is kept fresh.
 	Tokens *TokenFile
-	// Client calls the console. It needs no credential of its own: the renewer sets the header.
+	// Client calls the console. The client needs no credential of its own: the renewer sets the header.
 	Client consolev1connect.IdentityServiceClient
 	// Header, if set, adds what is sent beside the token.
 	Header HeaderSource
@@ -67,7 +67,7 @@ func NewRenewer(cfg RenewerConfig) *Renewer {
 	return &Renewer{cfg: cfg, kick: make(chan struct{}, 1)}
 }
 
-// Run keeps the token fresh until ctx ends. It returns nil then.
+// Run keeps the token fresh until ctx ends. Run returns nil then.
 func (r *Renewer) Run(ctx context.Context) error {
 	due := r.restored(ctx)
 	for failures := 0; ctx.Err() == nil; {
@@ -118,7 +118,7 @@ func (r *Renewer) report(ctx context.Context, err error) {
 	case err != nil && (before == nil || connect.CodeOf(before) != connect.CodeOf(err)):
 		level := slog.LevelWarn
 		if connect.CodeOf(err) == connect.CodeUnauthenticated {
-			level = slog.LevelError // somebody must act
+			level = slog.LevelError // a person must act
 		}
 		r.cfg.Log.Log(ctx, level, "renew token: trying on", "err", err)
 	case err == nil && before != nil:

@@ -5,7 +5,7 @@ import "strings"
 // Role is a set of roles. A rule names the set that may call; an identity has to play one of them.
 type Role uint32
 
-// The roles. They follow from an identity's kind, name and groups and are never in a token.
+// The roles. Roles follow from an identity's kind, name and groups and are never in a token.
 const (
 	// RoleOpen needs no identity: the request carries a credential of its own, or there is nothing to protect.
 	RoleOpen Role = 1 << iota

@@ -18,8 +18,7 @@ import (
 	"fairlead.dev/platform/durable"
 )
 
-// TokenSource gives the token to send with a call. It may wait for the first one, but not longer
-// than ctx lives.
+// TokenSource gives the token to send with a call. Token may wait for the first one, but not longer than ctx lives.
 type TokenSource interface {
 	Token(ctx context.Context) (string, error)
 }
@@ -39,8 +38,8 @@ func (t staticToken) Token(context.Context) (string, error) {
 	return string(t), nil
 }
 
-// TokenFile is a TokenSource over a file (mode 0600) that holds one token and nothing else. It is
-// read once; after that this process is the one that changes it.
+// TokenFile is a TokenSource over a file (mode 0600) that holds one token and nothing else. The file is read once;
+// after that this process is the one that changes it.
 type TokenFile struct {
 	path  string
 	first chan struct{} // closed with the first token
@@ -111,8 +110,8 @@ func (f *TokenFile) setLocked(token string) {
 	f.token = token
 }
 
-// lifetime reads when the caller's own token was issued and how long it lives. Nothing is trusted
-// by it: it only says when to renew.
+// lifetime reads when the caller's own token was issued and how long it lives. No trust rests on it: it only says when
+// to renew.
 func lifetime(token string) (issued time.Time, life time.Duration, err error) {
 	if len(token) > maxTokenBytes {
 		return time.Time{}, 0, errors.New("not a token: too long")
@@ -133,7 +132,7 @@ func lifetime(token string) (issued time.Time, life time.Duration, err error) {
 	return issued, life, nil
 }
 
-// BoundTo is the key that the caller's own token is bound to, as in Identity.Key; empty: none. Nothing is trusted by it.
+// BoundTo is the key that the caller's own token is bound to, as in Identity.Key; empty: none. No trust rests on it.
 func BoundTo(token string) string {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
 	if err != nil {

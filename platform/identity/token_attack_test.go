@@ -263,8 +263,8 @@ func TestAttackRevokedSubject(t *testing.T) {
 	}
 }
 
-// Who has a stolen token can renew it again and again, also in the moment in which it is revoked: what
-// comes of it is revoked with it, whenever it was issued.
+// A thief of a token can renew it again and again, also in the moment in which it is revoked: what comes of it is
+// revoked with it, whenever it was issued.
 func TestAttackRenewalOutlivesNoRevocation(t *testing.T) {
 	t.Parallel()
 	f := newForge(t)
@@ -480,7 +480,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// What the forge signs is judged by the claims alone: no claims may crash it or pass as nobody.
+// A token that the forge signs is judged by its claims alone: no claims may crash it or pass as nobody.
 func FuzzClaims(f *testing.F) {
 	t := new(testing.T)
 	forge := newForge(t)

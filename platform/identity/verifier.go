@@ -30,9 +30,9 @@ const (
 	sweepEvery = 10 * time.Minute
 )
 
-// Verifier turns a token into the identity it speaks for, without asking anybody. It is safe for
-// concurrent use and cheap enough to be asked again and again about a running stream. Its errors
-// are ErrInvalid, ErrExpired, ErrRevoked or ErrNotReady. A token that is both expired and revoked is ErrRevoked.
+// Verifier turns a token into the identity it speaks for, without asking anybody. A Verifier is safe for concurrent use
+// and cheap enough to be asked again and again about a running stream. Its errors are ErrInvalid, ErrExpired,
+// ErrRevoked or ErrNotReady. A token that is both expired and revoked is ErrRevoked.
 type Verifier interface {
 	Verify(token string) (Identity, error)
 }
@@ -44,7 +44,7 @@ type RemoteVerifier interface {
 	VerifyFrom(remote, token string) (Identity, error)
 }
 
-// Why a token is refused. What is wrapped around them is for logs, not for callers.
+// Why a token is refused. Errors that are wrapped around them are for logs, not for callers.
 var (
 	ErrInvalid = errors.New("token is not valid")
 	ErrExpired = errors.New("token is expired")
@@ -124,7 +124,7 @@ func (v *BundleVerifier) Verify(token string) (Identity, error) {
 	if _, revoked := t.tokens[id.TokenID]; revoked {
 		return Identity{}, ErrRevoked
 	}
-	if _, revoked := t.tokens[id.Parent]; revoked { // none has no id
+	if _, revoked := t.tokens[id.Parent]; revoked { // no revoked token has an empty id
 		return Identity{}, ErrRevoked
 	}
 	if len(t.subjects) > 0 {
@@ -277,8 +277,8 @@ func (r *keyring) parse(token string) (Identity, error) {
 	return c.identity()
 }
 
-// identity takes the claims of a token whose signature is good. They are judged all the same: the
-// console that signed them may be of another version.
+// identity takes the claims of a token whose signature is good. The claims are judged all the same: the console that
+// signed them may be of another version.
 func (c claims) identity() (Identity, error) {
 	if c.Issuer != issuer || len(c.Audience) != 1 || c.Audience[0] != audience {
 		return Identity{}, fmt.Errorf("%w: wrong issuer or audience", ErrInvalid)

@@ -1,5 +1,5 @@
 // Package kubetest gives tests a real Kubernetes API: tools/kubelocal in a process of its own.
-// It needs no Kubernetes library.
+// The package needs no Kubernetes library.
 package kubetest
 
 import (
@@ -117,7 +117,7 @@ func Start(ctx context.Context, dir, name string, args ...string) (*Cluster, err
 
 // follow reads the output to its end, which is that of the process.
 func (c *Cluster) follow(stdout *io.PipeReader, ready chan<- bool) {
-	defer func() { _ = stdout.Close() }() // what is still said is dropped, and blocks nobody
+	defer func() { _ = stdout.Close() }() // later lines are dropped, and block nobody
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		if fields, ok := strings.CutPrefix(lines.Text(), "READY "); ok {

@@ -1,8 +1,8 @@
 // Package localca keeps a private certificate authority and one server certificate on disk, for
 // an installation that has no certificates of its own: `fairlead up`, tests, a first try-out.
 //
-// Whoever can read the folder can impersonate the hub to those who trust this authority. Keys are
-// readable by their owner only.
+// A reader of the folder can impersonate the hub to those who trust this authority. Keys are readable by their owner
+// only.
 package localca
 
 import (
@@ -45,9 +45,9 @@ type Files struct {
 }
 
 // Ensure makes dir hold an authority and a server certificate that is good for all of hosts (names or IP
-// addresses) and returns their files. What is there is kept while it is valid for long enough and
-// covers the hosts. Safe to repeat, also while a server is using the files: each is replaced atomically.
-// It is not meant for two processes at once.
+// addresses) and returns their files. Existing files are kept while they are valid for long enough and cover the hosts.
+// Safe to repeat, also while a server is using the files: each is replaced atomically. Ensure is not meant for two
+// processes at once.
 func Ensure(dir string, hosts ...string) (Files, error) {
 	return ensure(dir, "server", time.Now(), hosts)
 }

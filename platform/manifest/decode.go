@@ -31,8 +31,8 @@ func (r *Reader) Stopped() bool { return r.stopped }
 // Decode reads all documents of one file.
 func Decode(file string, data []byte) ([]*Object, error) { return new(Reader).Decode(file, data) }
 
-// Decode reads all documents of a file. The error is Problems. What has no problem by itself is
-// returned besides the error, for Validate to find problems there, too.
+// Decode reads all documents of a file. The error is Problems. An object that has no problem by itself is returned
+// besides the error, for Validate to find problems there, too.
 func (r *Reader) Decode(file string, data []byte) ([]*Object, error) {
 	d := &decoder{Reader: r, file: file}
 	if len(data) > MaxFileBytes {

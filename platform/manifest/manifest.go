@@ -22,8 +22,8 @@ import (
 // APIVersion is the only one there is.
 const APIVersion = "fairlead.dev/v1"
 
-// Limits on what is read. They are far above honest use: a fleet of thousands has some thousand
-// resources, and each is small.
+// Limits on what is read. The limits are far above honest use: a fleet of thousands has some thousand resources, and
+// each is small.
 const (
 	MaxFileBytes = 16 << 20
 	maxObjects   = 10_000
@@ -129,7 +129,7 @@ func refTo(kind Kind, name string) string {
 // Problem says what is wrong with a field, as it is called in YAML; with "": with the object.
 func (o *Object) Problem(field, message string) Problem {
 	who := subject(o.Kind(), o.Name())
-	message = strings.TrimPrefix(strings.TrimPrefix(message, who+": "), who+" ") // it stands before it anyway
+	message = strings.TrimPrefix(strings.TrimPrefix(message, who+": "), who+" ") // the subject stands before it anyway
 	return o.problem(o.lineOf(protoPath(field)), "%s", message)
 }
 

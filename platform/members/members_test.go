@@ -169,7 +169,7 @@ func TestTheSwitchForUnsignedMembersCloses(t *testing.T) {
 	}
 }
 
-// Who can write one record can write ten thousand, and again.
+// An attacker who can write one record can write ten thousand, and again.
 func TestIgnoredRecordsAreWarnedOfOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,6 @@
 //   - Memory per session is bounded, see the limits in limits.go.
 //   - A stream that did not end cleanly reads as an error, never as io.EOF.
 //
-// Ownership: Session.Run owns the reader, the writer and the heartbeat, and waits for them. Who
-// opened or accepted a Stream owns it and must Close it.
+// Ownership: Session.Run owns the reader, the writer and the heartbeat, and waits for them. The code that opened or
+// accepted a Stream owns it and must Close it.
 package mux

@@ -74,8 +74,8 @@ func appendHeader(dst []byte, t Type, stream uint32, size int) []byte {
 	return binary.BigEndian.AppendUint32(dst, stream)
 }
 
-// DecodeFrame takes the first frame off a batch. It refuses what the protocol does not allow,
-// whatever the state of the session.
+// DecodeFrame takes the first frame off a batch. DecodeFrame refuses what the protocol does not allow, whatever the
+// state of the session.
 func DecodeFrame(batch []byte) (f Frame, rest []byte, err error) {
 	if len(batch) < headerSize {
 		return f, nil, protocolErrorf("frame header of %d bytes", len(batch))

@@ -1,6 +1,6 @@
 package mux
 
-// What leaves when. Everything here is called under Session.mu.
+// The order in which frames leave. Everything here is called under Session.mu.
 
 // queueControl takes s.control with a frame appended. A peer that makes us queue more than
 // maxControl asks without reading: the session ends.

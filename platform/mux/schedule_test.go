@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What has little to send goes before bulk that was queued earlier, and does not keep it out.
+// A stream that has little to send goes before bulk that was queued earlier, and does not keep it out.
 func TestLittleGoesBeforeBulk(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

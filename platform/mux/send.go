@@ -18,8 +18,8 @@ func (s *Session) kick() {
 	go s.sendAll() // Run waits for it
 }
 
-// unlockAndSend unlocks mu and sends a batch from here. What waits after it is left to a goroutine, so that
-// nobody is held up by the data of others.
+// unlockAndSend unlocks mu and sends a batch from here. The rest is left to a goroutine, so that no caller is held up
+// by the data of others.
 func (s *Session) unlockAndSend() {
 	if s.sending || !s.live || !s.pending() {
 		s.mu.Unlock()

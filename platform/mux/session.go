@@ -27,8 +27,8 @@ type Session struct {
 	// mu guards everything below and every field of the streams that says so. Nothing blocks under it.
 	mu      sync.Mutex
 	live    bool      // Run was called
-	sending bool      // somebody is in carrier.Send, or about to
-	sent    sync.Cond // nobody is any more
+	sending bool      // a goroutine is in carrier.Send, or about to
+	sent    sync.Cond // no goroutine is any more
 	broken  bool      // the line takes nothing any more
 	target  int       // length of a batch
 	peer    Hello
@@ -36,7 +36,7 @@ type Session struct {
 	streams map[uint32]*Stream
 	lastID  uint32 // opener: last id given; acceptor: last id seen
 	heads   int    // bytes of OPEN, HEADERS and TRAILERS that open streams hold
-	growth  int64  // what windows may still grow by
+	growth  int64  // bytes that windows may still grow by
 
 	control []byte    // encoded control frames to send
 	owing   []*Stream // streams with credit to give back
@@ -106,8 +106,8 @@ func newSession(shared *Shared, c Carrier, opens bool, properties map[string]str
 }
 
 // Run shakes hands and keeps the session until it ends: the peer closes, breaks the protocol or is
-// silent for too long, Close is called, or ctx ends. It says why, closes the carrier, and has
-// nothing running when it returns. Call it once.
+// silent for too long, Close is called, or ctx ends. Run says why, closes the carrier, and has nothing running when it
+// returns. Call it once.
 func (s *Session) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.fail(context.Cause(ctx)) })
 	defer stop()
@@ -121,7 +121,7 @@ func (s *Session) Run(ctx context.Context) error {
 	s.mu.Unlock()
 
 	s.readLoop()
-	<-s.cut // whoever ended the session may still be at it
+	<-s.cut // the goroutine that ended the session may still be at it
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.sending {
@@ -250,7 +250,7 @@ func (s *Session) Drain(ctx context.Context, text string) {
 }
 
 // Close ends the session and its streams, after what was sent and with a last word to the peer, which
-// has a second to take it. It does not wait for Run to return.
+// has a second to take it. Close does not wait for Run to return.
 func (s *Session) Close(code Code, text string) {
 	err := ErrClosed
 	if text != "" {
@@ -268,7 +268,7 @@ func (s *Session) close(code Code, text string, err error) {
 		return
 	}
 	if code == CodeNone {
-		code = CodeClosed // none would only mean that this side drains
+		code = CodeClosed // CodeNone would only mean that this side drains
 	}
 	s.closing = err
 	s.sentGoAway = true
@@ -288,7 +288,7 @@ func (s *Session) fail(err error) {
 	case s.closing != nil:
 		err = s.closing
 	case s.peerGoAway != nil && !errors.Is(err, ErrDead):
-		err = s.peerGoAway // it said why before the line ended
+		err = s.peerGoAway // the peer said why before the line ended
 	case errors.Is(err, io.EOF):
 		err = errors.New("peer closed the session")
 	}
@@ -378,7 +378,7 @@ func codeOf(err error) Code {
 	return CodeProtocol
 }
 
-// handle takes in a batch. It never waits: what it can't hold ends the session. Callers hold mu.
+// handle takes in a batch. handle never waits: what it can't hold ends the session. Callers hold mu.
 func (s *Session) handle(batch []byte) error {
 	if len(batch) > MaxBatch {
 		return protocolErrorf("batch of %d bytes, at most %d", len(batch), MaxBatch)
@@ -461,7 +461,7 @@ func (s *Session) onOpen(f Frame) error {
 		return protocolErrorf("OPEN of stream %d after %d", f.Stream, s.lastID)
 	}
 	if s.sentGoAway {
-		// It crossed our GOAWAY, which told the last id that counts.
+		// The frame crossed our GOAWAY, which told the last id that counts.
 		s.queueControl(appendReset(s.control, f.Stream, CodeRefused, "the agent is going away"))
 		return nil
 	}
@@ -487,7 +487,7 @@ func (s *Session) onStreamFrame(f Frame) error {
 		if f.Stream > s.lastID && !s.sentGoAway {
 			return protocolErrorf("%v frame on stream %d, which is not open", f.Type, f.Stream)
 		}
-		return nil // it crossed the end of the stream
+		return nil // the frame crossed the end of the stream
 	}
 	switch f.Type {
 	case TypeHeaders:

@@ -379,7 +379,7 @@ func TestGoAwayLetsRunningStreamsFinish(t *testing.T) {
 	}
 }
 
-// Who hears of a drain dials a replacement at once. A session that is ended is no drain: something is wrong.
+// An agent that hears of a drain dials a replacement at once. A session that is ended is no drain: something is wrong.
 func TestCloseIsNoDrain(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -666,7 +666,7 @@ func TestBothSidesMayCloseAtOnce(t *testing.T) {
 	})
 }
 
-// What was sent before Close arrives, also when the line is slower than the words.
+// Data that was sent before Close arrives, also when the line is slower than the words.
 func TestCloseLosesNothingThatWasSent(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

@@ -61,7 +61,7 @@ func TestReplicaHoldsNoMoreThanItsBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(agent.Close)
-		// As much as its window takes. Nobody reads it.
+		// As much as its window takes. The bytes are not read.
 		_, _ = agent.Write(make([]byte, 64<<10)) // fails if the stream was reset meanwhile
 		for st.Buffered() < 64<<10 && st.Context().Err() == nil {
 			runtime.Gosched()

@@ -11,7 +11,7 @@ import (
 )
 
 // Stream is one exchange. Reading and writing may happen at the same time; each of the two from
-// one goroutine. Who has it must Close it.
+// one goroutine. The owner of a stream must Close it.
 type Stream struct {
 	session *Session
 	id      uint32
@@ -38,8 +38,8 @@ type inbound struct {
 	started  bool  // DATA or the end was seen
 	ended    bool  // HALF_CLOSE or TRAILERS was seen
 	err      error // why reading fails
-	credit   int64 // what the peer may still send
-	window   int64 // what it may have sent and not read, at most
+	credit   int64 // bytes that the peer may still send
+	window   int64 // bytes that it may have sent and not read, at most
 	read     int64 // taken by the reader and not given back as credit yet
 	owed     int64 // credit that waits for the writer
 	grown    int64 // of session.growth
@@ -53,7 +53,7 @@ type outbound struct {
 	credit  int64
 	opened  bool // the peer knows of the stream
 	started bool // DATA was sent
-	ended   bool // nothing may be added
+	ended   bool // no part may be added
 	flushed bool // all of it was sent
 	queued  bool // in session.queue
 	err     error
@@ -103,13 +103,13 @@ type Part struct {
 	Trailers []byte // with End: not nil for TRAILERS, nil for HALF_CLOSE
 }
 
-// Send queues a part. It waits while the peer gives no credit and the stream's buffer is full,
-// and fails when the stream is reset meanwhile.
+// Send queues a part. Send waits while the peer gives no credit and the stream's buffer is full, and fails when the
+// stream is reset meanwhile.
 func (st *Stream) Send(p Part) error {
 	st.session.mu.Lock()
 	err := st.send(p)
 	if st.out.data.size > quantum {
-		st.session.kick() // whoever writes so much gets the next ready meanwhile
+		st.session.kick() // a writer of so much gets the next ready meanwhile
 		st.session.mu.Unlock()
 		return err
 	}
@@ -189,7 +189,7 @@ func (st *Stream) Write(p []byte) (int, error) {
 // CloseWrite ends this side's direction cleanly.
 func (st *Stream) CloseWrite() error { return st.Send(Part{End: true}) }
 
-// ReadHeaders returns the next HEADERS payload. It waits for it; io.EOF: DATA or the end came instead.
+// ReadHeaders returns the next HEADERS payload. ReadHeaders waits for it; io.EOF: DATA or the end came instead.
 func (st *Stream) ReadHeaders() ([]byte, error) {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
@@ -221,7 +221,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 			n := st.in.data.read(st.session.shared, p)
 			st.giveBack(int64(n))
 			return n, nil
-		case st.closed: // what was left is dropped
+		case st.closed: // the rest is dropped
 			return 0, fmt.Errorf("read: %w", ErrClosed)
 		case st.in.ended:
 			return 0, io.EOF
@@ -297,8 +297,8 @@ func (st *Stream) resetLocked(code Code, text string) {
 	st.abort(fmt.Errorf("stream reset: %w", ErrClosed))
 }
 
-// Close ends the owner's interest. What was sent and ended still leaves; a stream that is not over
-// is reset. It never waits.
+// Close ends the owner's interest. Data that was sent and ended still leaves; a stream that is not over is reset. Close
+// never waits.
 func (st *Stream) Close() {
 	s := st.session
 	s.mu.Lock()

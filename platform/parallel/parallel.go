@@ -13,6 +13,6 @@ const atOnce = 8
 // WaitingTests lets more tests run at once than there are cores, unless -parallel says how many. TestMain calls it before Run.
 func WaitingTests() {
 	if err := flag.Set("test.parallel", strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0)))); err != nil {
-		panic(err) // it is called outside of a test
+		panic(err) // the call is outside of a test
 	}
 }

@@ -35,7 +35,7 @@ func (w writer) Write(p []byte) (written int, err error) {
 	return written + n, err
 }
 
-// Flush implements http.Flusher. Who can't flush fails when it writes.
+// Flush implements http.Flusher. A writer that can't flush fails when it writes.
 func (w writer) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
 // Unwrap is for http.ResponseController.

@@ -41,7 +41,7 @@ type Server struct {
 	databases int
 }
 
-// Database makes an empty database and returns its URL. It is gone when the server stops.
+// Database makes an empty database and returns its URL. The database is gone when the server stops.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	db, err := s.NewDatabase()
@@ -102,7 +102,7 @@ func (s *Server) SetPassword(t testing.TB, user, password string) {
 	s.query(t, fmt.Sprintf("ALTER ROLE %s PASSWORD '%s'", user, password))
 }
 
-// query runs a statement as the server's first user. It is called with mu held.
+// query runs a statement as the server's first user. Callers hold mu.
 func (s *Server) query(t testing.TB, statement string) {
 	t.Helper()
 	if out, err := s.command("psql", "-h", s.root, "-U", "postgres", "--no-psqlrc", "--quiet", "--command", statement, "postgres").CombinedOutput(); err != nil {
@@ -117,7 +117,7 @@ func (s *Server) Restart(t testing.TB) {
 	s.Kill(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// It refuses to start while a backend of its former life still dies.
+	// The server refuses to start while a backend of its former life still dies.
 	deadline := time.Now().Add(startTimeout)
 	for err := s.launch(); err != nil; err = s.launch() {
 		if time.Now().After(deadline) {
@@ -140,11 +140,11 @@ func (s *Server) Kill(t testing.TB) {
 // kill ends the server and its backends, which else would answer for another moment.
 func (s *Server) kill() {
 	pid := strconv.Itoa(s.process.Pid())
-	children, _ := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children")) // none if it is gone
+	children, _ := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children")) // no children if it is gone
 	s.signal(syscall.SIGKILL)
 	for field := range strings.FieldsSeq(string(children)) {
 		if child, err := strconv.Atoi(field); err == nil {
-			_ = syscall.Kill(child, syscall.SIGKILL) // it may have ended with the server
+			_ = syscall.Kill(child, syscall.SIGKILL) // the child may have ended with the server
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (s *Server) Stop() error {
 
 // signal sends sig and waits until the server has ended.
 func (s *Server) signal(sig syscall.Signal) {
-	_ = s.process.Signal(sig) // it may have ended by itself
+	_ = s.process.Signal(sig) // the process may have ended by itself
 	<-s.process.Ended()
 }
 

@@ -33,7 +33,7 @@ func rawCaller() []byte {
 	return b
 }
 
-// Whatever fields arrive, the API server gets one identity, and it is that of the OPEN frame.
+// The API server gets one identity, whatever fields arrive, and it is that of the OPEN frame.
 func TestRawFieldsForgeNoIdentity(t *testing.T) {
 	t.Parallel()
 	got := make(chan http.Header, 1)

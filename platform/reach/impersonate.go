@@ -192,8 +192,8 @@ type reviewStatus struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// mayImpersonate says why a caller may not pass off as somebody, or returns nil. It asks the API server about the caller as the API server itself would if
-// the caller came to it directly.
+// mayImpersonate says why a caller may not pass off as somebody, or returns nil. mayImpersonate asks the API server about the caller as the API server
+// itself would if the caller came to it directly.
 func (p *proxy) mayImpersonate(ctx context.Context, caller muxhttp.Caller) *kubehttp.Error {
 	if err := p.policy.checkImpersonated(caller.As); err != nil {
 		return refusal(err.Error())

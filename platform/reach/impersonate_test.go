@@ -176,7 +176,7 @@ func TestImpersonationIsRefusedWhereTheAgentCannotAsk(t *testing.T) {
 	}
 }
 
-// What the cluster's own people say of its agent bounds impersonation, whatever RBAC allows.
+// The policy of the cluster's own people bounds impersonation, whatever RBAC allows.
 func TestPolicyBoundsImpersonation(t *testing.T) {
 	t.Parallel()
 	bob := muxhttp.Impersonated{User: "bob", Groups: []string{"ops"}}

@@ -47,7 +47,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	traced, span := telemetry.Of(r.Context(), caller.TraceParent, p.tracer, "agent.request")
 	defer span.End()
 	if p.own != nil && strings.HasPrefix(r.URL.Path, OwnPrefix) {
-		if len(p.policy.Namespaces) > 0 { // what the agent tells of a service may be in any namespace
+		if len(p.policy.Namespaces) > 0 { // the agent's answers may be about any namespace
 			kubehttp.WriteError(w, refusal("this cluster's agent lets people into these namespaces only, by its --tunnel-namespaces: "+strings.Join(p.policy.Namespaces, ", ")))
 			return
 		}
@@ -60,7 +60,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	describe(span, resp)
 	if err != nil {
 		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler) // nobody waits for an answer
+			panic(http.ErrAbortHandler) // no client waits for an answer
 		}
 		p.log.WarnContext(traced, "API server does not answer", "err", err)
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf(
@@ -69,7 +69,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusUnauthorized {
-		// It is not the caller's credential that was refused; a 401 would make clients log in again.
+		// The refused credential is not the caller's; a 401 would make clients log in again.
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusBadGateway, Message: "the API server does not accept the agent's own credential. " +
 			"Restart the agent, or give it a service account or kubeconfig that works"})
 		return
@@ -127,7 +127,7 @@ func (p *proxy) request(ctx context.Context, caller muxhttp.Caller, r *http.Requ
 		header.Set("Accept-Encoding", "identity") // else the transport would ask for gzip and change the bytes
 	}
 	if header["User-Agent"] == nil {
-		header.Set("User-Agent", "") // none, instead of Go's
+		header.Set("User-Agent", "") // no field, instead of Go's
 	}
 	return (&http.Request{
 		Method:        r.Method,

@@ -1,9 +1,9 @@
 // Package reach lets people reach this cluster's API server through the hub's tunnel.
 //
-// It keeps a session to each tunnel endpoint, dialled from here, and answers the requests that come
-// over it by asking the API server as the person that the hub has verified (impersonation). It fails
-// closed: without a caller, or with one that Kubernetes would take for a part of itself, nothing is
-// asked. The package knows no Kubernetes client: it is given a URL and a RoundTripper.
+// A Reach keeps a session to each tunnel endpoint, dialled from here, and answers the requests that come over it by
+// asking the API server as the person that the hub has verified (impersonation). A Reach fails closed: without a
+// caller, or with one that Kubernetes would take for a part of itself, nothing is asked. The package knows no
+// Kubernetes client: it is given a URL and a RoundTripper.
 package reach
 
 import (
@@ -48,8 +48,8 @@ const stopping = "the agent is stopping"
 type Config struct {
 	// Endpoints returns the URLs of the tunnels; asked again and again, for they may change.
 	Endpoints func() []string
-	// HTTPClient dials the tunnels. It should be used for nothing else: after a connection went silent
-	// its idle connections are closed.
+	// HTTPClient dials the tunnels. The client should be used for nothing else: after a connection went silent its idle
+	// connections are closed.
 	HTTPClient *http.Client
 	// Another makes such a client with connections of its own: behind one address there may be several replicas,
 	// and the second session is to reach another one. Nil: one session per endpoint is enough.
@@ -62,8 +62,8 @@ type Config struct {
 	Transport http.RoundTripper
 	// Policy is what is let through.
 	Policy Policy
-	// Own answers what people ask of the agent itself, below OwnPrefix, after the policy let them through; nil: there is no such thing. It is told whom the
-	// API server would take the request for.
+	// Own answers what people ask of the agent itself, below OwnPrefix, after the policy let them through; nil: there is no such thing. Own is told whom
+	// the API server would take the request for.
 	Own func(w http.ResponseWriter, r *http.Request, as muxhttp.Impersonated)
 	// Version of the agent, for the hub to show.
 	Version string
@@ -93,7 +93,7 @@ type State struct {
 	Carrier   string    // of the session: "websocket", or "connect" where no WebSocket reaches the hub
 }
 
-// New checks the configuration. It dials nothing.
+// New checks the configuration. New dials nothing.
 func New(cfg Config) (*Reach, error) {
 	switch {
 	case cfg.Endpoints == nil || cfg.HTTPClient == nil || cfg.Token == nil || cfg.Log == nil:

@@ -271,7 +271,7 @@ func TestCallerIsImpersonated(t *testing.T) {
 }
 
 // The hub strips all of this as well; the agent does not rely on it.
-// What the agent answers itself it answers to those whom the policy lets through, as the cluster knows them; the API server is not asked.
+// The agent's own answers are for those whom the policy lets through, as the cluster knows them; the API server is not asked.
 func TestTheAgentsOwnAnswersKnowTheCaller(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

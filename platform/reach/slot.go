@@ -116,7 +116,7 @@ func (k *slot) awaitNeed(ctx context.Context) bool {
 		case held == 0 && !k.second, held > 0 && k.missesReplica(ctx):
 			return true
 		}
-		pause := time.Hour // somebody else has to be first
+		pause := time.Hour // another slot has to be first
 		if held > 0 {
 			pause = min(mostLook, firstLook<<min(looks, 10))
 			pause = pause/2 + rand.N(pause/2) //nolint:gosec // jitter is no secret

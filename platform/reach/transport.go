@@ -26,7 +26,7 @@ type Transport struct {
 	turn           atomic.Uint32
 }
 
-// NewTransport makes a Transport. What open returns shares no connections with another; with http1 it speaks
+// NewTransport makes a Transport. A RoundTripper of open shares no connections with another; with http1 it speaks
 // HTTP/1.1 only.
 func NewTransport(open func(http1 bool) (http.RoundTripper, error)) (*Transport, error) {
 	t := &Transport{}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What worked where no WebSocket gets through comes first for an hour, over all sessions that end meanwhile.
+// A carrier that worked where no WebSocket gets through comes first for an hour, over all sessions that end meanwhile.
 func TestCarrierIsRememberedForAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

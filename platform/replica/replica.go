@@ -48,7 +48,7 @@ type Replica struct {
 	Coordinator coordination.Coordinator
 	Audit       *audit.Recorder
 	// Leave, if there is one, is called when Run is to end, while everything is still served: to hand
-	// over what others can take. It returns soon after its context ends, which lasts LeaveLimit at most.
+	// over what others can take. Leave returns soon after its context ends, which lasts LeaveLimit at most.
 	Leave func(ctx context.Context)
 	// LeaveLimit bounds Leave; 0: LeaveTime.
 	LeaveLimit time.Duration
@@ -154,7 +154,7 @@ func (r *Replica) Listen() error { return r.server.Listen() }
 func (r *Replica) URL() string { return r.server.URL() }
 
 // Ready says why others should ask another replica: without an identity or a catalog nothing can be
-// answered. Both may be those on the disk.
+// answered. The identity and the catalog may be those on the disk.
 func (r *Replica) Ready() error { return errors.Join(r.Keeper.Ready(), r.Catalog.Ready()) }
 
 // noteTime bounds the question to Redis for what /readyz says besides.
@@ -199,8 +199,8 @@ func (r *Replica) Advertised() string {
 // Kubernetes gives.
 const LeaveTime = 15 * time.Second
 
-// Run serves until ctx ends; then it leaves, and only then the listener drains. What works behind the
-// listener ends when that has drained. If one of them fails everything ends: none ends by itself.
+// Run serves until ctx ends; then it leaves, and only then the listener drains. The functions of behind end when the
+// listener has drained. If one of them fails everything ends: none ends by itself.
 func (r *Replica) Run(ctx context.Context, behind ...func(context.Context) error) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -69,7 +69,7 @@ type door struct {
 	newTime   time.Duration
 	strangers *shares.Room
 	callers   callerShares // of the connections that are no stranger's any more
-	trusted   proxies      // who call for others, and are no strangers
+	trusted   proxies      // callers for others, and no strangers
 
 	open   atomic.Int64 // connections
 	ready  chan net.Conn
@@ -157,7 +157,7 @@ func (d *door) enter(c net.Conn) {
 		return
 	}
 	counted := &guest{door: d}
-	counted.TCPConn, _ = c.(*net.TCPConn) // It is: we listen with TCP only.
+	counted.TCPConn, _ = c.(*net.TCPConn) // The connection is one: we listen with TCP only.
 	if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil && !d.trusted.trust(at.Addr()) {
 		counted.network = addresses.Network(c.RemoteAddr().String())
 	}
@@ -242,7 +242,7 @@ func (d *door) handshake(c *guest) *tls.Conn {
 	if err != nil {
 		d.log.Debug("TLS handshake", "remote", c.RemoteAddr().String(), "err", err)
 		if clear, ok := errors.AsType[tls.RecordHeaderError](err); ok && clear.Conn != nil && looksLikeHTTP(clear.RecordHeader) {
-			_, _ = io.WriteString(c, "HTTP/1.0 400 Bad Request\r\n\r\nThis port wants TLS: use https.\n") // It may be gone.
+			_, _ = io.WriteString(c, "HTTP/1.0 400 Bad Request\r\n\r\nThis port wants TLS: use https.\n") // The caller may be gone.
 		}
 		_ = c.Close()
 		return nil

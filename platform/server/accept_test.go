@@ -151,7 +151,7 @@ func TestHTTPToTheTLSPortIsTold(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	answer, _ := io.ReadAll(conn) // It may be cut off.
+	answer, _ := io.ReadAll(conn) // The answer may be cut off.
 	if !strings.Contains(string(answer), "use https") {
 		t.Errorf("got %q", answer)
 	}
@@ -327,7 +327,8 @@ func TestACallOverOneConnectionTooManyIsToldInHTTP2(t *testing.T) {
 	}
 }
 
-// A crowd of one network, such as agents behind one address, has more connections at once than strangers may have. None of them is cut with a request under way.
+// A crowd of one network, such as agents behind one address, has more connections at once than strangers may have. No connection of them is cut with a request
+// under way.
 func TestACrowdOfOneNetworkIsServedWithoutCuts(t *testing.T) {
 	t.Parallel()
 	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")

@@ -24,8 +24,8 @@ import (
 const (
 	// operators may ask which procedures there are.
 	operators = identity.RoleUser | identity.RoleHub
-	// observers may look into a service: its metrics, its log, its profiles, and why it is not ready. They name clusters, sources and
-	// addresses, which no grant is asked for here.
+	// observers may look into a service: its metrics, its log, its profiles, and why it is not ready. These answers name clusters,
+	// sources and addresses, which no grant is asked for here.
 	observers = identity.RoleAdmin | identity.RoleHub
 )
 
@@ -122,7 +122,7 @@ func (v *readiness) log(log *slog.Logger, err error) {
 	log.Info("not ready", "why", why)
 }
 
-// What strangers may send, and in which time: a service's name.
+// The limits of what strangers may send, and in which time: a service's name.
 const (
 	healthReadMaxBytes = 4 << 10
 	healthBodyTime     = 5 * time.Second
@@ -151,7 +151,7 @@ func (s *Server) closed(verifier identity.Verifier, services []string) []Mount {
 	v1, reflectV1 := grpcreflect.NewHandlerV1(reflector, limits...)
 	alpha, reflectAlpha := grpcreflect.NewHandlerV1Alpha(reflector, limits...)
 	return []Mount{
-		HTTP("GET /metrics", s.metrics(verifier), identity.RoleOpen), // it asks by itself
+		HTTP("GET /metrics", s.metrics(verifier), identity.RoleOpen), // the handler asks by itself
 		HTTP("GET /version", http.HandlerFunc(s.serveVersion), identity.RoleAny),
 		HTTP("GET /debug/log", s.debug(s.serveLog), observers),
 		HTTP("GET /debug/pprof/{profile}", s.debug(s.serveProfile), observers),

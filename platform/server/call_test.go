@@ -99,7 +99,7 @@ func TestCallsAreSpansOfTheirCallersTrace(t *testing.T) {
 	}
 }
 
-// What machines ask of each other finds nothing new, nearly always: it has no trace, and costs none.
+// A call between machines finds nothing new, nearly always: it has no trace, and costs none.
 func TestOnlyPeopleBeginTraces(t *testing.T) { // alone: allocations are counted
 	spans := tracetest.NewInMemoryExporter()
 	tel := telemetry.Discard()

@@ -12,8 +12,8 @@ import (
 // checkCertEvery bounds how often the files are looked at: renewals are rare, handshakes are not.
 const checkCertEvery = 10 * time.Second
 
-// certificate serves a certificate from files and takes in a renewed one without a restart. What
-// can't be read later is reported, and the last good one stays.
+// certificate serves a certificate from files and takes in a renewed one without a restart. A file that can't be read
+// later is reported, and the last good certificate stays.
 type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger

@@ -33,7 +33,7 @@ func (s *Server) serveLog(w http.ResponseWriter, _ *http.Request) {
 }
 
 // profiling lets one caller at a time have a profile of any kind: each is work, and the runtime makes one of the processor at a time.
-// It belongs to the process.
+// The lock belongs to the process.
 var profiling sync.Mutex //nolint:gochecknoglobals // so does the runtime's profiler
 
 // serveProfile answers with a profile of the Go runtime by its name, or with "cpu" of ?seconds=.

@@ -39,7 +39,7 @@ func TestDrainLetsRequestsFinishAfterTellingThatItIsNotReady(t *testing.T) {
 		}
 	}
 	srv, log := newServer(t, Config{DrainDelay: time.Hour}, rpcMounts(get)...)
-	srv.drainLimit = time.Hour // it ends because nothing is left
+	srv.drainLimit = time.Hour // the drain ends because nothing is left
 	delayOver := make(chan time.Time)
 	srv.after = func(d time.Duration) <-chan time.Time {
 		if d != time.Hour {

@@ -19,9 +19,8 @@ const (
 	envelopeBytes = 64 << 10
 )
 
-// gate stands before a Connect service. It knows its procedures, so that callers who have no business
-// here are refused before a byte of the body is read, and it bounds the bodies of all
-// procedures but those that take streams.
+// gate stands before a Connect service. A gate knows its procedures, so that callers who have no business here are
+// refused before a byte of the body is read, and it bounds the bodies of all procedures but those that take streams.
 type gate struct {
 	procedures map[string]Procedure
 	verifier   identity.Verifier

@@ -43,9 +43,9 @@ func HTTP(pattern string, h http.Handler, role identity.Role) Mount {
 	return Mount{pattern: pattern, handler: h, role: role, traced: people(role)}
 }
 
-// Raw mounts a proxy at a path prefix that ends with a slash, for callers with the given role. It gets
-// every method and the path exactly as it was sent, without the cleaning and redirects of
-// ServeMux; bodies are not limited in size or time; requests linger (see Mount.Lingering).
+// Raw mounts a proxy at a path prefix that ends with a slash, for callers with the given role. The handler gets every
+// method and the path exactly as it was sent, without the cleaning and redirects of ServeMux; bodies are not limited in
+// size or time; requests linger (see Mount.Lingering).
 func Raw(prefix string, h http.Handler, role identity.Role) Mount {
 	return Mount{pattern: prefix, handler: h, role: role, raw: true, lingers: true, traced: people(role)}
 }

@@ -101,7 +101,7 @@ func (o *observer) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 	}
 }
 
-// begin notes that a stream is open. It is apart from the handler, whose stack lives as long as the stream.
+// begin notes that a stream is open. begin is apart from the handler, whose stack lives as long as the stream.
 //
 //go:noinline
 func (o *observer) begin(ctx context.Context, conn connect.StreamingHandlerConn) (end func(err error, panicked any) error) {

@@ -26,8 +26,8 @@ const (
 	openBodies           = 256
 )
 
-// bodies are the bodies of requests without an identity. Each is read whole before a handler sees the request, so that
-// a stranger holds no more than openBodies times openBodyBytes, whatever the handlers do.
+// bodies are the bodies of requests without an identity. A body is read whole before a handler sees the request, so
+// that a stranger holds no more than openBodies times openBodyBytes, whatever the handlers do.
 type bodies struct {
 	patience time.Duration
 	waiting  *shares.Room // for those that have not arrived whole

@@ -66,8 +66,8 @@ func (p *plain) ended(ctx context.Context, span trace.Span, r *http.Request, sta
 	}
 }
 
-// recover answers for a handler that panicked. It reports whether the connection has to be cut,
-// because an answer had begun and must not look complete.
+// recover answers for a handler that panicked. recover reports whether the connection has to be cut, because an answer
+// had begun and must not look complete.
 func (p *plain) recover(ctx context.Context, a *answer, panicked any) (abort bool) {
 	if panicked == nil {
 		return false
@@ -84,8 +84,8 @@ func (p *plain) recover(ctx context.Context, a *answer, panicked any) (abort boo
 	return false
 }
 
-// answer notes an answer's status. What else a listener's writers can do is reached by http.ResponseController,
-// but for flushing and sending files, which others ask for themselves.
+// answer notes an answer's status. http.ResponseController reaches what else a listener's writers can do, but for
+// flushing and sending files, which others ask for themselves.
 type answer struct {
 	http.ResponseWriter
 	status int // 0: nothing was said

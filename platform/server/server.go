@@ -1,8 +1,8 @@
 // Package server is the one constructor of every service's listener.
 //
-// Whatever is mounted gets: Connect, gRPC and gRPC-web on one port over HTTP/1.1, h2c and TLS; limits on
-// headers, messages, bodies and time; an identity check that fails closed; health; reflection; metrics;
-// CORS; recovery from panics; traces and a log line per request; a graceful end.
+// A mount gets: Connect, gRPC and gRPC-web on one port over HTTP/1.1, h2c and TLS; limits on headers, messages, bodies and time;
+// an identity check that fails closed; health; reflection; metrics; CORS; recovery from panics; traces and a log line per request;
+// a graceful end.
 //
 // Without an identity only these answer: GET /healthz (the process lives), GET /readyz (it should get
 // requests; 503 otherwise), grpc.health.v1 and procedures whose policy says RoleOpen.
@@ -59,10 +59,10 @@ const (
 	// Next to nothing is remembered per connection of the fields that answers have. How much requests may lean on
 	// must not be lowered here: until our settings have reached them, clients count with HTTP/2's 4 KiB.
 	ourHeaders = 1
-	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait. That
-	// is for processes that hang: agents poll more often. A peer whose machine or network is gone is found by
-	// the kernel, which costs this process nothing: after silentIdle it probes, and writeStall bounds how
-	// long bytes stay unconfirmed.
+	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait. The ping is
+	// for processes that hang: agents poll more often. A peer whose machine or network is gone is found by the kernel,
+	// which costs this process nothing: after silentIdle it probes, and writeStall bounds how long bytes stay
+	// unconfirmed.
 	pingAfter      = 3 * time.Minute
 	pingWait       = 15 * time.Second
 	silentIdle     = 15 * time.Second
@@ -136,7 +136,7 @@ type Deps struct {
 	Debugged  func(r *http.Request, code int)  // Told of each read of the log or of a profile, once it is answered: both may show what people do.
 	Ready     func() error                     // Why the service should get no requests; nil: it is ready.
 	Unsigned  bool                             // The service accepts what older versions write to Redis and send: GET /version says so.
-	Note      func() string                    // What people should know of it though it is ready, such as how old what it serves is; "": nothing.
+	Note      func() string                    // Facts that people should know of it though it is ready, such as how old what it serves is; "": nothing.
 	DataDir   string                           // Of the service: observers are told when its disk is nearly full. "": it has none.
 	Secret    *hubsecret.File                  // Of the hub: replicas resume each other's TLS sessions by it; nil: each its own.
 }
@@ -173,7 +173,7 @@ type Server struct {
 	listener   net.Listener // Set by Listen.
 }
 
-// New puts a listener together. It binds nothing and starts nothing.
+// New puts a listener together. New binds nothing and starts nothing.
 func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 	if err := checkDeps(deps); err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		DisableGeneralOptionsHandler: true, // it would answer past Handler
+		DisableGeneralOptionsHandler: true, // that handler would answer past Handler
 		Handler:                      s.roomy(identity.Abortable(s.track(handler))),
 		ReadHeaderTimeout:            readHeaderTimeout,
 		IdleTimeout:                  idleTimeout,
@@ -286,13 +286,13 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 		},
 		ConnContext: withGuest,
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(s.drain.ctx, drainKey{}, s.drain.begun) },
-		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // What strangers do to the port.
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // For what strangers do to the port.
 	}
 }
 
 // doubtfulLength holds for a request whose end a proxy in front may see elsewhere than net/http does. With both a Content-Length and chunks
 // net/http goes by the chunks and drops the length without a trace (RFC 9112, 6.3), so chunks alone count here; of HTTP/1.0 it drops
-// Transfer-Encoding. Nothing may be served behind such a request on its connection: it could be the smuggled half of somebody else's.
+// Transfer-Encoding. No request may be served behind such a one on its connection: it could be the smuggled half of somebody else's.
 func doubtfulLength(r *http.Request) bool {
 	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
 }
@@ -332,7 +332,7 @@ func withCORS(origins []string, next http.Handler) http.Handler {
 		AllowedMethods:   append(connectcors.AllowedMethods(), http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete),
 		AllowedHeaders:   append(connectcors.AllowedHeaders(), "Authorization", identity.CSRFHeader, "Traceparent", "Accept", "If-None-Match", "Range"),
 		ExposedHeaders:   append(connectcors.ExposedHeaders(), "Etag", "Content-Range"),
-		MaxAge:           int((2 * time.Hour).Seconds()), // What browsers keep at most.
+		MaxAge:           int((2 * time.Hour).Seconds()), // Browsers keep no more.
 	}).Handler(next)
 }
 
@@ -499,7 +499,7 @@ func (s *Server) URL() string {
 
 // Run serves until ctx ends, then: not ready, wait DrainDelay, stop intake, let requests finish for
 // at most 10 s, cut off the rest. Streams are ended when intake stops, but for lingering ones.
-// It returns nil after such an end, and an error if it could not serve.
+// Run returns nil after such an end, and an error if it could not serve.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(); err != nil { //nolint:contextcheck // Binding takes no time.
 		return err
@@ -523,7 +523,7 @@ func (s *Server) stop(served <-chan error) {
 	s.stopping.Store(true)
 	select {
 	case <-s.after(s.drainDelay):
-	case err := <-served: // Nobody comes any more.
+	case err := <-served: // No caller comes any more.
 		s.log.Error("the listener failed while it drained", "err", err)
 	}
 	close(s.drain.begun)

@@ -102,7 +102,7 @@ func (delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, stream *c
 	return ctx.Err()
 }
 
-// tunnel's Connect sends back what it gets. It stops reading after a frame "stall".
+// tunnel's Connect sends back what it gets. Connect stops reading after a frame "stall".
 type tunnel struct {
 	tunnelv1connect.UnimplementedTunnelServiceHandler
 }
@@ -166,7 +166,7 @@ type running struct {
 	log  *syncBuffer
 	stop context.CancelFunc
 	done chan struct{} // Closed when Run has returned.
-	err  error         // What it returned.
+	err  error         // The error that Run returned.
 }
 
 func newServer(t *testing.T, cfg Config, mounts ...Mount) (*Server, *syncBuffer) {

@@ -33,8 +33,8 @@ func boundSilence(_, _ string, c syscall.RawConn) error {
 	return failed
 }
 
-// allowSilence takes that bound off a connection again. What has become of it may have a reader who pauses, such as a person
-// at a terminal, which the kernel doesn't tell from one that is gone.
+// allowSilence takes that bound off a connection again. The connection may have become one with a reader who pauses, such as
+// a person at a terminal, which the kernel doesn't tell from one that is gone.
 func allowSilence(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
@@ -45,7 +45,7 @@ func allowSilence(conn net.Conn) {
 	}
 	raw, err := under.SyscallConn()
 	if err != nil {
-		return // it is closed
+		return // the connection is closed
 	}
 	_ = raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, 0) })
 }

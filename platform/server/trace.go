@@ -46,7 +46,7 @@ func (t tracing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 // people says whether a role may be a person's.
 func people(role identity.Role) bool { return role&(identity.RoleUser|identity.RoleAdmin) != 0 }
 
-// begins says whether calls of a procedure begin a trace. One that is open and changes something gives out tokens.
+// begins says whether calls of a procedure begin a trace. A procedure that is open and changes something gives out tokens.
 func (t tracing) begins(spec connect.Spec) bool {
 	role := t.policy[spec.Procedure]
 	return people(role) || role == identity.RoleOpen && spec.IdempotencyLevel != connect.IdempotencyNoSideEffects
@@ -60,12 +60,12 @@ func callers(ctx context.Context, header http.Header) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
 }
 
-// start makes a span of what is served, if it belongs to a trace that is recorded or begins one. Those that are not recorded exist for the sake of
+// start makes a span of what is served, if it belongs to a trace that is recorded or begins one. Spans that are not recorded exist for the sake of
 // their ids.
 func (t tracing) start(ctx context.Context, name string, header http.Header, begins bool) (context.Context, trace.Span) {
 	ctx = callers(ctx, header)
 	if parent := trace.SpanContextFromContext(ctx); !parent.IsSampled() && (parent.IsValid() || !begins) {
-		return ctx, trace.SpanFromContext(context.Background()) // one that does nothing
+		return ctx, trace.SpanFromContext(context.Background()) // a span that does nothing
 	}
 	return t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer)) //nolint:spancheck // the caller ends it
 }
@@ -87,7 +87,7 @@ func mark(span trace.Span, err error) {
 	}
 	code := connect.CodeOf(err)
 	span.SetAttributes(attribute.String("rpc.connect_rpc.error_code", code.String()))
-	switch code { // What is the caller's fault is no fault of the span.
+	switch code { // The caller's fault is no fault of the span.
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeDataLoss, connect.CodeUnimplemented, connect.CodeUnavailable, connect.CodeDeadlineExceeded:
 		span.SetStatus(codes.Error, err.Error())
 	}

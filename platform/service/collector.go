@@ -47,7 +47,7 @@ func newCollector(service Service) collector {
 func Collect(ctx context.Context) { newCollector(nil).run(ctx) }
 
 // next takes how often the collector ran since the last look, and what the percentage is of: what was alive then, and the stacks.
-// It says whether what the process does not need any more should be given back: once, when it has become calm.
+// next says whether what the process does not need any more should be given back: once, when it has become calm.
 func (c *collector) next(cycles, base uint64) (giveBack bool) {
 	before := c.percent
 	switch {

@@ -31,7 +31,7 @@ type Service interface {
 // New makes the service once its configuration is filled in.
 type New func(log *slog.Logger, tel *telemetry.Telemetry) (Service, error)
 
-// Main is the main function of a deployable, with its verb "healthcheck". It does not return after an error.
+// Main is the main function of a deployable, with its verb "healthcheck". Main does not return after an error.
 func Main(name string, cfg Config, start New) { flags.Main(Command(name, cfg, start)) }
 
 // Command is what Main runs, for programs that are more than one service.

@@ -47,7 +47,7 @@ func (l *Line) Take(ctx context.Context, owner string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-turn: // it came meanwhile
+	case <-turn: // the turn came meanwhile
 		l.give(owner)
 	default:
 		q.waiting.Remove(place)

@@ -18,7 +18,7 @@ type Process struct {
 
 // Start starts cmd in a process group of its own, so that Ctrl-C in a terminal reaches us only, and
 // has the kernel kill it when we are gone. The latter is a thing of Linux; elsewhere what runs when
-// we are killed stays. Nobody else may wait for cmd.
+// we are killed stays. No other caller may wait for cmd.
 //
 // Give cmd.Stdout a writer: the end of what cmd.StdoutPipe yields would be lost.
 func Start(cmd *exec.Cmd) (*Process, error) {

@@ -29,7 +29,7 @@ func NewScrapers(file string) (Scrapers, error) {
 	return s, err
 }
 
-// Any says that there is a token at all.
+// Any reports whether there is a token at all.
 func (s Scrapers) Any() bool { return s.file != "" }
 
 // Admits says whether a request has the token. The file is read each time: it may be replaced.

@@ -24,7 +24,7 @@ func Inject(ctx context.Context) string {
 	return string(p)
 }
 
-// Extract returns ctx as a child of the given W3C trace context. What is not one is ignored.
+// Extract returns ctx as a child of the given W3C trace context. A text that is no trace context is ignored.
 func Extract(ctx context.Context, text string) context.Context {
 	if text == "" {
 		return ctx
@@ -55,7 +55,7 @@ func (p *parent) Keys() []string { return []string{traceparent} }
 // done must not begin a trace.
 func Child(ctx context.Context, tracer trace.Tracer, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
-		return ctx, trace.SpanFromContext(context.Background()) // one that does nothing
+		return ctx, trace.SpanFromContext(context.Background()) // a span that does nothing
 	}
 	return tracer.Start(ctx, name, opts...) //nolint:spancheck // the caller ends it
 }
@@ -84,7 +84,7 @@ func TraceID(parent string) string {
 }
 
 // Thin returns the W3C trace context for one of many that a trace goes on to: for about most of them as it is, and for the others as one that is not
-// recorded. It is the same for the same trace and key.
+// recorded. The result is the same for the same trace and key.
 func Thin(parent, key string, most, of int) string {
 	if of <= most || !Sampled(parent) {
 		return parent
@@ -98,8 +98,8 @@ func Thin(parent, key string, most, of int) string {
 }
 
 // Keep records, after the fact, a span of something that is worth a look whether or not its trace is recorded, and returns the context of that.
-// There is a trace from then on, even if nothing is exported: for logs and answers to name. What is being recorded already is left alone. why is
-// what went wrong, if anything.
+// There is a trace from then on, even if nothing is exported: for logs and answers to name. A span that is being recorded already is left alone.
+// why is what went wrong, if anything.
 func (t *Telemetry) Keep(ctx context.Context, name string, began time.Time, why string, attrs ...attribute.KeyValue) context.Context {
 	if trace.SpanFromContext(ctx).IsRecording() {
 		return ctx

@@ -1,8 +1,8 @@
 // Package telemetry sets up what every part of Fairlead is observed by: traces (OpenTelemetry),
 // metrics (Prometheus) and logs (slog, with the trace that a line belongs to).
 //
-// Nothing leaves the process unless an OTLP endpoint is configured. What begins a trace makes its id in any case: it ties log
-// lines, requests and revisions together. Which spans there are is in docs/operate/tracing.md.
+// Nothing leaves the process unless an OTLP endpoint is configured. The code that begins a trace makes its id in any case: it
+// ties log lines, requests and revisions together. Which spans there are is in docs/operate/tracing.md.
 package telemetry
 
 import (
@@ -96,7 +96,7 @@ func (u uploader) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpa
 	return u.upload(ctx, spans)
 }
 
-// exportTo makes the providers. What the standard variables say of sampling counts.
+// exportTo makes the providers. The standard variables' words on sampling count.
 func (t *Telemetry) exportTo(ctx context.Context, cfg Config, to otlptrace.Client) (func(context.Context) error, error) {
 	exporter, err := otlptrace.New(ctx, to)
 	if err != nil {

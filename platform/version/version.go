@@ -14,7 +14,7 @@ var Version string
 const shortCommit = 12
 
 // String returns the version set by the linker, or else what the Go toolchain recorded of the
-// module and commit, or else "dev". It is never empty.
+// module and commit, or else "dev". The result is never empty.
 func String() string {
 	if Version != "" {
 		return Version

@@ -24,7 +24,7 @@ func Match(pattern, text string) bool {
 	return true
 }
 
-// Any says whether the text fits one of the patterns.
+// Any reports whether the text fits one of the patterns.
 func Any(patterns []string, text string) bool {
 	for _, p := range patterns {
 		if Match(p, text) {

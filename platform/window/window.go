@@ -1,5 +1,5 @@
 // Package window decides whether new content of a service may be applied at a time, by the windows and freezes of its project, its cluster and
-// its own. Agents judge by their clocks; the console shows the same by its own. It is pure: settings and a time in, a State out.
+// its own. Agents judge by their clocks; the console shows the same by its own. The package is pure: settings and a time in, a State out.
 //
 // Every deny window that is open closes a service, and so does a freeze. Allow windows close it while none of their resource is open: a
 // service can narrow what its project and its cluster allow, and never widen it. A window that can't be read closes the service.
@@ -155,7 +155,7 @@ func Check(w *deliveryv1.SyncWindow) error {
 	return nil
 }
 
-// Cache keeps the last State of one service, for as long as nothing opens or closes. It is safe for concurrent use.
+// Cache keeps the last State of one service, for as long as nothing opens or closes. A Cache is safe for concurrent use.
 type Cache struct{ last atomic.Pointer[judged] }
 
 type judged struct {

@@ -24,8 +24,8 @@ const (
 	patience = time.Minute
 )
 
-// Open returns two coordinators over one fresh store, as two replicas would have. It may return
-// the same one twice. The test closes neither.
+// Open returns two coordinators over one fresh store, as two replicas would have. Open may return the same coordinator
+// twice. The test closes neither.
 type Open func(t *testing.T) (a, b coordination.Coordinator)
 
 // Run runs the suite.

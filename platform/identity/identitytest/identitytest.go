@@ -19,7 +19,7 @@ import (
 const Audience = identity.ServiceDistributor
 
 // Authority signs tokens as a console does and verifies them as a hub service does.
-// It is an identity.Verifier.
+// An Authority is an identity.Verifier.
 type Authority struct {
 	t    testing.TB
 	keys *identity.KeySet

@@ -35,8 +35,8 @@ func (c Class) String() string {
 	}
 }
 
-// ClassOf says what a request with this method and path (unescaped, without the cluster's prefix) needs. It reads them
-// as the API server does; what it can't read for sure counts as what needs most.
+// ClassOf says what a request with this method and path (unescaped, without the cluster's prefix) needs. ClassOf reads
+// them as the API server does; what it can't read for sure counts as what needs most.
 func ClassOf(method, path string, info Info) Class {
 	if strings.Contains(strings.Trim(path, "/"), "//") {
 		return Secrets // servers differ in what they make of it
@@ -59,7 +59,7 @@ func ClassOf(method, path string, info Info) Class {
 		}
 	case "certificatesigningrequests":
 		if info.Subresource == "approval" && !reads {
-			return Secrets // it makes a certificate that others log in with
+			return Secrets // an approval makes a certificate that others log in with
 		}
 	case "selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews":
 		return Read

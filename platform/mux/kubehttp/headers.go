@@ -65,7 +65,7 @@ func deleteFold(h http.Header, name string) {
 	}
 }
 
-// beginning is room for that of a field's name. It is longer than all names that matter here.
+// beginning is room for that of a field's name. The array is longer than all names that matter here.
 type beginning [32]byte
 
 // of gives a name's beginning in ASCII's lower case.

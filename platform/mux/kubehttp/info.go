@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Info is what a request is about, for the audit trail. It says what the path seems to mean; the API server decides.
+// Info is what a request is about, for the audit trail. Info says what the path seems to mean; the API server decides.
 type Info struct {
 	Verb        string // get, list, watch, create, update, patch, delete, deletecollection; outside of resources the method
 	Group       string

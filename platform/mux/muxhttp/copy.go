@@ -16,12 +16,12 @@ type ReadError struct{ Err error }
 func (e *ReadError) Error() string { return "read response: " + e.Err.Error() }
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Copier moves responses. It keeps their buffers; the zero value is ready.
+// Copier moves responses. A Copier keeps their buffers; the zero value is ready.
 type Copier struct{ buffers sync.Pool }
 
 // Copy writes a response to w, each chunk as it comes, and its trailers. n counts the body's bytes. After an
 // error the handler must end with panic(http.ErrAbortHandler), so that the reader sees the
-// response break off. It does not close the body.
+// response break off. Copy does not close the body.
 func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err error) {
 	RemoveHopByHop(resp.Header)
 	if rw, ok := w.(*responseWriter); ok && len(rw.header) == 0 {
@@ -56,7 +56,8 @@ func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err 
 	return n, nil
 }
 
-// body copies a body. What completes a known length is not flushed: it leaves when the handler returns, which is now.
+// body copies a body. A chunk that completes a known length is not flushed: it leaves when the handler returns, which
+// is now.
 func (c *Copier) body(w io.Writer, flusher *http.ResponseController, body io.Reader, length int64) (n int64, err error) {
 	buf, _ := c.buffers.Get().(*[]byte)
 	if buf == nil {

@@ -9,5 +9,5 @@
 // A request that asks for another protocol (exec, port-forward) and gets a 101 becomes a pipe of bytes with
 // two directions that end by themselves; [Splice] carries them on either side.
 //
-// Who asks is in the OPEN frame ([Caller]), where no header of the request can put it.
+// The caller is in the OPEN frame ([Caller]), where no header of the request can put it.
 package muxhttp

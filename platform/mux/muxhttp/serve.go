@@ -39,7 +39,7 @@ func Serve(ctx context.Context, session *mux.Session, h http.Handler, log *slog.
 	return s.err
 }
 
-// mostWaiting is how many goroutines wait for streams. One that has served before has the stack that it takes.
+// mostWaiting is how many goroutines wait for streams. A goroutine that has served before has the stack that it takes.
 const mostWaiting = 8
 
 // server has goroutines that take a stream and serve it themselves. One waits at least, so that streams never do.
@@ -192,7 +192,7 @@ type responseWriter struct {
 	header  http.Header
 	status  int    // 0: not decided
 	head    []byte // encoded, not sent
-	left    int64  // what the length still promises; -1: unknown
+	left    int64  // bytes that the length still promises; -1: unknown
 	noBody  bool
 	trailer []string // announced
 	ended   bool
@@ -241,8 +241,8 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// sendable returns a header without the fields that can't be sent; trailers by prefix wait for the end. It is h itself if there
-// are none.
+// sendable returns a header without the fields that can't be sent; trailers by prefix wait for the end. The result is h itself
+// if there are none.
 func sendable(h http.Header) http.Header {
 	out := h
 	for k, values := range h {

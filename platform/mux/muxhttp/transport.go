@@ -265,7 +265,7 @@ type responseBody struct {
 	stream  *mux.Stream
 	ctx     context.Context
 	stop    func() bool
-	left    int64 // what the length still promises; -1: nothing
+	left    int64 // bytes that the length still promises; -1: nothing
 	trailer *http.Header
 	done    bool
 }

@@ -58,12 +58,12 @@ type duplex interface {
 const lastWords = 5 * time.Second
 
 // Splice answers a request with a 101 response and carries bytes both ways until both directions have ended, or
-// the connection breaks on either side, or ctx ends. It closes both. A direction that ends cleanly leaves the other
-// open. sent counts what went to the one who answered, received what came from there. After an
-// error neither side has seen a clean end.
+// the connection breaks on either side, or ctx ends. Splice closes both. A direction that ends cleanly leaves the other
+// open. sent counts what went to the one who answered, received what came from there. After an error neither side has
+// seen a clean end.
 //
-// One who has answered to the end and takes nothing any more has not broken off, whatever the asker still says: kubectl
-// says goodbye to servers that are gone.
+// A server that has answered to the end and takes nothing any more has not broken off, whatever the client still says:
+// kubectl says goodbye to servers that are gone.
 func Splice(ctx context.Context, w http.ResponseWriter, resp *http.Response) (sent, received int64, err error) {
 	defer resp.Body.Close()
 	behind, ok := resp.Body.(duplex)
@@ -139,8 +139,8 @@ type direction struct {
 	deaf bool // err is that nobody takes any more
 }
 
-// carry copies until the end. What can't be read is broken at both ends, at once. Where nothing can be
-// written any more, something may still come from: the last words of a server that has closed.
+// carry copies until the end. A side that can't be read is broken at both ends, at once. Where nothing can be written
+// any more, something may still come from: the last words of a server that has closed.
 func (d *direction) carry(to, from duplex, cut func()) {
 	buf := make([]byte, copyBuffer)
 	for {
@@ -186,8 +186,8 @@ func takeOver(w http.ResponseWriter, resp *http.Response) (duplex, error) {
 	return &hijacked{conn, buffered.Reader}, nil
 }
 
-// hijacked is a client's connection. What had come with the request's head is read first; only that, for
-// the server would end the request's context at the end of the client's direction.
+// hijacked is a client's connection. Bytes that had come with the request's head are read first; only those, for the
+// server would end the request's context at the end of the client's direction.
 type hijacked struct {
 	net.Conn
 	first *bufio.Reader

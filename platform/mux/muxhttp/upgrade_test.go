@@ -108,7 +108,8 @@ func TestUpgradeIsAPipeOfBytesWithHalfClose(t *testing.T) {
 	want := bytes.Repeat([]byte("fairlead "), size/9+1)[:size]
 	sum := make(chan [32]byte, 1)
 	hub := bothHops(t, upgradeServer(t, func(conn net.Conn, rw *bufio.ReadWriter) {
-		// All is read to its end before anything but the greeting is said: the other direction is still open then.
+		// The client's direction is read to its end before anything but the greeting is said: the other direction is
+		// still open then.
 		h := sha256.New()
 		if _, err := io.Copy(h, rw); err != nil {
 			t.Error(err)

@@ -30,14 +30,14 @@ const contentLength = "Content-Length"
 // one is the same, with 101 as its response.
 const kindHTTP = 1
 
-// kindHTTPAs is kindHTTP with Caller.As. It is a kind of its own so that an agent that knows nothing of it refuses the stream, and does not run
-// the request with the rights of the caller.
+// kindHTTPAs is kindHTTP with Caller.As. kindHTTPAs is a kind of its own so that an agent that knows nothing of it refuses the stream, and does
+// not run the request with the rights of the caller.
 const kindHTTPAs = 2
 
 // Impersonation is the property of an agent's HELLO that says that it takes Caller.As.
 const Impersonation = "impersonation"
 
-// Caller is who asks, as the hub has verified it. It travels in the OPEN frame.
+// Caller is who asks, as the hub has verified it. The caller travels in the OPEN frame.
 type Caller struct {
 	User   string
 	Groups []string
@@ -293,7 +293,7 @@ func (d *decoder) length() int64 {
 	return int64(v) - 1
 }
 
-// count reads how many things follow. Each takes a byte at least, so that a wrong count allocates nothing.
+// count reads how many things follow. A thing takes a byte at least, so that a wrong count allocates nothing.
 func (d *decoder) count(most int) int {
 	v := d.uvarint()
 	if v > uint64(most) || v > uint64(len(d.rest)) {

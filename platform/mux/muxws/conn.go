@@ -73,7 +73,7 @@ func (c *Conn) write(op opcode, payload []byte) error {
 	return err
 }
 
-// Receive implements mux.Carrier. What it returns holds until the next Receive.
+// Receive implements mux.Carrier. The batch that it returns holds until the next Receive.
 func (c *Conn) Receive() ([]byte, error) {
 	c.giveBack()
 	var message []byte

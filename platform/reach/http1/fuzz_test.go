@@ -25,7 +25,7 @@ func (canned) SetDeadline(time.Time) error      { return nil }
 func (canned) SetReadDeadline(time.Time) error  { return nil }
 func (canned) SetWriteDeadline(time.Time) error { return nil }
 
-// What this client takes for a whole answer net/http takes for the same one.
+// An answer that this client takes for a whole one net/http takes for the same one.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",

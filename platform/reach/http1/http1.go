@@ -2,9 +2,9 @@
 // through which each request is handed and its answer back; here the one who asks writes and reads, which halves
 // what a small answer costs.
 //
-// It takes GET and HEAD without a body, which can be asked again when a kept connection turns out to be closed, and leaves
-// everything else to others. It is strict: what two readers could understand in two ways (lengths given twice, lines
-// without CR, folded ones) is an error, and ends the connection.
+// The client takes GET and HEAD without a body, which can be asked again when a kept connection turns out to be closed,
+// and leaves everything else to others. The client is strict: what two readers could understand in two ways (lengths
+// given twice, lines without CR, folded ones) is an error, and ends the connection.
 package http1
 
 import (
@@ -33,7 +33,7 @@ const (
 	readBuffer = 8 << 10
 )
 
-// ErrBusy: all connections are in use. Nothing was sent.
+// ErrBusy: all connections are in use. No byte was sent.
 var ErrBusy = errors.New("all connections are in use")
 
 // Client is an http.RoundTripper for Takes' requests to one server. The zero value with Dial is ready.
@@ -80,10 +80,10 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		cn.close()
 		switch {
 		case r.Context().Err() != nil:
-			c.CloseIdleConnections() // they may all lead to a machine that is gone
+			c.CloseIdleConnections() // the connections may all lead to a machine that is gone
 			return nil, context.Cause(r.Context())
 		case kept && errors.Is(err, errUnanswered):
-			continue // it had been closed meanwhile. Each try ends a kept connection: a new one comes at last.
+			continue // the connection had been closed meanwhile. Each try ends a kept connection: a new one comes at last.
 		}
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (c *Client) drop(which func(*conn) bool) {
 	}
 }
 
-// conn is a connection. Who took it from the client uses it alone.
+// conn is a connection. The goroutine that took it from the client uses it alone.
 type conn struct {
 	client *Client
 	raw    net.Conn
@@ -256,7 +256,7 @@ func (cn *conn) end(stop func() bool, reusable bool) {
 	cn.close()
 }
 
-// appendRequest writes a request's head. What could be read in another way than it is meant is an error.
+// appendRequest writes a request's head. A request that could be read in another way than it is meant is an error.
 func appendRequest(b []byte, r *http.Request) ([]byte, error) {
 	host, target := r.Host, r.URL.RequestURI()
 	if host == "" {
@@ -338,7 +338,7 @@ func (b *body) finish(err error) {
 	b.conn.end(b.stop, b.reusable && err == io.EOF) //nolint:errorlint // only the clean end
 }
 
-// Close implements io.Closer. What was not read ends the connection.
+// Close implements io.Closer. Bytes that were not read end the connection.
 func (b *body) Close() error {
 	b.finish(http.ErrBodyReadAfterClose)
 	return nil

@@ -86,7 +86,7 @@ func readHead(r *bufio.Reader) (*http.Response, error) {
 func readLines(r *bufio.Reader) (string, error) {
 	// Most heads are in the buffer as a whole.
 	if n := r.Buffered(); n > 0 {
-		all, _ := r.Peek(n) // it is there
+		all, _ := r.Peek(n) // the bytes are there
 		if bytes.HasPrefix(all, []byte("\r\n")) {
 			_, _ = r.Discard(2)
 			return "", nil
