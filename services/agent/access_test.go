@@ -19,7 +19,7 @@ func TestServiceAccountBoundsAService(t *testing.T) {
 	bounded := w.hub.sync(name, &deliveryv1.SyncSpec{Impersonate: account})
 	w.hub.awaitPhase(t, name, bounded, healthy)
 	w.mustData("a", "1")
-	// What the account may not, the service may not, whatever the agent may: in fairlead-system as elsewhere.
+	// A service may not do what its account may not, whatever the agent may: in fairlead-system as elsewhere.
 	for what, manifest := range map[string]string{
 		"secrets":      "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: b}\n",
 		"clusterroles": "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: " + w.namespace + "-all}\nrules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n",

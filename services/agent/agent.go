@@ -204,7 +204,7 @@ type Agent struct {
 	kubernetes string
 }
 
-// New prepares an agent. It takes the data folder for itself; nothing is dialled yet.
+// New prepares an agent. New takes the data folder for itself; nothing is dialled yet.
 func New(cfg Config, deps Deps) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -464,7 +464,7 @@ func (a *Agent) wire() {
 	})
 }
 
-// Run joins the hub, if that was not done before, and works until ctx ends. It returns nil then.
+// Run joins the hub, if that was not done before, and works until ctx ends. Run returns nil then.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.close() //nolint:contextcheck // ctx has ended by then
 	member, err := a.joiner.Join(ctx, a.cfg.JoinTokenFile)

@@ -38,7 +38,7 @@ func TestObjectsOutsideOfTheProjectAreRefused(t *testing.T) {
 	}
 	w.mustBeGone("rbac.authorization.k8s.io/v1", "ClusterRole", "", name)
 
-	// What is written out is allowed; the last push has an Ingress, which is not any more.
+	// Kinds that are written out are allowed; the last push has an Ingress, which is not any more.
 	rules := bounds()
 	rules.DeniedKinds, rules.Kinds = nil, []string{"ConfigMap", "*.networking.k8s.io"}
 	w.hub.awaitPhase(t, name, w.hub.bound(name, rules), healthy)

@@ -50,7 +50,7 @@ func (w *world) has(name string) bool {
 	return err == nil
 }
 
-// Who is on the way out, and was confirmed where it had to be, is not asked about again.
+// An object that is on the way out, and was confirmed where it had to be, is not asked about again.
 func TestObjectsThatWaitForFinalizersNeedNoConfirmationAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -77,7 +77,8 @@ func TestObjectsThatWaitForFinalizersNeedNoConfirmationAgain(t *testing.T) {
 	w.hub.awaitPhase(t, name, third, healthy)
 }
 
-// What stayed because removing was switched off was never confirmed: it is asked about when that is switched on.
+// An object that stayed because removing was switched off was never confirmed: it is asked about when removing is
+// switched on.
 func TestWhatStayedWhileRemovingWasSwitchedOffIsGuarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,7 +167,7 @@ func TestHeldObjectDoesNotBeginTheApplyAtEveryNotice(t *testing.T) {
 	for i := range others {
 		w.heard(fmt.Sprint("a", i))
 	}
-	// It may try again by itself, ever more seldom.
+	// The agent may try again by itself, ever more seldom.
 	if n := w.counted("fairlead_agent_applies_total", "failed") - before; n >= others-2 {
 		t.Errorf("it began %v times anew", n)
 	}

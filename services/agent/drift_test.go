@@ -40,7 +40,7 @@ func TestADeletionThatIsRepairedIsNotDegraded(t *testing.T) {
 	}
 }
 
-// What is repaired is told with who had changed which fields, also the first time.
+// A repair is told with who had changed which fields, also the first time.
 func TestARepairNamesTheManagerAndTheFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +111,7 @@ func TestSuspendedServicesSeeDrift(t *testing.T) {
 			w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool {
 				return d.GetDiff() != nil && d.GetDigest() == off && changes(d.GetDiff())["a"] == "UPDATE" && d.GetDiff().GetObjects()[0].GetFields()[0].GetManager() == "ada"
 			})
-			// What somebody adds is no drift of what is applied, and a sync says the same again.
+			// A field that somebody adds is no drift of what is applied, and a sync says the same again.
 			asked := spec(mode, "a look")
 			asked.RequestTime = timestamppb.Now()
 			again := w.hub.sync(name, asked)

@@ -9,7 +9,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// What a template asked of the cluster may have another answer later. Only what asked is rendered anew.
+// A question of a template to the cluster may have another answer later. Only what asked is rendered anew.
 func TestWhatDependsOnTheClusterIsRenderedAnewWhenThatChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,7 +70,7 @@ func TestServicesThatBringKindsAreRenderedOnce(t *testing.T) {
 	for name, digest := range digests {
 		w.hub.awaitPhase(t, name, digest, healthy)
 	}
-	// Each is looked at once more.
+	// Every service is looked at once more.
 	for name := range digests {
 		w.hub.awaitPhase(t, name, w.hub.sync(name, &deliveryv1.SyncSpec{PostHooks: deliveryv1.PostHooks_POST_HOOKS_SENT}), healthy)
 	}

@@ -45,7 +45,7 @@ func TestValuesComeFromTheCluster(t *testing.T) {
 	apply(loginSecret("password", "opensesame,x=1"))
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.mustData("all", "chart-file-map-inline-opensesame,x=1")
-	// Whatever changes is rendered.
+	// Every change is rendered.
 	apply(settings("c: other"))
 	w.eventually("it has the other value", func() bool { return w.value("all") == "chart-file-other-inline-opensesame,x=1" })
 	kubectl(w, "", "-n", w.namespace, "delete", "configmap", "settings")
@@ -77,7 +77,7 @@ func TestValuesOfSecretsAreMaskedAndBounded(t *testing.T) {
 	if report := w.hub.awaitPhase(t, name, digest, failed); strings.Contains(report.GetMessage(), "opensesame") || !strings.Contains(report.GetMessage(), "bad ***") {
 		t.Errorf("got %q", report.GetMessage())
 	}
-	// What was wrong with the values is mended by other ones.
+	// Other values fix what was wrong with the values.
 	kubectl(w, loginSecret("values", "deep: {password: opensesame, mended: true}\n"), "-n", w.namespace, "apply", "-f", "-")
 	files["templates/a.yaml"] = `{{ if not .Values.deep.mended }}{{ fail "not yet" }}{{ end }}` + configMap("all", "1")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
@@ -92,7 +92,7 @@ func TestValuesOfSecretsAreMaskedAndBounded(t *testing.T) {
 		all := w.hub.reports[name]
 		return all[len(all)-1].GetPhase() == healthy
 	})
-	// What the API server quotes, too, after a restart that renders nothing.
+	// A quote of the API server is masked, too, after a restart that renders nothing.
 	files["templates/a.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: all}\ndata: {x: ok}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: {{ .Values.deep.password }}, ports: [{port: 80}]}\n"
 	digest = w.hub.push(t, name, w.namespace, files)
 	quoted := func(r *deliveryv1.ServiceReport) bool {

@@ -53,7 +53,7 @@ func TestConfirmedGuardRemovesExactlyThat(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, configMaps(0, 10)), healthy)
 	guard := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, configMaps(0, 3)), deliveryv1.Phase_PHASE_WAITING).GetGuard()
 	confirmed := &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{Confirmed: guard.GetId()}}
-	// What was confirmed is not this.
+	// The confirmed removal is not this one.
 	other := w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, configMaps(0, 2), confirmed), deliveryv1.Phase_PHASE_WAITING).GetGuard()
 	if other.GetId() == guard.GetId() || other.GetRemoving() != 8 {
 		t.Errorf("got %v, confirmed is %s", other, guard.GetId())
@@ -82,7 +82,7 @@ func TestThresholdOfTheGuardIsTheServices(t *testing.T) {
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c29")
 }
 
-// What people made in a namespace would go with it.
+// Objects that people made in a namespace would go with it.
 func TestNamespaceWithForeignObjectsStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

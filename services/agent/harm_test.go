@@ -20,7 +20,7 @@ func (w *world) in(t *testing.T) *world {
 	return &own
 }
 
-// loseDisk takes everything from an agent that was stopped. It may join once more.
+// loseDisk takes everything from an agent that was stopped. The agent may join once more.
 func (w *world) loseDisk() {
 	w.t.Helper()
 	w.data = w.t.TempDir()
@@ -36,7 +36,7 @@ func lax() *deliveryv1.SyncSpec {
 
 const stuckDeployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: db, annotations: {fairlead.dev/timeout: 5s}}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n"
 
-// Whatever a namespace is held by is named. What our own objects brought along holds none.
+// A holder of a namespace is named, whatever it is. Objects that our own objects brought along hold none.
 func TestWhatHoldsANamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -133,7 +133,7 @@ func TestLostDiskRemovesAsTheServicesAccount(t *testing.T) {
 	}
 }
 
-// What becomes of the objects is known before an apply ends that may never do so.
+// The fate of the objects is known before an apply ends that may never do so.
 func TestOrphansStayThoughTheDiskWasLostInTheMiddleOfAnApply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -168,13 +168,13 @@ func TestObjectThatIsHeldInTheClusterKeepsADigestOpen(t *testing.T) {
 	}
 	w.mustData("a", "1")
 	w.mustData("b", "2")
-	w.mustData("c", "1") // nothing goes before all is applied
+	w.mustData("c", "1") // no object goes before all is applied
 	w.kubectl("annotate", "configmap", "a", "fairlead.dev/hold-")
 	w.hub.awaitPhase(t, name, second, healthy)
 	w.mustData("a", "2")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
 
-	// It is not removed, either.
+	// The held object is not removed, either.
 	w.kubectl("annotate", "configmap", "b", "fairlead.dev/hold=ada looks at it")
 	third := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
@@ -267,7 +267,7 @@ func TestGuardOfFewObjects(t *testing.T) {
 	}
 }
 
-// A service whose content is lost waits for the hub. Others are repaired meanwhile.
+// A service whose content is lost waits for the hub. Other services are repaired meanwhile.
 func TestRepairsWithTheHubAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

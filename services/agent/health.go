@@ -33,7 +33,8 @@ func (a *Agent) Ready() error {
 	return nil
 }
 
-// reachesHub says what of the hub this agent does not reach, or nil. It is no probe: an agent goes on without the hub. The chart's test asks for it.
+// reachesHub says what of the hub this agent does not reach, or nil. reachesHub is no probe: an agent goes on without the hub. The chart's test asks
+// for it.
 func (a *Agent) reachesHub() error {
 	if !a.standsBy() && !a.poller.Synced() {
 		return errors.New("no distributor has answered this agent yet")
@@ -46,7 +47,7 @@ func (a *Agent) reachesHub() error {
 	return errors.New("there is no session to a tunnel")
 }
 
-// serveHealth serves the probes. It is plain net/http: the agent links no server of the hub.
+// serveHealth serves the probes. The server is plain net/http: the agent links no server of the hub.
 func (a *Agent) serveHealth(ctx context.Context) error {
 	if a.cfg.HealthListen == "" || a.cfg.HealthListen == ":0" {
 		return nil

@@ -77,7 +77,7 @@ func TestInstallHooksAreNoUpgradeHooks(t *testing.T) {
 	w.end("first", "Failed")
 	w.hub.awaitPhase(t, name, digest, failed)
 	failedJob, key := w.found("batch/v1", "Job", "first"), w.found("v1", "Secret", "key")
-	// Nothing is installed yet, so that this is no upgrade.
+	// No revision is installed yet, so that this is no upgrade.
 	digest = w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text("1")})
 	w.awaitAnother("batch/v1", "Job", "first", failedJob.GetUID())
 	w.end("first", "Complete")
@@ -99,7 +99,7 @@ func TestInstallHooksAreNoUpgradeHooks(t *testing.T) {
 	if after := w.found("batch/v1", "Job", "first"); after.GetUID() != first.GetUID() {
 		t.Error("the hook of the installation ran at an upgrade")
 	}
-	// It is not even rendered now: what it was made for still needs it.
+	// The Secret is not even rendered now: what it was made for still needs it.
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "3", "")}), healthy)
 	w.found("v1", "Secret", "key")
 	w.mustBeGone("batch/v1", "Job", w.namespace, "first")
@@ -126,7 +126,7 @@ func TestReleaseSaysWhetherItIsAnUpgrade(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, broken), failed)
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("1")), healthy)
 	w.mustData("a", "true false 1")
-	w.mustData("ordinary", "1") // whatever its folder is called
+	w.mustData("ordinary", "1") // the name of its folder does not matter
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "test")
 	stop()
 	w.emptyDisk()
@@ -350,11 +350,11 @@ func TestHooksBeforeARemoval(t *testing.T) {
 	w.mustBeGone("batch/v1", "Job", w.namespace, "cleanup")
 	w.hub.remove(name)
 	first := w.found("batch/v1", "Job", "cleanup")
-	w.mustData("a", "1") // all is still there
+	w.mustData("a", "1") // no object is gone yet
 	kill()
 	w.process()
 	w.end("cleanup", "Failed")
-	// It may be there to keep what would be lost.
+	// The hook may be there to keep what would be lost.
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
 	if want := "The service is not removed, since a hook for pre-delete failed: Job " + w.namespace + "/cleanup"; !strings.HasPrefix(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
@@ -605,7 +605,7 @@ func TestHookWithAGeneratedName(t *testing.T) {
 	w.mustBeGone("batch/v1", "Job", w.namespace, names[1])
 }
 
-// Data with a generated name is of its revision, too. What only the installation makes stays.
+// Data with a generated name is of its revision, too. Data that only the installation makes stays.
 func TestSecretWithAGeneratedNameGoesWithItsRevision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -639,7 +639,7 @@ func TestSecretWithAGeneratedNameGoesWithItsRevision(t *testing.T) {
 	}
 }
 
-// What keeps a hook from ending is told, and the next revision does not wait for it.
+// The cause that keeps a hook from ending is told, and the next revision does not wait for the hook.
 func TestStuckHookSaysWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -723,7 +723,8 @@ func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
 	w.awaitAnother("batch/v1", "Job", "migrate", made.GetUID())
 }
 
-// Whoever may make Jobs in a service's namespace knows the digest that comes next, and could have made its hook end well beforehand.
+// An account that may make Jobs in a service's namespace knows the digest that comes next, and could have made its hook end well
+// beforehand.
 func TestAJobMadeBeforehandIsNotTakenForTheHook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

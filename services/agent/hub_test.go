@@ -46,7 +46,7 @@ type testHub struct {
 
 	mu        sync.Mutex // guards what follows
 	cond      *sync.Cond
-	cluster   string // what the agent joins as
+	cluster   string // the name that the agent joins as
 	joined    bool
 	token     string
 	services  map[string]*deliveryv1.ServiceDelivery
@@ -54,7 +54,7 @@ type testHub struct {
 	commits   int
 	reports   map[string][]*deliveryv1.ServiceReport
 	details   []*deliveryv1.ServiceDetail
-	deaf      bool                        // It takes no details.
+	deaf      bool                        // The hub takes no details.
 	view      *deliveryv1.PushViewRequest // The last push.
 	durable   map[string]uint64
 	failing   int // Report calls to refuse
@@ -234,7 +234,7 @@ func (h *testHub) Report(_ context.Context, r *deliveryv1.ReportRequest) (*deliv
 	return answer, nil
 }
 
-// push publishes a folder as the next commit of a service, and nudges. It returns the service's digest.
+// push publishes a folder as the next commit of a service, and nudges. push returns the service's digest.
 func (h *testHub) push(t *testing.T, service, namespace string, files map[string]string) string {
 	t.Helper()
 	digest := h.pack(t, files)

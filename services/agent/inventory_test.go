@@ -88,7 +88,7 @@ func TestInventoryOfAnotherWriterIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// What another agent has noted since is not deleted unread. A note of people's is no reason to stay.
+// A record that another agent has noted since is not deleted unread. A note of people's is no reason to stay.
 func TestInventoryOfAnotherWriterIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -69,7 +69,7 @@ func TestAJobThatGoesWhenItIsDoneIsMadeOnce(t *testing.T) {
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetAppliedDigest() == digest && toldDone(w.namespace)(r)
 	})
-	if made() != 1 { // it was not there: nothing was rehearsed
+	if made() != 1 { // the Job was not there: nothing was rehearsed
 		t.Errorf("it was made %d times", made())
 	}
 	stop()
@@ -94,7 +94,7 @@ func TestAJobThatGoesWhileNoAgentRunsIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// What the events say about a Job that went counts more than that it went.
+// Events about a Job that went count more than that it went.
 func TestAJobThatFailsAndGoesWhileNoAgentRunsIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

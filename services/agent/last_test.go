@@ -121,7 +121,7 @@ func TestObjectOfOthersWithTheNameOfARemovalHookStays(t *testing.T) {
 	mustStay("last", last)
 }
 
-// What another service is about to make is in its inventory first.
+// An object that another service is about to make is in its inventory first.
 func TestRemovalHookWithTheNameOfAnotherServicesObjectIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -130,7 +130,7 @@ func TestRemovalHookWithTheNameOfAnotherServicesObjectIsRefused(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
 		"a.yaml": configMap("a", "1"), "h.yaml": annotated("common", "1", "fairlead.dev/hook: pre-delete"),
 	}), healthy)
-	// It waits for its turn, so that the cluster does not have it yet.
+	// The ConfigMap waits for its turn, so that the cluster does not have it yet.
 	waits := w.hub.push(t, other, w.namespace, map[string]string{"h.yaml": job("wait", "fairlead.dev/hook: pre-sync"), "c.yaml": configMap("common", "other")})
 	w.found("batch/v1", "Job", "wait")
 	w.hub.remove(name)
@@ -149,7 +149,7 @@ func TestRemovalHookWithTheNameOfAnotherServicesObjectIsRefused(t *testing.T) {
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "common")
 }
 
-// What stays in the cluster is told in the last report, however often the removal had to look for what goes.
+// An object that stays in the cluster is told in the last report, however often the removal had to look for what goes.
 func TestRemovalInSeveralPassesTellsAllThatItKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -133,7 +133,7 @@ func TestAnotherAgentGoesOn(t *testing.T) {
 		t.Errorf("the inventory has %d objects, not %d", got, len(all))
 	}
 
-	// The first one comes back with a disk of long ago. It stands by, and then does not bring back what was.
+	// The first one comes back with a disk of long ago. The agent stands by, and then does not bring back what was.
 	digest = w.hub.push(t, name, w.namespace, files("3"))
 	w.hub.awaitPhase(t, name, digest, healthy)
 	stop := w.start()
@@ -287,7 +287,7 @@ func (l *lateLeases) Update(ctx context.Context, lease *unstructured.Unstructure
 	return updated, err
 }
 
-// Somebody deletes the Lease: its agent makes it anew, and nobody works beside it meanwhile.
+// A deleted Lease is made anew by its agent, and nobody works beside it meanwhile.
 func TestLeaseThatIsDeletedIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

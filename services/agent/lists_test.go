@@ -125,7 +125,7 @@ func TestListElementsThatShareANameBlameNobody(t *testing.T) {
 	}
 }
 
-// What is left to others in an element of a list is that element's, not that of another with the same name.
+// A field that is left to others in an element of a list is that element's, not that of another with the same name.
 func TestAnIgnoredFieldOfAnElementIsThatOfItsMergeKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,7 +219,7 @@ func TestEveryListWithMergeKeysIsMatchedByThem(t *testing.T) {
 			for _, sent := range walk.samples(one) {
 				lists++
 				for name, value := range sent.defaults {
-					if value != "" && value != 0.0 { // those of Go's zero values are no valid keys
+					if value != "" && value != 0.0 { // defaults with Go's zero values are no valid keys
 						defaults[fmt.Sprint(name, "=", value)] = true
 					}
 				}
@@ -291,7 +291,7 @@ func (w walker) walk(at place, within []string, places *[]place) {
 	if len(keysOf(s)) > 0 {
 		*places = append(*places, place{gvk: at.gvk, steps: at.steps, list: s})
 	}
-	if kind, _ := s.Extensions.GetString("x-kubernetes-list-type"); kind == "map" { // others are one value
+	if kind, _ := s.Extensions.GetString("x-kubernetes-list-type"); kind == "map" { // other lists are one value
 		down(s.Items.Schema, step{list: s})
 	}
 }
@@ -313,7 +313,7 @@ func value(s *openapi.Schema, n int) any {
 	return nil
 }
 
-// element makes an element of a list. All that is no key is the same in all elements.
+// element makes an element of a list. A field that is no key is the same in all elements.
 func (w walker) element(list *openapi.Schema, keys []int) map[string]any {
 	element := map[string]any{}
 	item, _ := w.resolve(list.Items.Schema)

@@ -47,7 +47,8 @@ func (w *world) appliedByAnOlderAgent(service string) {
 	}
 }
 
-// A chart's objects are those of a Helm release. What an agent applied as Fairlead stays so until folder or values change.
+// A chart's objects are those of a Helm release. A service that an agent applied as Fairlead stays so until folder or
+// values change.
 func TestReleaseServiceIsHelmOnceTheContentChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,7 +63,7 @@ func TestReleaseServiceIsHelmOnceTheContentChanges(t *testing.T) {
 	w.appliedByAnOlderAgent(name)
 	w.start()
 	for range 2 {
-		asked := w.hub.sync(name, &deliveryv1.SyncSpec{RequestTime: timestamppb.Now()}) // it is rendered once more
+		asked := w.hub.sync(name, &deliveryv1.SyncSpec{RequestTime: timestamppb.Now()}) // a sync renders once more
 		w.hub.awaitPhase(t, name, asked, healthy)
 		if got := w.value("a"); got != "Fairlead" {
 			t.Errorf("the same content says %q", got)

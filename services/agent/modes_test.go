@@ -118,7 +118,7 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	})
 }
 
-// What an apply was about to change has no sum in the inventory, as what is on its way out has none.
+// An object that an apply was about to change has no sum in the inventory, as one that is on its way out has none.
 func TestHoldInTheMiddleOfAnApplyRemovesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -240,7 +240,7 @@ func TestDependencyWaits(t *testing.T) {
 	w.hub.awaitPhase(t, db, w.hub.push(t, db, w.namespace, map[string]string{"d.yaml": strings.Replace(stuck, "nodeSelector: {none: such}, ", "", 1)}), healthy)
 	w.hub.awaitPhase(t, web, waits, healthy)
 	w.mustData("web", "1")
-	// What is applied stays, whatever becomes of the other.
+	// The applied content stays, whatever becomes of the other.
 	w.hub.awaitPhase(t, db, w.hub.push(t, db, w.namespace, map[string]string{"d.yaml": stuck}), progressing)
 	if report := w.hub.awaitPhase(t, web, waits, healthy); report.GetMessage() != "" {
 		t.Errorf("got %v", report)

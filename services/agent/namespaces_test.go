@@ -27,7 +27,7 @@ func TestNamespaceIsMadeBeforeWhatIsInIt(t *testing.T) {
 	if err != nil || made.GetLabels()["team"] != "shop" || object.Owner(made) != "" {
 		t.Fatalf("got %v, %v", made, err)
 	}
-	// It goes on as it is, whoever labels it, and is not what the service has.
+	// The namespace goes on as it is, whoever labels it, and is not what the service has.
 	kubectl(w, "", "label", "namespace", space, "team=bakery", "--overwrite")
 	files["a.yaml"] = configMap("a", "2")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, space, files), healthy)

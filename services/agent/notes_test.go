@@ -54,7 +54,7 @@ func TestNotesOfAChartAreToldWithoutSecrets(t *testing.T) {
 	if after := count(); after != before+1 {
 		t.Errorf("notes were told %d times, want %d", after, before+1)
 	}
-	// One that has none any more has none.
+	// A chart that has no notes any more has none.
 	delete(files, "templates/NOTES.txt")
 	digest = w.hub.push(t, name, w.namespace, files)
 	w.hub.awaitPhase(t, name, digest, healthy)
@@ -63,7 +63,7 @@ func TestNotesOfAChartAreToldWithoutSecrets(t *testing.T) {
 	}
 }
 
-// What a chart finds in Secrets of the cluster is told neither in its notes nor in what it says when it fails.
+// A value that a chart finds in Secrets of the cluster is told neither in its notes nor in what it says when it fails.
 func TestWhatAChartLooksUpInSecretsIsNotTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -63,7 +63,7 @@ func (w *world) end(name, condition string) {
 		if err != nil {
 			return false
 		}
-		_, started, _ := unstructured.NestedFieldNoCopy(found.Object, "status", "startTime") // one that this function has ended is made anew
+		_, started, _ := unstructured.NestedFieldNoCopy(found.Object, "status", "startTime") // a job that end has ended is made anew
 		return found.GetDeletionTimestamp() == nil && !started
 	})
 	now := time.Now().UTC().Format(time.RFC3339)
@@ -75,7 +75,7 @@ func (w *world) end(name, condition string) {
 		`-p={"status":{%s"startTime":%q,"conditions":[{"type":%q,"status":"True","lastTransitionTime":%q},{"type":%q,"status":"True","lastTransitionTime":%q,"message":"the test says so"}]}}`, more, now, before, now, condition, now))
 }
 
-// What was applied before a hook failed is listed, so that people see it without the cluster.
+// Objects that were applied before a hook failed are listed, so that people see them without the cluster.
 func TestObjectsAreListedAfterAHookThatFailed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -492,7 +492,7 @@ func TestAdoptionPolicies(t *testing.T) {
 	}
 }
 
-// What kubectl, Helm and Flux wrote goes when it is not in Git.
+// A field that kubectl, Helm or Flux wrote goes when it is not in Git.
 func TestFieldsOfKubectlHelmAndFluxMigrate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -57,7 +57,8 @@ func secretObject(name, value string) string {
 	return "---\napiVersion: v1\nkind: Secret\nmetadata: {name: " + name + "}\nstringData: {x: " + value + "}\n"
 }
 
-// What would be removed, and which Secrets differ, is told by name to those only who may read it in the cluster.
+// An object that would be removed, and a Secret that differs, is told by name to those only who may read it in the
+// cluster.
 func TestAComparisonNamesNoObjectThatThePersonMayNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -45,7 +45,7 @@ func TestNamespaceThatIsStillUsedStays(t *testing.T) {
 	}
 }
 
-// Whatever an agent deletes of a service, it deletes this very object: another one of the same name, that came meanwhile, stays.
+// A delete of an agent is of this very object: another one of the same name, that came meanwhile, stays.
 func TestEveryDeleteNamesTheObjectsUID(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,7 +138,8 @@ func TestDefinitionOfAKindThatIsStillUsedStays(t *testing.T) {
 			}
 		}
 	}
-	// It leaves the folder, and an object of the same folder stays; then the service goes, and another's stays.
+	// The definition leaves the folder, and an object of the same folder stays; then the service goes, and another's
+	// stays.
 	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"b.yaml": raft(group, "first"), "c.yaml": configMap("c", "2")}), healthy)
 	mustStay("without its definition in the folder", "first", "second")
 	w.hub.awaitPhase(t, kinds, w.hub.pushSynced(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group)}, lax()), healthy)
@@ -148,7 +149,7 @@ func TestDefinitionOfAKindThatIsStillUsedStays(t *testing.T) {
 	mustStay("without the service that brought its definition", "second")
 }
 
-// What an inventory that can't be read lists is unknown: a namespace may hold it.
+// The objects of an inventory that can't be read are unknown: a namespace may hold one.
 func TestNamespaceWaitsForInventoriesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

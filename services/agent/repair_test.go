@@ -85,7 +85,7 @@ func TestDriftIsRepairedOnTheEvent(t *testing.T) {
 	})
 }
 
-// What was put right right before a kill is known to the next agent, though the inventory is behind: it is not sent again.
+// A repair right before a kill is known to the next agent, though the inventory is behind: it is not sent again.
 func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -127,7 +127,7 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	}
 }
 
-// What others do to fields of their own is seen and costs nothing.
+// A change of others to fields of their own is seen and costs nothing.
 func TestForeignFieldsCostNoRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -215,7 +215,8 @@ func TestFightNamesTheRivalAndBacksOff(t *testing.T) {
 		})
 	}
 	before, rounds := w.api.patches("/deployments/web"), 0
-	// Three repairs make a fight. What is put right by the end of an apply, or while it is not known yet who did it, is none.
+	// Three repairs make a fight. A field that is put right by the end of an apply, or while it is not known yet who did it,
+	// is none.
 	for isTold := false; !isTold; rounds++ {
 		if rounds == 7 {
 			t.Fatal("nobody is named")

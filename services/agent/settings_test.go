@@ -48,7 +48,7 @@ func TestDefinitionsOfAChartAreAppliedMadeOrSkippedAsTheServiceSays(t *testing.T
 	if report := w.hub.awaitPhase(t, name, digest, failed); !strings.Contains(report.GetMessage(), "kind Raft of "+group) {
 		t.Errorf("skipped: %s", report.GetMessage())
 	}
-	// It is made, and nobody's.
+	// The definition is made, and nobody's.
 	deliver(deliveryv1.CrdPolicy_CRD_POLICY_CREATE)
 	if labels, owner := definition(); labels["of"] != "first" || owner != "" || labels[object.ServiceLabel] != "" {
 		t.Errorf("made: %v of %q", labels, owner)
@@ -66,12 +66,12 @@ func TestDefinitionsOfAChartAreAppliedMadeOrSkippedAsTheServiceSays(t *testing.T
 			t.Errorf("a second pass sent %s", line)
 		}
 	}
-	// It is applied, and its own.
+	// The definition is applied, and the service's own.
 	deliver(deliveryv1.CrdPolicy_CRD_POLICY_APPLY)
 	if labels, owner := definition(); labels["of"] != "second" || owner != name {
 		t.Errorf("applied: %v of %q", labels, owner)
 	}
-	// It is left alone, and stays when the service goes.
+	// The definition is left alone, and stays when the service goes.
 	files["crds/raft.yaml"] = marked("third")
 	deliver(deliveryv1.CrdPolicy_CRD_POLICY_SKIP)
 	if labels, owner := definition(); labels["of"] != "second" || owner != "" || labels[object.ServiceLabel] != "" {
@@ -121,7 +121,7 @@ func TestAnObjectWhoseKindComesLaterIsNotTriedBefore(t *testing.T) {
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.mustBeThere(group, "one")
 	w.secondPass(name, files)
-	// One that has no namespace turns out to be of the whole cluster.
+	// An object that has no namespace turns out to be of the whole cluster.
 	wide := strings.Replace(late, "one", "two", 1)
 	wide = strings.NewReplacer(group+"/v1", "wide."+group+"/v1").Replace(wide)
 	files["d.yaml"] = wide

@@ -12,7 +12,8 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// What is found as it was is compared, and that is all: not even the inventory is written, until there is something to say.
+// A service that is found as it was is compared, and that is all: not even the inventory is written, until there is
+// something to say.
 func TestSyncThatFindsNothingToDoWritesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -36,7 +37,7 @@ func TestSyncThatFindsNothingToDoWritesNothing(t *testing.T) {
 	if got := w.counted("fairlead_agent_render_seconds", ""); got != 4 {
 		t.Errorf("%v renders", got)
 	}
-	// Who did not get to know compares once more, and the next change is written with all.
+	// An agent that did not get to know compares once more, and the next change is written with all.
 	w.forget()
 	w.start()
 	w.hub.awaitPhase(t, name, digest, healthy)

@@ -408,7 +408,7 @@ func TestTestsThatCannotRun(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", test.name, run, test.want)
 		}
 	}
-	// What does not end is ended.
+	// A test that does not end is ended.
 	w.leaves("v1", "Pod", "never")
 	w.leaves("v1", "Pod", "own")
 }
@@ -544,7 +544,7 @@ func TestARunOfAnEarlierRevisionIsClearedAwayAtOnce(t *testing.T) {
 	w.found("batch/v1", "Job", "never")
 }
 
-// What tests needed once, and the service applies by now, is the service's.
+// An object that tests needed once, and the service applies by now, is the service's.
 func TestAnObjectOfTestsBecomesTheServices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -625,7 +625,7 @@ func TestTheEndOfARunOutlivesTheDisk(t *testing.T) {
 	w.eventually("the inventory has the summary only", func() bool { return !strings.Contains(string(w.record(name).Tests), "check") })
 }
 
-// What was asked for and can't run says nothing about the service.
+// A run that was asked for and can't begin says nothing about the service.
 func TestAnAskingThatCannotRunDegradesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,7 +35,8 @@ func (a *Agent) flushTraces() {
 	_ = a.flush(ctx) // spans may be lost
 }
 
-// upload hands spans to the distributor in use. Others are not tried, and nothing is tried again: spans may be lost.
+// upload hands spans to the distributor in use. Other distributors are not tried, and nothing is tried again: spans may
+// be lost.
 func (a *Agent) upload(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	one, err := a.distributors.Current()
 	if err != nil {

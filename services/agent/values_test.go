@@ -151,7 +151,7 @@ func TestAnotherReplicaKeepsRandomValues(t *testing.T) {
 	}
 }
 
-// What is kept is in the cluster before what it feeds: an agent that is killed in between sends the same.
+// A kept value is in the cluster before what it feeds: an agent that is killed in between sends the same.
 func TestAKillBeforeTheFirstObjectChangesNoRandomValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -225,7 +225,7 @@ func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
 	w.mustData("n2", "2")
 	w.mustData("b", "1")
 	w.mustData("n1", "1")
-	// What others change of each goes back to what was sent of it, also after a restart.
+	// Changes of others to each object go back to what was sent of it, also after a restart.
 	stop()
 	w.start()
 	for object, want := range map[string]string{"a": "2", "b": "1", "n2": "2"} {
@@ -263,7 +263,8 @@ func TestAnOverrideLetsNothingThroughAFreezeOfLater(t *testing.T) {
 	w.mustData("a", "2")
 }
 
-// What a request is about is in the cluster: another agent, or one whose disk was lost, does not take it for one of what waits by then.
+// The content that a request is about is in the cluster: another agent, or one whose disk was lost, does not take the request for one
+// of what waits by then.
 func TestAnOldRequestIsNotServedByAnAgentThatLostItsDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -385,7 +386,8 @@ func TestASyncOfSingleObjectsThatIsNotLetThroughSaysWhy(t *testing.T) {
 	w.mustData("a", "2")
 }
 
-// A sync is about the content that the hub had then. What is pushed before it is served takes its place, and the sync says so for as long as nothing serves it.
+// A sync is about the content that the hub had then. Content that is pushed before it is served takes its place, and the sync says so for as long as nothing
+// serves it.
 func TestASyncOfSingleObjectsThatAPushOvertakesSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,5 +1,5 @@
-// Command agent-render renders one folder for the agent that started it, within limits, and ends. It is a program of
-// its own because the agent, which stays, is not to carry what Kustomize and Helm need.
+// Command agent-render renders one folder for the agent that started it, within limits, and ends. The command is a
+// program of its own because the agent, which stays, is not to carry what Kustomize and Helm need.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // Package access is in whose name the agent works at the API server. A service may name a Kubernetes service account:
 // all that is done for it is done as that account then, so that the account's rights bound what the service can bring
-// into the cluster. What the agent keeps for itself, such as inventories, it does in its own name.
+// into the cluster. The agent keeps its own records, such as inventories, in its own name.
 package access
 
 import (

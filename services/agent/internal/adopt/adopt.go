@@ -57,7 +57,7 @@ func moves(entry metav1.ManagedFieldsEntry) bool {
 	return false
 }
 
-// Migration is the JSON patch that makes the fields of tools the agent's; nil if there are none. It holds for
+// Migration is the JSON patch that makes the fields of tools the agent's; nil if there are none. The patch holds for
 // this version of the object only.
 func Migration(meta metav1.Object) ([]byte, error) {
 	entries := meta.GetManagedFields()
@@ -99,7 +99,7 @@ func Migration(meta metav1.Object) ([]byte, error) {
 }
 
 // Release is the JSON patch that gives up a field of the agent's, which stays in the object as it is and belongs to nobody then, and the managed
-// fields after it; no patch if the agent does not have the field. It holds for this version of the object only.
+// fields after it; no patch if the agent does not have the field. The patch holds for this version of the object only.
 func Release(meta metav1.Object, field ...string) (patch []byte, after []metav1.ManagedFieldsEntry, err error) {
 	parts := make([]any, len(field))
 	for i, name := range field {

@@ -3,8 +3,8 @@
 // has new kinds.
 //
 // One Secret per service, `values.<service>` in the namespace fairlead-system, with one key for each of the last few
-// contents. It is written before anything that was made from it is applied, and removed with the service. Without it
-// the next render gives new values.
+// contents. The Secret is written before anything that was made from it is applied, and removed with the service.
+// Without it the next render gives new values.
 package answers
 
 import (
@@ -33,7 +33,7 @@ const (
 	most = 3
 )
 
-// Store keeps the answers of one cluster. It is safe for concurrent use, but one service at a time has one writer.
+// Store keeps the answers of one cluster. A Store is safe for concurrent use, but one service at a time has one writer.
 type Store struct {
 	secrets    dynamic.ResourceInterface
 	namespaces inventory.Namespaces
@@ -89,7 +89,8 @@ func (s *Store) Read(ctx context.Context, service string) (*Kept, error) {
 }
 
 // Save writes the answers that a render of a content used. Kept ones that it did not use stay as long as there is room,
-// for the cluster may be as it was before again. Those of the content that is applied stay, too, and of others the latest.
+// for the cluster may be as it was before again. The answers of the content that is applied stay, too, and of others the
+// latest.
 func (s *Store) Save(ctx context.Context, kept *Kept, id, applied string, used []render.Answer) error {
 	before := kept.contents[id]
 	after, same := merge(before.Answers, used, time.Now())

@@ -2,9 +2,9 @@
 // order plans.
 //
 // Only what Decide names is sent; the objects of a step side by side, each read from the set when its turn comes. An
-// object's error is its own: the others of its step are sent all the same, the steps after it are not. Nothing is
-// waited for in here: where something has to become healthy, be deleted or be served first, Advance returns and says
-// so, and goes on from there when it is called again.
+// object's error is its own: the others of its step are sent all the same, the steps after it are not. The package
+// waits for nothing: where something has to become healthy, be deleted or be served first, Advance returns and says so,
+// and goes on from there when it is called again.
 package apply
 
 import (
@@ -46,7 +46,7 @@ type API interface {
 	HasStatus(gvk schema.GroupVersionKind) bool
 }
 
-// Applier sends objects. It is safe for concurrent use.
+// Applier sends objects. An Applier is safe for concurrent use.
 type Applier struct {
 	api      API
 	width    *Width
@@ -89,7 +89,7 @@ type Request struct {
 	Note func(ctx context.Context, ran []object.Run) error
 }
 
-// Progress is how far a digest has come. It is for one digest, and one user at a time.
+// Progress is how far a digest has come. A Progress is for one digest, and one user at a time.
 type Progress struct {
 	steps []order.Step
 	// step is the one that comes next, since when it is waited for.
@@ -153,7 +153,7 @@ func (a *Applier) BeginHooks(r Request, hooks []set.Item, moments set.Hook) *Pro
 }
 
 func (a *Applier) progress(r Request, items []set.Item, steps []order.Step) *Progress {
-	a.follower.Unfollow(r.Service) // what an earlier digest waited for
+	a.follower.Unfollow(r.Service) // the objects that an earlier digest waited for
 	p := &Progress{
 		steps: steps, items: items, since: a.now(), known: a.knowledge(r.Service, r.Record, items), rules: health.Compile(r.Sync.GetHealth()),
 		done: map[object.Key]inventory.Entry{}, made: map[object.Run]types.UID{}, ran: map[object.Run]bool{}, reasons: map[object.Run]reason{},
@@ -375,7 +375,7 @@ func (a *Applier) one(ctx context.Context, r Request, p *Progress, item set.Item
 	case err == nil:
 		return answer, "", nil
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.As(err, &unknown):
-		a.memory.Doubt(item.Key) // it may have arrived
+		a.memory.Doubt(item.Key) // the request may have arrived
 	case errors.As(err, &unknown) && !unknown.Wide && (p.own[item.GVK().GroupKind()] || item.Flags&object.LateKind != 0) && a.now().Sub(p.since) < kindPatience:
 		return nil, "waits until its kind is served", nil
 	case item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item):
@@ -408,7 +408,7 @@ func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bo
 	return answer, err
 }
 
-// Make makes those of the items that the cluster lacks. They are nobody's then, and are not looked at again.
+// Make makes those of the items that the cluster lacks. The made objects are nobody's then, and are not looked at again.
 func (a *Applier) Make(ctx context.Context, r Request, items []set.Item) []Failure {
 	return a.each(ctx, items, func(ctx context.Context, item set.Item) *Problem {
 		if _, err := a.api.Metadata(ctx, item.Ref); !notThere(err) {
@@ -476,7 +476,7 @@ func (a *Applier) recreate(ctx context.Context, item set.Item) (wait string, err
 	case object.Owner(meta) == "":
 		return "", errors.New("it can't be changed to what is wanted, and was not made by a service: only those are deleted to be made anew. Delete it, or change what is wanted")
 	}
-	a.memory.Doubt(item.Key) // nobody is to make it as it was
+	a.memory.Doubt(item.Key) // the object must not be made as it was
 	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !notThere(err) && !apierrors.IsConflict(err) {
 		return "", err
 	}

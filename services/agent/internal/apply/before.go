@@ -170,15 +170,15 @@ func (a *Applier) adopt(ctx context.Context, ref object.Ref) error {
 			return err
 		}
 		err = a.api.Patch(ctx, ref, patch)
-		// Somebody wrote it in between: the test of the version fails.
+		// Another client wrote it in between: the test of the version fails.
 		if again := apierrors.IsConflict(err) || apierrors.IsInvalid(err); !again || attempt == attempts {
 			return err
 		}
 	}
 }
 
-// Rehearse sends the items that need it as a dry run, so that a mistake is found before anything is changed. What
-// can't be rehearsed passes: an object whose namespace or kind comes with it, one that is made anew, and one that a
+// Rehearse sends the items that need it as a dry run, so that a mistake is found before anything is changed. An object
+// that can't be rehearsed passes: one whose namespace or kind comes with it, one that is made anew, and one that a
 // webhook without dry run intercepts.
 func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.Item) []Failure {
 	if len(needed) < 2 && len(items) == len(needed) {

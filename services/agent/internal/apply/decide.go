@@ -20,7 +20,7 @@ const (
 	Gone    Reason = "gone"
 )
 
-// What is not sent is counted, too.
+// An item that is not sent is counted, too.
 const (
 	unchanged = "unchanged"
 	kept      = "held"
@@ -66,7 +66,7 @@ func (a *Applier) knowledge(service string, record inventory.Record, items []set
 	return k
 }
 
-// decide is Decide with what is known of the item. What a new autoscaler is to scale is sent, too, though its manifest is the same: with
+// decide is Decide with what is known of the item. The target of a new autoscaler is sent, too, though its manifest is the same: with
 // that the number of replicas is given up.
 func (k knowledge) decide(item set.Item) (reason Reason, known memory.Known, ok bool) {
 	known, ok = k.of(item.Key)

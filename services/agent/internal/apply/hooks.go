@@ -150,8 +150,8 @@ func (p *Progress) hasRun(item set.Item) bool {
 }
 
 // isRenewed tells that the manifest of a hook is another one than the object in the cluster was made of, though the digest is the same:
-// it has a certificate that was renewed, or depends on what the cluster can do. What ends by itself is not run again for that. The
-// caller holds mu.
+// it has a certificate that was renewed, or depends on what the cluster can do. A hook that ends by itself is not run again for that.
+// The caller holds mu.
 func (p *Progress) isRenewed(item set.Item) bool {
 	entry, listed := p.known.entries[item.Key]
 	if now, made := p.done[item.Key]; made {
@@ -202,7 +202,8 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 }
 
 // isDeletedBefore tells whether an object that is there already is deleted to make a hook's. A Job or Pod runs once, so that it always
-// is. What holds data or other objects, what was nobody's, and what the service has as an ordinary object is applied over instead.
+// is. An object that holds data or other objects, one that was nobody's, and one that the service has as an ordinary object is applied
+// over instead.
 func (p *Progress) isDeletedBefore(item set.Item, owner string) bool {
 	if runsToCompletion(item) {
 		return true
@@ -211,8 +212,8 @@ func (p *Progress) isDeletedBefore(item set.Item, owner string) bool {
 	return mayRecreate(item) && owner != "" && !p.shared[item.Key] && (policies == 0 || policies&object.DeleteBefore != 0)
 }
 
-// isMadeOnce tells the data that only install hooks make, such as the key that a database was set up with. What an installation that
-// failed has made stays, and so does what an installation made whose inventory was lost.
+// isMadeOnce tells the data that only install hooks make, such as the key that a database was set up with. Data that a failed
+// installation has made stays, and so does data of an installation whose inventory was lost.
 func isMadeOnce(item set.Item) bool {
 	return item.Hook&^(object.PreInstall|object.PostInstall) == 0 && HoldsData(item.GVK().GroupKind())
 }
@@ -343,7 +344,7 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 	}
 	result := a.waits(p, pending.items, step.Timeout)
 	if result.Waits != nil {
-		result.Waits.Overdue = false // it was in time when they were looked at
+		result.Waits.Overdue = false // the step was in time when its hooks were looked at
 	}
 	return result
 }
@@ -357,7 +358,7 @@ func (a *Applier) look(ctx context.Context, r Request, p *Progress, item set.Ite
 	}
 	last, err := a.last(ctx, p, item)
 	if err != nil {
-		return false, nil // it is looked at again
+		return false, nil // the hook is looked at again
 	}
 	switch state, message := hookState(last.Object, p.rules); state {
 	case health.Healthy:
@@ -479,9 +480,9 @@ func (a *Applier) failHooks(ctx context.Context, r Request, p *Progress, step or
 	return Result{Failures: failures, Final: true}
 }
 
-// dropHooks deletes the objects of hooks with this flag, one after the other, and not those of others of the same name. One that can't
-// be deleted, or that people hold, stays in the inventory, and so does what takes others along: it goes when it leaves the manifests, if
-// nobody has anything in it. A Job or Pod apart, an ordinary object of the same name is no hook's to delete.
+// dropHooks deletes the objects of hooks with this flag, one after the other, and not those of others of the same name. An object that
+// can't be deleted, or that people hold, stays in the inventory, and so does one that takes others along: it goes when it leaves the
+// manifests, if nobody has anything in it. A Job or Pod apart, an ordinary object of the same name is no hook's to delete.
 func (a *Applier) dropHooks(ctx context.Context, r Request, p *Progress, items []set.Item, flag object.Flags) {
 	for _, item := range items {
 		if item.Flags&flag == 0 || item.Kind == "Namespace" || item.Kind == "CustomResourceDefinition" || p.shared[item.Key] && !runsToCompletion(item) {

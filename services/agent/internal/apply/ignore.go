@@ -28,7 +28,7 @@ func Ignored(spec *deliveryv1.SyncSpec, item set.Item, obj *unstructured.Unstruc
 	}
 	if item.Flags&object.Ignore != 0 {
 		wishes, err := object.WishesOf(obj.GetAnnotations())
-		if err == nil { // it was read before, when the set was made
+		if err == nil { // the wishes were read before, when the set was made
 			pointers = append(pointers, wishes.Ignore...)
 		}
 	}
@@ -41,7 +41,7 @@ func Ignored(spec *deliveryv1.SyncSpec, item set.Item, obj *unstructured.Unstruc
 // replicas is the field that an autoscaler sets.
 const replicas = "/spec/replicas"
 
-// spare takes fields that are left to others out of what is sent for an object that is there. One that somebody
+// spare takes fields that are left to others out of what is sent for an object that is there. A field that somebody
 // else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only for such a
 // one the content of the object is read.
 func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
@@ -66,7 +66,7 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 			}
 			if live == nil {
 				if live, err = a.api.Whole(ctx, item.Ref); notThere(err) {
-					return nil // it went meanwhile: it is made as it stands in the manifests
+					return nil // the object went meanwhile: it is made as it stands in the manifests
 				} else if err != nil {
 					return err
 				}
@@ -170,7 +170,7 @@ func expand(value any, trees object.Trees, tokens, before []string, ways *[]way)
 	}
 }
 
-// others are the fields that managers other than us have.
+// others returns the fields that managers other than us have.
 func others(meta metav1.Object) object.Trees {
 	return object.TreesOf(meta.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return !ours(entry) })
 }

@@ -108,8 +108,8 @@ func describe(secret bool, err error) *Problem {
 	return other(secret, answer)
 }
 
-// typeErrors reads what server-side apply says about fields of the wrong type or that do not exist. It
-// quotes the value, in one of Go's notations; only the value's type is told.
+// typeErrors reads what server-side apply says about fields of the wrong type or that do not exist. The message quotes
+// the value, in one of Go's notations; only the value's type is told.
 func typeErrors(secret bool, message string) (string, bool) {
 	list, ok := strings.CutPrefix(message, "failed to create typed patch object (")
 	if !ok {

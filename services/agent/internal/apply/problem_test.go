@@ -89,7 +89,7 @@ func TestProblemsInWords(t *testing.T) {
 	}
 }
 
-// What the API server says of claim templates that change has no word of immutable in it.
+// The API server's message about claim templates that change has no word of immutable in it.
 func TestChangedClaimTemplatesAreImmutable(t *testing.T) {
 	t.Parallel()
 	err := status(metav1.StatusReasonInvalid, "StatefulSet.apps \"db\" is invalid", metav1.StatusCause{

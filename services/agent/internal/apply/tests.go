@@ -159,7 +159,7 @@ func (a *Applier) lookAtTest(ctx context.Context, r Request, p *Progress, item s
 	}
 	state, message := hookState(last.Object, p.rules)
 	if !runsToCompletion(item) && !cluster.DataOnly(item.GVK()) && state == health.Degraded && !last.Gone {
-		trial.Text = "is not healthy: " + message // it may become so
+		trial.Text = "is not healthy: " + message // the object may become so
 		return trial
 	}
 	switch {

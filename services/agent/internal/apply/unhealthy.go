@@ -26,7 +26,7 @@ func HasReasons(kind schema.GroupKind) bool {
 }
 
 // Unhealthy says why an object is not healthy: by its pods, of which the newest that is in trouble counts, or by the events; "" if they say nothing, or may
-// not be read. What containers wrote is left out of it, since that may be a secret.
+// not be read. Output of containers is left out of it, since that may be a secret.
 func (a *Applier) Unhealthy(ctx context.Context, ref object.Ref) string {
 	obj, err := a.api.Get(ctx, ref)
 	if err != nil {

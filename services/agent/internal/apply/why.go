@@ -167,7 +167,7 @@ func (a *Applier) events(ctx context.Context, namespace, uid, fields string) []*
 		FieldSelector: "involvedObject.uid=" + uid + "," + fields, Limit: mostEvents,
 	})
 	if err != nil {
-		return nil // they only explain
+		return nil // events only explain
 	}
 	return events
 }

@@ -23,8 +23,9 @@ const (
 	forget = 64
 )
 
-// Width is how many requests may be under way. It grows while the API server answers about as fast as it can, is
-// halved when it throttles, fails or times out, and pauses for as long as it asks for. It is safe for concurrent use.
+// Width is how many requests may be under way. The width grows while the API server answers about as fast as it can, is
+// halved when it throttles, fails or times out, and pauses for as long as it asks for. A Width is safe for concurrent
+// use.
 type Width struct {
 	slots *semaphore.Weighted // of maxWidth; those above the limit are kept taken
 	now   func() time.Time

@@ -43,7 +43,7 @@ func tooMuch(w io.Writer, before string) {
 		_, err = io.WriteString(w, piece)
 	}
 	if err == nil {
-		_, _ = io.WriteString(w, `"`) // what is read of it is judged
+		_, _ = io.WriteString(w, `"`) // the part that is read is judged
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package cluster is the Kubernetes API as the agent uses it: server-side apply, reads, deletes with
-// preconditions, and which kinds there are. It keeps no copy of any object.
+// preconditions, and which kinds there are. The package keeps no copy of any object.
 package cluster
 
 import (
@@ -33,7 +33,7 @@ const (
 	requestTimeout = 45 * time.Second
 )
 
-// Cluster is a connection to one cluster. It is safe for concurrent use.
+// Cluster is a connection to one cluster. A Cluster is safe for concurrent use.
 type Cluster struct {
 	http     *http.Client
 	dynamic  dynamic.Interface
@@ -173,8 +173,8 @@ func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
 }
 
 // Apply sends an object by server-side apply and returns it as it is now. Fields that others manage
-// are taken over: what is in Git wins. With dryRun nothing is changed. What comes back for a kind
-// that is only data has no data, so that the content of Secrets is not read.
+// are taken over: what is in Git wins. With dryRun nothing is changed. The answer for a kind that is only data has no
+// data, so that the content of Secrets is not read.
 func (c *Cluster) Apply(ctx context.Context, obj *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	ref := object.RefOf(obj)
 	kind, err := c.kindOf(ctx, ref)
@@ -237,7 +237,7 @@ func (c *Cluster) Metadata(ctx context.Context, ref object.Ref) (*metav1.Partial
 	return meta, nil
 }
 
-// Delete removes the object with this UID, and no other that took its name. What it owns goes after it.
+// Delete removes the object with this UID, and no other that took its name. Objects that it owns go after it.
 func (c *Cluster) Delete(ctx context.Context, ref object.Ref, uid types.UID) error {
 	kind, err := c.kindOf(ctx, ref)
 	if err != nil {

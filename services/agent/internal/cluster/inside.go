@@ -30,9 +30,10 @@ const (
 	insideMost = 10_000
 )
 
-// Inside names an object in a namespace that somebody made and skip does not fit; "" if there is none. What a cluster
-// puts into every namespace does not count, and neither does what goes with its owner: with one that skip fits, or one
-// that is not there any more. Everything else that has an owner counts, since somebody still works with that one.
+// Inside names an object in a namespace that somebody made and skip does not fit; "" if there is none. An object that a
+// cluster puts into every namespace does not count, and neither does one that goes with its owner: with an owner that
+// skip fits, or one that is not there any more. Everything else that has an owner counts, since somebody still works
+// with that one.
 func (c *Cluster) Inside(ctx context.Context, namespace string, skip func(metav1.Object) bool) (string, error) {
 	kinds, err := c.allNamespaced(ctx)
 	if err != nil {
@@ -94,7 +95,7 @@ func (l *look) through(kind namedKind, objects metadata.ResourceInterface) {
 		defer l.mu.Unlock()
 		switch {
 		case l.skip(meta):
-			if len(l.goes) < insideMost { // it is asked for, else
+			if len(l.goes) < insideMost { // the object is asked for, else
 				l.goes[meta.GetUID()] = true
 			}
 		case len(meta.GetOwnerReferences()) > 0 && len(l.children) == insideMost:
@@ -220,8 +221,8 @@ type namedKind struct {
 }
 
 // allNamespaced lists the kinds of all groups whose objects live in namespaces and can be listed, each in one version.
-// It fails if it can't be told what there is: the list of kinds may be old, of a group whose server is down for instance,
-// and new definitions get into it late.
+// allNamespaced fails if it can't be told what there is: the list of kinds may be old, of a group whose server is down
+// for instance, and new definitions get into it late.
 func (c *Cluster) allNamespaced(ctx context.Context) ([]namedKind, error) {
 	listed, err := c.listed(ctx)
 	if err != nil {

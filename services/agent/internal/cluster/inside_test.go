@@ -23,7 +23,7 @@ const (
 	services = "/apis/apiregistration.k8s.io/v1/apiservices"
 )
 
-// edge is an API server that answers by path. What it does not have is not found; "503" is not available.
+// edge is an API server that answers by path. A path without an answer is not found; "503" is not available.
 func edge(t *testing.T, answers map[string]string) *Cluster {
 	t.Helper()
 	return edgeSeen(t, answers, func(string) {})
@@ -119,7 +119,7 @@ func TestInsideBelievesNoOldDiscovery(t *testing.T) {
 	}
 }
 
-// What has an owner holds a namespace if any of its owners does, however far up.
+// An object with owners holds a namespace if any of its owners does, however far up.
 func TestInsideFollowsOwners(t *testing.T) {
 	t.Parallel()
 	list := func(objects map[string][]string) string {

@@ -176,7 +176,7 @@ func named(pod *unstructured.Unstructured) []object.Key {
 	return keys
 }
 
-// each is a list of an object, as far as its elements are objects.
+// each returns a list of an object, as far as its elements are objects.
 func each(from map[string]any, fields ...string) []map[string]any {
 	list, _, _ := unstructured.NestedSlice(from, fields...)
 	var out []map[string]any

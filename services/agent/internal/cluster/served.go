@@ -64,7 +64,7 @@ func (c *Cluster) listed(ctx context.Context) ([]group, error) {
 // Served is a version in which a kind is served now. Empty, without an error: nothing in the cluster serves, or is
 // there to serve, such objects, so that there are none.
 func (c *Cluster) Served(ctx context.Context, kind schema.GroupKind) (version string, err error) {
-	ctx = access.Own(ctx) // it is about the cluster, and tells of no object
+	ctx = access.Own(ctx) // the answer is about the cluster, and tells of no object
 	versions := []string{"v1"}
 	if kind.Group != "" {
 		if versions, err = c.versions(ctx, kind.Group); err != nil {

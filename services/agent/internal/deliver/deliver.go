@@ -1,5 +1,5 @@
 // Package deliver asks the hub what should be in this cluster: one conditional call per poll, and at
-// once when a distributor nudges. What the hub says is on disk before anything is done about it.
+// once when a distributor nudges. The hub's answer is on disk before anything is done about it.
 package deliver
 
 import (

@@ -146,7 +146,7 @@ func TestPlainPollSendsTheDigestOnlyAndANudgeSendsAll(t *testing.T) {
 	}
 }
 
-// What an agent has seen of the catalog it says to any distributor, also after a restart.
+// An agent says to any distributor what it has seen of the catalog, also after a restart.
 func TestRevisionOfTheLastAnswerIsSaid(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
@@ -173,7 +173,7 @@ func TestRevisionOfTheLastAnswerIsSaid(t *testing.T) {
 	}
 }
 
-// What an agent was nudged for it says until a distributor has heard of that, for another one may answer.
+// An agent says what it was nudged for until a distributor has heard of that, for another one may answer.
 func TestWhatANudgeIsForIsSaidUntilAnAnswerIsAsNew(t *testing.T) {
 	t.Parallel()
 	const nudged = 7
@@ -242,7 +242,7 @@ func TestUnknownClusterKeepsWhatIsThere(t *testing.T) {
 	})
 	p := run(t, store, nil, url)
 	next(t, d.requests)
-	next(t, d.requests) // it asks again
+	next(t, d.requests) // the poller asks again
 	if _, want := store.Get("a"); want != desired.Apply || p.Synced() {
 		t.Errorf("want %v, synced %v", want, p.Synced())
 	}

@@ -60,7 +60,7 @@ func (d *Downloader) Prepare(ctx context.Context, service desired.Service) error
 	return blob.Close()
 }
 
-// Open returns the verified content of a service. What is not on the disk comes straight from the hub.
+// Open returns the verified content of a service. Content that is not on the disk comes straight from the hub.
 func (d *Downloader) Open(ctx context.Context, service desired.Service) (io.ReadCloser, error) {
 	blob, err := d.store.Open(service.Artifact)
 	if err == nil {
@@ -69,7 +69,7 @@ func (d *Downloader) Open(ctx context.Context, service desired.Service) (io.Read
 	if !errors.Is(err, artifact.ErrNotFound) {
 		return nil, fmt.Errorf("open the manifests: %w", err)
 	}
-	// Whoever reads holds one of few turns at the cluster: a hub that stops in the middle must not keep it.
+	// A reader holds one of few turns at the cluster: a hub that stops in the middle must not keep it.
 	ctx, cancel := context.WithTimeout(ctx, artifact.FillTimeout)
 	content, err := d.fetch(service)(ctx, service.Artifact)
 	if err != nil {

@@ -66,7 +66,7 @@ func TestContentComesFromAGitcacheWhenNoDistributorGivesIt(t *testing.T) {
 	}
 }
 
-// Whoever reads holds a turn at the cluster: what is not on the disk must come in time, or not at all.
+// A reader holds a turn at the cluster: what is not on the disk must come in time, or not at all.
 func TestDownloadThatStopsInTheMiddleEnds(t *testing.T) {
 	t.Parallel()
 	dir, wanted := t.TempDir(), newStore(t)

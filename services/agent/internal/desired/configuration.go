@@ -50,7 +50,7 @@ const (
 )
 
 // Mask returns a function that takes the service's secrets out of texts for people, those that it had before too, and more; nil: there
-// are none. What renderers and the API server say about an object may quote it.
+// are none. Renderers and the API server may quote them in what they say about an object.
 func (s Service) Mask(more ...string) func(string) string {
 	var found []string
 	for _, secret := range slices.Concat(s.secrets(), s.Former, s.Hidden, more) {

@@ -87,7 +87,8 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// What was a secret is still one in what the cluster shows, when its entry has another value, is none any more, or left.
+// A text that was a secret is still one in what the cluster shows, when its entry has another value, is none any more,
+// or left.
 func TestFormerSecretsStayMasked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
 // Package desired keeps, on disk, what the hub wants in this cluster: the services to apply, and those
-// that are to leave. It is the agent's memory with the hub away.
+// that are to leave. The store is the agent's memory with the hub away.
 package desired
 
 import (
@@ -56,7 +56,7 @@ type Service struct {
 	Former []string `json:"former,omitempty"`
 	// Rules bound its objects; nil: nothing does.
 	Rules *deliveryv1.ObjectRules `json:"-"`
-	// Tests say when its tests run, and how; TestRequest is the last asking for a run. Both may be nil.
+	// Tests say when its tests run, and how; TestRequest is the last asking for a run. Tests and TestRequest may be nil.
 	Tests       *deliveryv1.TestSpec    `json:"-"`
 	TestRequest *deliveryv1.TestRequest `json:"-"`
 	// Windows say when new content may be applied. Manual: only when a person asks for a sync.
@@ -236,14 +236,14 @@ func (s *Service) UnmarshalJSON(data []byte) error {
 // Want is what is to be done about a service.
 type Want int
 
-// What can be wanted of a service.
+// The wants of a service.
 const (
 	Nothing Want = iota
 	Apply
 	Remove
 )
 
-// Store is the wanted state. It is safe for concurrent use.
+// Store is the wanted state. A Store is safe for concurrent use.
 type Store struct {
 	path    string
 	changed chan struct{}

@@ -176,10 +176,10 @@ func TestARequestForASyncIsAboutWhatCameWithIt(t *testing.T) {
 		asked   bool
 	}{
 		{asked(1, manual, "a"), true},
-		{asked(1, manual, "b"), false}, // what came later
-		{asked(1, manual, "a"), true},  // what it was about again
+		{asked(1, manual, "b"), false}, // the content that came later
+		{asked(1, manual, "a"), true},  // the content that it was about again
 		{asked(2, manual, "b"), true},
-		{asked(3, hold, "b"), false}, // nothing is applied
+		{asked(3, hold, "b"), false}, // a hold applies nothing
 		{asked(3, manual, "b"), false},
 		{desired.Service{Name: "web", Digest: "d", Path: "b"}, false},
 	} {
@@ -192,7 +192,7 @@ func TestARequestForASyncIsAboutWhatCameWithIt(t *testing.T) {
 	}
 }
 
-// What an agent without the disk of before finds asked may have been asked, and served, long ago.
+// A request that an agent without the disk of before finds may have been asked, and served, long ago.
 func TestARequestThatComesWithANewServiceIsMarked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -232,7 +232,7 @@ func TestWhatAnOlderAgentWroteDownIsAskedForAgain(t *testing.T) {
 		if digests := store.Digests(); digests["a"] != "1" && digests["a"] != "" || digests["b"] != "" {
 			t.Errorf("after the first answer the agent claims to have %v", digests)
 		}
-		store = open(t, dir) // all are asked for again until all were told
+		store = open(t, dir) // every service is asked for again until all were told
 	}
 	if err := store.Update([]desired.Service{{Name: "a", Digest: "1"}, {Name: "b", Digest: "1"}}, nil, 0); err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ type API interface {
 	Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	// Disputed returns the fields of an object that have another value in the cluster, and an owner there. It reads no values.
+	// Disputed returns the fields of an object that have another value in the cluster, and an owner there. Disputed reads no values.
 	Disputed(ctx context.Context, obj *unstructured.Unstructured) (fields []string, err error)
 }
 
@@ -91,7 +91,7 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 	}
 	for _, item := range items {
 		if item.Hook != 0 || item.Flags&object.LeftOut != 0 {
-			continue // it is run, not kept
+			continue // the object is run, not kept
 		}
 		if item.Flags&object.MakeOnce != 0 {
 			if err := d.made(ctx, item); err != nil {
@@ -100,7 +100,7 @@ func Of(ctx context.Context, deps Deps, objects Objects, record inventory.Record
 			continue
 		}
 		if item.Flags&object.Hold != 0 {
-			d.out.Unchanged++ // it is never sent
+			d.out.Unchanged++ // a held object is never sent
 			continue
 		}
 		if err := d.item(ctx, objects, item); err != nil {
@@ -191,7 +191,7 @@ func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error
 	return nil
 }
 
-// goes tells whether an object that is wanted no more would be removed. What can't be told is said to be.
+// goes tells whether an object that is wanted no more would be removed. An object that can't be read is said to go.
 func (d *differ) goes(ctx context.Context, service string, entry inventory.Entry) (bool, error) {
 	meta, err := d.API.Metadata(ctx, entry.Ref)
 	switch {

@@ -296,7 +296,7 @@ func inOneSecond(obj *unstructured.Unstructured, err error) (*unstructured.Unstr
 	return obj, nil
 }
 
-// What kubectl kept of a Secret's manifest, exported and put into Git, is no reason to tell its values.
+// The manifest that kubectl kept of a Secret, exported and put into Git, is no reason to tell its values.
 func TestDiffDoesNotTellWhatKubectlKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,5 +1,5 @@
-// Package health says how objects are: by their status, as kstatus reads it, or by the rules of their service. It
-// is given the objects; it asks nobody and keeps nothing.
+// Package health says how objects are: by their status, as kstatus reads it, or by the rules of their service. The
+// package is given the objects; it asks nobody and keeps nothing.
 package health
 
 import (

@@ -21,9 +21,9 @@ const (
 // ErrOtherCluster says that this Kubernetes cluster belongs to another cluster of the hub.
 var ErrOtherCluster = errors.New("this Kubernetes cluster is another cluster of the hub")
 
-// Belong notes in the cluster, the first time, which of the hub's clusters it is. It fails with
-// ErrOtherCluster if that is another: an agent that got the wrong kubeconfig or the wrong join token
-// would remove all services here, because nobody wants them in its own cluster.
+// Belong notes in the cluster, the first time, which of the hub's clusters it is. Belong fails with ErrOtherCluster if
+// that is another: an agent that got the wrong kubeconfig or the wrong join token would remove all services here,
+// because nobody wants them in its own cluster.
 func (s *Store) Belong(ctx context.Context, name string) error {
 	found, err := s.maps.Get(ctx, clusterMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

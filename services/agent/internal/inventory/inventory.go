@@ -1,4 +1,4 @@
-// Package inventory keeps, inside the cluster, which objects each service put there. It is what makes
+// Package inventory keeps, inside the cluster, which objects each service put there. The inventory is what makes
 // pruning safe and an agent replaceable: an agent that lost its disk finds its work again.
 //
 // One ConfigMap per service, `inventory.<service>` in the namespace fairlead-system, readable with
@@ -71,7 +71,7 @@ func (e Entry) Going() bool { return e.Leaving && e.Sum == 0 }
 // Progress is what must not be done twice for a digest.
 type Progress struct {
 	Digest string `json:"digest,omitempty"`
-	// Ran lists the hooks that have ended well. It stays when the digest is applied: it may have to be rendered anew.
+	// Ran lists the hooks that have ended well. The list stays when the digest is applied: the digest may have to be rendered anew.
 	Ran []object.Run `json:"ran,omitempty"`
 }
 
@@ -109,8 +109,8 @@ type Asked struct {
 	Content string `json:"content,omitempty"`
 }
 
-// Release is what a digest is to the cluster: the first that is delivered to it, or one of those after that. It says which hooks run,
-// and what templates see as .Release.
+// Release is what a digest is to the cluster: the first that is delivered to it, or one of those after that. A Release says which
+// hooks run, and what templates see as .Release.
 type Release struct {
 	Digest string `json:"digest,omitempty"`
 	// Revision counts from 1: the digests that were begun.
@@ -139,7 +139,7 @@ type Record struct {
 	// Release is that of the digest that was begun last.
 	Release Release
 	// Orphan: when the service goes, its objects are to stay. Account is the service account that they are removed as,
-	// empty: the agent's own. Both are what is left to go by when the agent's disk is lost.
+	// empty: the agent's own. Orphan and Account are what is left to go by when the agent's disk is lost.
 	Orphan  bool
 	Account string
 	// Kept says in sentences which objects stayed when they left the manifests, and why.
@@ -169,7 +169,7 @@ func (r Record) Has(digest string) bool {
 	return r.Complete && digest != "" && r.Applied.Digest == digest
 }
 
-// ReleaseOf is what a digest is to the cluster: the same for as long as no other one is begun. What an agent applied that did not
+// ReleaseOf is what a digest is to the cluster: the same for as long as no other one is begun. A digest of an agent that did not
 // count is taken for installed, as it was rendered.
 func (r Record) ReleaseOf(digest string) Release {
 	switch {
@@ -186,8 +186,8 @@ type Namespaces interface {
 	EnsureNamespace(ctx context.Context, name string) error
 }
 
-// Store keeps the inventories of one cluster. It is safe for concurrent use, but one service at a
-// time has one writer.
+// Store keeps the inventories of one cluster. A Store is safe for concurrent use, but one service at a time has one
+// writer.
 type Store struct {
 	maps       dynamic.ResourceInterface
 	namespaces Namespaces
@@ -195,7 +195,7 @@ type Store struct {
 	mu sync.Mutex // guards what follows
 	// records is what the cluster holds, as last read or written.
 	records map[string]stored
-	// broken holds the services whose inventory can't be read. They stand still; the others go on.
+	// broken holds the services whose inventory can't be read. The services stand still; the others go on.
 	broken map[string]error
 	// owners says which service an object belongs to, here or soon.
 	owners map[object.Key]string
@@ -216,7 +216,7 @@ type stored struct {
 	version string
 	chunks  []string
 	bits    int
-	// noted is what was applied since, to the same effect; nil: nothing. It is written with whatever is written next.
+	// noted is what was applied since, to the same effect; nil: nothing. noted is written with whatever is written next.
 	noted *Applied
 	// annotations of the first ConfigMap are people's, such as a hold: they are kept.
 	annotations map[string]string
@@ -238,13 +238,13 @@ func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
 	}
 }
 
-// Follow has track told what each service has, from Load on. It must not block, and not keep the entries.
+// Follow has track told what each service has, from Load on. track must not block, and not keep the entries.
 func (s *Store) Follow(track func(service string, entries []Entry)) { s.track = track }
 
-// Offer has offer told which service may take over what it had left to another one. It must not block.
+// Offer has offer told which service may take over what it had left to another one. offer must not block.
 func (s *Store) Offer(offer func(service string)) { s.offer = offer }
 
-// Load reads all inventories. What a killed writer left behind is removed.
+// Load reads all inventories. Remains of a killed writer are removed.
 func (s *Store) Load(ctx context.Context) error {
 	found, err := s.list(ctx, Label)
 	if err != nil {
@@ -284,8 +284,8 @@ func (s *Store) list(ctx context.Context, selector string) (map[string]*unstruct
 	}
 }
 
-// Get returns what is known of a service; an empty record if nothing. It fails for an inventory that
-// can't be read, after having tried again.
+// Get returns what is known of a service; an empty record if nothing. Get fails for an inventory that can't be read,
+// after having tried again.
 func (s *Store) Get(ctx context.Context, service string) (Record, error) {
 	s.mu.Lock()
 	broken := s.broken[service]
@@ -474,8 +474,8 @@ func watched(entries []Entry) []Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry Entry) bool { return entry.Hook })
 }
 
-// Holds names an object that matches and that any service has, or is about to make; "": there is none. It also names a
-// service, if there is one, whose inventory can't be read, after having tried again.
+// Holds names an object that matches and that any service has, or is about to make; "": there is none. Holds also names
+// a service, if there is one, whose inventory can't be read, after having tried again.
 func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (held, unreadable string) {
 	s.mu.Lock()
 	broken := slices.Sorted(maps.Keys(s.broken))
@@ -499,7 +499,7 @@ func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (held, u
 
 // Note is Save for a record that says the same as the one before, but for the digest that it is of and the sync that
 // asked for it: it is not written before
-// something else is. Whoever does not get to know compares once more, and finds the same. false: it has to be saved.
+// something else is. An agent that does not get to know compares once more, and finds the same. false: it has to be saved.
 func (s *Store) Note(record Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -512,7 +512,7 @@ func (s *Store) Note(record Record) bool {
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
 	record.Applied.Digest, record.Applied.Commit, record.Applied.Time = before.record.Applied.Digest, before.record.Applied.Commit, before.record.Applied.Time
 	record.Applied.ContentDigest, record.Applied.Asked = before.record.Applied.ContentDigest, before.record.Applied.Asked
-	record.Release = before.record.Release // nothing was begun for it, so that the next digest may have its revision
+	record.Release = before.record.Release // no apply was begun for it, so that the next digest may have its revision
 	if !reflect.DeepEqual(record, before.record) {
 		return false
 	}
@@ -528,8 +528,8 @@ func (s *Store) Noted(service string) bool {
 	return s.records[service].noted != nil
 }
 
-// Save writes the record of a service. It fails if anybody else wrote it since it was read; then it is
-// read anew, for the next attempt.
+// Save writes the record of a service. Save fails if anybody else wrote it since it was read; then it is read anew, for
+// the next attempt.
 func (s *Store) Save(ctx context.Context, record Record) error {
 	record.Entries = slices.Clone(record.Entries)
 	slices.SortFunc(record.Entries, func(a, b Entry) int { return object.Compare(a.Key, b.Key) })
@@ -557,7 +557,7 @@ func (s *Store) Save(ctx context.Context, record Record) error {
 		}
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		// Somebody else wrote, or an earlier write of ours went through and its answer was lost.
+		// Another client wrote, or an earlier write of ours went through and its answer was lost.
 		return errors.Join(fmt.Errorf("write inventory: %w", err), s.reload(ctx, record.Service))
 	}
 	if err != nil {
@@ -608,7 +608,7 @@ func (s *Store) write(ctx context.Context, before stored, record Record) (stored
 	return after, nil
 }
 
-// Delete forgets a service. The head goes first, as it was read or written last: chunks without it mean nothing. It
+// Delete forgets a service. The head goes first, as it was read or written last: chunks without it mean nothing. Delete
 // fails if anybody else wrote it since; then it is read anew, for the next attempt.
 func (s *Store) Delete(ctx context.Context, service string) error {
 	s.mu.Lock()

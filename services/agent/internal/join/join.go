@@ -30,7 +30,7 @@ import (
 const (
 	tokenFile      = "token"
 	membershipFile = "cluster.json"
-	// keyFile holds the key pair that the token is bound to. It is made here and sent nowhere.
+	// keyFile holds the key pair that the token is bound to. The pair is made here and sent nowhere.
 	keyFile = "key"
 	// renewalFile holds the request by which the token is being renewed: the same one until there is an answer.
 	renewalFile = "renewal.json"
@@ -127,7 +127,7 @@ func (j *Joiner) readKey() error {
 	return nil
 }
 
-// makeKey makes the key. What is not on the disk is not used: a token that is bound to it would be lost with the process.
+// makeKey makes the key. A key that is not on the disk is not used: a token that is bound to it would be lost with the process.
 func (j *Joiner) makeKey() error {
 	key, err := identity.NewAgentKey()
 	if err != nil {
@@ -161,8 +161,8 @@ func (j *Joiner) agentKey() *identity.AgentKey {
 	return j.key
 }
 
-// Bind returns what a renewal of a token shows of the key. It is on the disk before it is sent: who repeats it gets the same answer, and who asks
-// for another renewal of the same token has a copy of it.
+// Bind returns what a renewal of a token shows of the key. The request is on the disk before it is sent: who repeats it gets the same answer, and
+// who asks for another renewal of the same token has a copy of it.
 func (j *Joiner) Bind(token string) (*consolev1.AgentKey, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -198,8 +198,8 @@ func (j *Joiner) Endpoints() Endpoints {
 	return j.member.Endpoints
 }
 
-// Join returns the membership: the one on disk, or else that which the join token in the file gives. It
-// waits for a console that does not answer, and fails when only a person can help.
+// Join returns the membership: the one on disk, or else that which the join token in the file gives. Join waits for a
+// console that does not answer, and fails when only a person can help.
 func (j *Joiner) Join(ctx context.Context, joinTokenFile string) (Membership, error) {
 	j.mu.Lock()
 	member, lost := j.member, j.lost

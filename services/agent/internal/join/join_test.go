@@ -23,7 +23,7 @@ type console struct {
 	consolev1connect.IdentityServiceClient
 	t     *testing.T
 	keys  *identity.KeySet
-	bound bool // it knows of keys
+	bound bool // the console knows of keys
 	used  map[string]bool
 	asked *consolev1.JoinClusterRequest
 }
@@ -163,7 +163,7 @@ func TestAnAgentWhoseKeyIsLostSaysHowToJoinAgain(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "join again") || !strings.Contains(err.Error(), "fairlead cluster join-token") {
 			t.Errorf("%s: %v", name, err)
 		}
-		j, err := agent(t, c, dir, "second") // somebody has read it
+		j, err := agent(t, c, dir, "second") // a person has read the error
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

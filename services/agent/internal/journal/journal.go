@@ -35,7 +35,7 @@ type Repair struct {
 	After uint64 `json:"after"`
 }
 
-// Journal is a folder of files. It is safe for concurrent use.
+// Journal is a folder of files. A Journal is safe for concurrent use.
 type Journal struct {
 	dir string
 
@@ -61,7 +61,7 @@ func (j *Journal) Count(service string) int {
 	return j.counts[service]
 }
 
-// Add notes a repair. It counts even if it can't be written.
+// Add notes a repair. The repair counts even if it can't be written.
 func (j *Journal) Add(service string, repair Repair) error {
 	line, err := json.Marshal(repair)
 	if err != nil {
@@ -81,8 +81,8 @@ func (j *Journal) Add(service string, repair Repair) error {
 	return nil
 }
 
-// Recall reads what an earlier run noted of a service whose inventory knows of so many repairs. What was noted after another
-// number is forgotten: other agents have written the inventory since.
+// Recall reads what an earlier run noted of a service whose inventory knows of so many repairs. Repairs that were noted
+// after another number are forgotten: other agents have written the inventory since.
 func (j *Journal) Recall(service string, after uint64) ([]Repair, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

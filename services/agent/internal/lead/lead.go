@@ -1,8 +1,8 @@
 // Package lead sees to it that of several agents of one cluster one works, and the others stand by.
 //
-// Who works holds a Lease in the agent's namespace. It renews it every few seconds, and stops before anybody else may
-// take it; who stands by looks at it, and takes it once it is free or has not changed for its time. Only changes are
-// compared, on one's own clock: the clocks of two machines need not agree.
+// The agent that works holds a Lease in the agent's namespace. The holder renews it every few seconds, and stops before
+// anybody else may take it; an agent that stands by looks at it, and takes it once it is free or has not changed for
+// its time. Only changes are compared, on one's own clock: the clocks of two machines need not agree.
 package lead
 
 import (
@@ -40,8 +40,8 @@ const (
 // ErrLost says that another agent may lead now.
 var ErrLost = errors.New("this agent could not renew its Lease, and another one may work now")
 
-// Elector is one agent's part in who leads. It is safe for concurrent use; Win and Hold are for one goroutine, Know may
-// run beside Hold.
+// Elector is one agent's part in who leads. An Elector is safe for concurrent use; Win and Hold are for one goroutine,
+// Know may run beside Hold.
 type Elector struct {
 	leases dynamic.ResourceInterface
 	id     string
@@ -103,8 +103,8 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 	}
 }
 
-// Know notes in the Lease that what this agent knows is the latest from now on. It has to do so before it works by it,
-// and not sooner: Win believes it. ErrLost: another agent leads.
+// Know notes in the Lease that what this agent knows is the latest from now on. The agent has to do so before it works
+// by it, and not sooner: Win believes it. ErrLost: another agent leads.
 func (e *Elector) Know(ctx context.Context) error {
 	e.know(true)
 	for {
@@ -131,7 +131,7 @@ func (e *Elector) know(knows bool) {
 	e.knows = knows
 }
 
-// free tells whether nobody holds the Lease any more. One that was deleted may be held: its agent makes it anew.
+// free tells whether nobody holds the Lease any more. A Lease that was deleted may be held: its agent makes it anew.
 func (e *Elector) free(lease *unstructured.Unstructured) bool {
 	switch {
 	case lease == nil:
@@ -185,7 +185,7 @@ func (e *Elector) renew(ctx context.Context) (mine bool, err error) {
 	return true, e.take(ctx, lease)
 }
 
-// Release lets go of the Lease, so that another takes it at its next look. What this agent did has ended by then.
+// Release lets go of the Lease, so that another takes it at its next look. The agent's work has ended by then.
 func (e *Elector) Release(ctx context.Context) {
 	e.end()
 	for tries := 1; ; tries++ {
@@ -233,7 +233,7 @@ func (e *Elector) get(ctx context.Context) (*unstructured.Unstructured, error) {
 	return lease, err
 }
 
-// take makes the Lease this agent's, or its for longer. What somebody wrote in between is a conflict.
+// take makes the Lease this agent's, or its for longer. A write by another agent or person in between is a conflict.
 func (e *Elector) take(ctx context.Context, lease *unstructured.Unstructured) error {
 	now := time.Now().UTC().Format(metav1.RFC3339Micro)
 	spec := map[string]any{

@@ -110,9 +110,9 @@ type Add func(obj *unstructured.Unstructured, at Position) error
 // Memo adds what a document's text gave the last time, if it is known: then it need not be read.
 type Memo func(at Position) (known bool, err error)
 
-// Reader reads files of manifests, one after the other. It holds no more than one of them.
+// Reader reads files of manifests, one after the other. A Reader holds no more than one of them.
 type Reader struct {
-	// Warn is told what is read, though its author may have meant something else. It may be nil.
+	// Warn is told what is read, though its author may have meant something else. Warn may be nil.
 	Warn func(text string)
 
 	add  Add

@@ -50,7 +50,7 @@ func (p *Reader) recall(at *Position, chunk chunk) (bool, error) {
 	return known, err
 }
 
-// chunk reads the text between two separators. It is one document: kubectl and Helm ignore what follows a line "...".
+// chunk reads the text between two separators. The chunk is one document: kubectl and Helm ignore what follows a line "...".
 func (p *Reader) chunk(at Position, chunk chunk, as Dialect) error {
 	if known, err := p.recall(&at, chunk); known || err != nil {
 		return err

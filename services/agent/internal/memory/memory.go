@@ -1,5 +1,5 @@
 // Package memory is what the agent knows of every object that it manages: a record of about a hundred bytes
-// each, and its name. It holds no object, asks nobody and decides nothing.
+// each, and its name. The memory holds no object, asks nobody and decides nothing.
 //
 // Facts come from three sides, in any order: the inventory (what should be there), answers to applies, and
 // watches. Those about the cluster are ordered by resourceVersion: what is older than what is known changes
@@ -80,7 +80,7 @@ type Rival struct {
 	Until time.Time
 }
 
-// Memory holds the records. It is safe for concurrent use.
+// Memory holds the records. A Memory is safe for concurrent use.
 type Memory struct {
 	notify func(service string)
 	// kindsChanged gets a value when Kinds has changed.
@@ -136,7 +136,7 @@ func New(notify func(service string)) *Memory {
 	}
 }
 
-// Track makes a service have exactly these objects. What is known of them stays known.
+// Track makes a service have exactly these objects. Facts that are known of them stay known.
 func (m *Memory) Track(service string, entries []inventory.Entry) {
 	m.mu.Lock()
 	sid, isNew := m.services.take(service)
@@ -196,7 +196,7 @@ func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
 		r.namespace, _ = m.namespaces.take(entry.Namespace)
 		var added bool
 		r.kind, added = m.kinds.take(entry.GVK())
-		if entry.UID != "" && !added { // It was made before, and not by an apply that tells of it.
+		if entry.UID != "" && !added { // The object was made before, and not by an apply that tells of it.
 			m.late[entry.GVK()], newKind = true, true
 		}
 		newKind = newKind || added
@@ -293,7 +293,7 @@ func (m *Memory) Kinds() iter.Seq[schema.GroupVersionKind] {
 	return slices.Values(m.kinds.all())
 }
 
-// Late are the kinds that have to be read anew: what a stream names before it is tracked is lost. It tells each once.
+// Late are the kinds that have to be read anew: what a stream names before it is tracked is lost. Late tells each once.
 func (m *Memory) Late() map[schema.GroupVersionKind]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -328,7 +328,7 @@ func (m *Memory) Get(key object.Key) (Known, bool) {
 
 // Wrote notes the answer to an apply. Follow it with Saw if the answer tells the health, too.
 func (m *Memory) Wrote(key object.Key, manifest object.Sum, answer metav1.Object, content object.Sum) {
-	owned := object.Owned(answer) // it takes long, and the memory is for all
+	owned := object.Owned(answer) // Owned takes long, and the memory is for all
 	m.update(key, func(id uint32, r *record) {
 		version := versionOf(answer.GetResourceVersion())
 		r.manifest, r.applied, r.owned = manifest, content, owned
@@ -395,7 +395,7 @@ func (m *Memory) look(id uint32, r *record, meta metav1.Object, owned, content o
 	if meta.GetLabels()[object.ServiceLabel] != m.services.of(r.service) {
 		r.flags |= stripped
 	}
-	// What others do to fields of their own is none of our business, and no drift later on.
+	// Changes of others to fields of their own are none of our business, and no drift later on.
 	if r.applied == 0 || r.seen != 0 && r.seen == r.owned {
 		r.applied = content
 	}
@@ -422,7 +422,7 @@ func (m *Memory) NotFound(key object.Key, since uint64) {
 	m.update(key, func(id uint32, r *record) {
 		if r.version == since {
 			if r.flags&(seen|expires|ended) == expires && m.uid(id) != "" {
-				// It went while nobody looked, and would have gone by itself: it may have run, and must not run twice.
+				// The object went while nobody looked, and would have gone by itself: it may have run, and must not run twice.
 				m.expiring(id, true, time.Now().UTC().Truncate(time.Second))
 			}
 			m.gone(id, r, since)

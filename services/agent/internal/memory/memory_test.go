@@ -132,12 +132,12 @@ func TestLateEventsChangeNothing(t *testing.T) {
 				v, u, o := version, uid, ours
 				answers = append(answers, func() { m.Wrote(keyOf("a"), object.Sum(100+v), live("a", u, v, o), object.Sum(v)) })
 				events = append(events, event(version, uid, ours))
-			case 1: // somebody takes a field
+			case 1: // another manager takes a field
 				if there {
 					ours = fmt.Sprintf("foreign%d", version)
 					events = append(events, event(version, uid, ours))
 				}
-			case 2: // somebody writes a field of their own
+			case 2: // another manager writes a field of its own
 				if there {
 					events = append(events, event(version, uid, ours))
 				}

@@ -13,10 +13,10 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// record is an object. It has no pointer. 104 bytes.
+// record is an object. A record has no pointer. 104 bytes.
 type record struct {
 	manifest, applied, watched object.Sum
-	owned, seen                object.Sum // what was ours after the apply, and what is
+	owned, seen                object.Sum // the sum of our fields after the apply, and now
 	version                    uint64
 	generation                 int64
 	uid                        [16]byte
@@ -37,11 +37,11 @@ const (
 	wrote                       // an apply of ours was answered, that the inventory need not know of
 	gone                        // not in the cluster
 	held                        // by its annotation
-	stripped                    // it does not carry the service's label
+	stripped                    // the object does not carry the service's label
 	stale                       // while Track goes through the list
 	rivalTold                   // turns over with each news of a rival
-	expires                     // it goes by itself once it is done
-	ended                       // it is done
+	expires                     // the object goes by itself once it is done
+	ended                       // the object is done
 )
 
 // none is no record.
@@ -248,7 +248,7 @@ func (m *Memory) unindex(id uint32) {
 	}
 	for next := (at + 1) & mask; m.slots[next] != 0; next = (next + 1) & mask {
 		home := m.hash(m.key(m.slots[next]-1)) & mask
-		if (next-home)&mask >= (next-at)&mask { // it may stand at the gap
+		if (next-home)&mask >= (next-at)&mask { // the record may stand at the gap
 			m.slots[at] = m.slots[next]
 			at = next
 		}

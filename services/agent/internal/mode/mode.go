@@ -1,5 +1,5 @@
 // Package mode decides what may be done about a service: by its mode, by the annotation that holds it in
-// the cluster, by windows, and by the services that it waits for. It is pure: facts in, verdict out.
+// the cluster, by windows, and by the services that it waits for. The package is pure: facts in, verdict out.
 package mode
 
 import (
@@ -21,7 +21,7 @@ type Facts struct {
 	// Applied is the state that the cluster was brought to last; nothing has no Content. Wanted is what the
 	// hub wants.
 	Applied, Wanted State
-	// Depends tells, per service that this one waits for, why it is not ready. Those that are ready are left out.
+	// Depends tells, per service that this one waits for, why it is not ready. Services that are ready are left out.
 	Depends map[string]string
 	// Manual: what is new waits for a person's sync. The mode of Sync does not count then.
 	Manual bool

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Board holds the names of services of which there is news. It is safe for concurrent use.
+// Board holds the names of services of which there is news. A Board is safe for concurrent use.
 type Board struct {
 	wait time.Duration
 	due  chan struct{}
@@ -23,7 +23,7 @@ func New(wait time.Duration) *Board {
 	return &Board{wait: wait, due: make(chan struct{}, 1), services: map[string]bool{}}
 }
 
-// Put says that there is news of a service. It does not block.
+// Put says that there is news of a service. Put does not block.
 func (b *Board) Put(service string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // Altered lists the fields, as JSON pointers, that came back from an apply with another value than was sent: what an
-// admission webhook does. It names only what surely differs: the API server itself leaves out empty values, writes
+// admission webhook does. Altered names only what surely differs: the API server itself leaves out empty values, writes
 // quantities in its own way, and keeps what it can't answer with, such as the data of Secrets, to itself.
 func Altered(sent, answer map[string]any) []string {
 	var pointers []string

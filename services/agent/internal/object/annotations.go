@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The annotations by which a manifest says how it wants to be treated. They are sent as they are. Those of
-// Argo CD and of Helm that mean the same are understood, too; ours win over Argo CD's, and those over Helm's.
+// The annotations by which a manifest says how it wants to be treated. The annotations are sent as they are. Annotations
+// of Argo CD and of Helm that mean the same are understood, too; ours win over Argo CD's, and those over Helm's.
 const (
 	WaveAnnotation       = "fairlead.dev/wave"
 	DependsAnnotation    = "fairlead.dev/depends-on"
@@ -94,7 +94,7 @@ const (
 	DeleteBefore
 	DeleteSucceeded
 	DeleteFailed
-	// Scaled: an autoscaler of the service sets its number of replicas. It is no wish of the object's own.
+	// Scaled: an autoscaler of the service sets its number of replicas. The flag is no wish of the object's own.
 	Scaled
 	// InTurn: the hook runs as Helm runs hooks: one after the other, and only Jobs and Pods are waited for.
 	InTurn
@@ -104,7 +104,8 @@ const (
 	PruneLast
 	// LateKind: the kind may come while the service is applied. Until the cluster serves it, it is taken for one of namespaces.
 	LateKind
-	// MakeOnce: made if it is not there, and nobody's then. It is no wish of the object's own, and neither is the next one.
+	// MakeOnce: made if it is not there, and nobody's then. The flag is no wish of the object's own, and neither is the
+	// next one.
 	MakeOnce
 	// LeftOut: neither made nor applied; it is in the set so that it is not taken for one that left the manifests.
 	LeftOut

@@ -12,7 +12,7 @@ import (
 
 // Trees are the fields that managers have at one place of an object.
 //
-// They say how the API server tells the elements of a list apart: it names an element in managed fields by the merge
+// Trees say how the API server tells the elements of a list apart: it names an element in managed fields by the merge
 // keys of the list's schema ("k:"), with the defaults of keys that a manifest leaves out, or by its value ("v:"). A list
 // without either is one value as a whole. So the schema in force, built-in or of a CustomResourceDefinition, comes with
 // each object that the API server answers with, and is asked for and kept nowhere.

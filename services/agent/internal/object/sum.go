@@ -157,7 +157,7 @@ func (w *walk) value(value any) {
 		}
 		w.buf = strconv.AppendFloat(append(w.buf, 'f'), v, 'g', -1, 64)
 		w.buf = append(w.buf, ';')
-	default: // none of these comes out of a decoder
+	default: // a decoder gives none of these
 		text, _ := json.Marshal(v)
 		w.text(string(text))
 	}

@@ -1,4 +1,4 @@
-// Package order says in which order the objects of a service are applied, and removed. It only plans.
+// Package order says in which order the objects of a service are applied, and removed. The package only plans.
 //
 // Namespaces and definitions of kinds come first, whatever their wave. Then wave by wave: what others need
 // (accounts, rights, configuration, claims), the rest, and last what intercepts requests. Steps are not waited for
@@ -104,7 +104,7 @@ func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool, late func(set
 	return p.steps, nil
 }
 
-// Hooks are the steps of the hooks of some moments that are one: wave by wave, and what is started is waited for. Those that share a
+// Hooks are the steps of the hooks of some moments that are one: wave by wave, and what is started is waited for. Hooks that share a
 // name are never in the same step.
 func Hooks(items []set.Item, moments set.Hook) []Step {
 	var hooks []set.Item

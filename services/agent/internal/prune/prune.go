@@ -1,12 +1,12 @@
-// Package prune removes objects that a service no longer has. It is called only after the service's
-// new state was applied completely, or when the service is to leave the cluster.
+// Package prune removes objects that a service no longer has. The pruner is called only after the service's new state
+// was applied completely, or when the service is to leave the cluster.
 //
 // An object is deleted only if it still carries the service's mark, and only the very object that was
 // looked at (UID precondition). A namespace and the definition of a kind take along what is in them: as
 // long as somebody has something there, a service or anybody else, they only lose the mark. So do objects that say so
-// by their annotation. What stays in doubt stays in the cluster: an object of a kind that is not served now, too.
+// by their annotation. An object in doubt stays in the cluster: one of a kind that is not served now, too.
 //
-// Nothing is waited for: what takes its time to go is looked at again by the next call.
+// The pruner waits for nothing: an object that takes its time to go is looked at again by the next call.
 package prune
 
 import (
@@ -70,7 +70,7 @@ type Outcome struct {
 	Kept []string
 }
 
-// Pruner removes objects. It is safe for concurrent use.
+// Pruner removes objects. A Pruner is safe for concurrent use.
 type Pruner struct {
 	api         API
 	inventories Inventories
@@ -92,7 +92,7 @@ func (p *Pruner) Remove(ctx context.Context, service string, record inventory.Re
 	return Outcome{Left: p.Release(ctx, service, record.Entries)}
 }
 
-// Release takes a service's mark off objects, which stay. It returns those that have it still.
+// Release takes a service's mark off objects, which stay. Release returns those that have it still.
 func (p *Pruner) Release(ctx context.Context, service string, entries []inventory.Entry) []Left {
 	return p.each(ctx, entries, func(ctx context.Context, entry inventory.Entry) string {
 		meta, why := p.read(ctx, &entry)
@@ -155,7 +155,7 @@ func (p *Pruner) groups(ctx context.Context, entries []inventory.Entry) [][]inve
 	return groups
 }
 
-// aggregates tells a ClusterRole that has an aggregationRule. One that can't be read is taken for any other: its removal says why.
+// aggregates tells a ClusterRole that has an aggregationRule. A ClusterRole that can't be read is taken for any other: its removal says why.
 func (p *Pruner) aggregates(ctx context.Context, entry inventory.Entry) bool {
 	if entry.GVK().GroupKind() != (schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}) {
 		return false
@@ -168,7 +168,7 @@ func (p *Pruner) aggregates(ctx context.Context, entry inventory.Entry) bool {
 	return is
 }
 
-// each goes through entries, as many at a time as the width allows, and returns those of which do says why they are
+// each calls do for entries, as many at a time as the width allows, and returns those of which do says why they are
 // still there.
 func (p *Pruner) each(ctx context.Context, entries []inventory.Entry, do func(context.Context, inventory.Entry) string) []Left {
 	const workers = 8
@@ -297,8 +297,8 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 }
 
 // used tells why something is never deleted: the cluster's own namespaces, definitions of kinds that another service left to this
-// one, and namespaces and definitions with an object in them that is not going, too, whoever made it. It loses the mark, so that somebody else may have it.
-// why: it can't be told now.
+// one, and namespaces and definitions with an object in them that is not going, too, whoever made it. Such an object loses the mark, so that somebody else
+// may have it. why: it can't be told now.
 func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (used, why string) {
 	var inside func(object.Key) bool
 	var stranger func() (string, error)

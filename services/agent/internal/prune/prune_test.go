@@ -96,7 +96,7 @@ func TestObjectsOfAKindThatIsNotServedStayOnTheList(t *testing.T) {
 	} {
 		for _, orphan := range []bool{false, true} {
 			if orphan && one.deleted != "" {
-				continue // it would be let go of
+				continue // the object would be released
 			}
 			left := New(one.cluster, nil, nil, apply.NewWidth()).Remove(t.Context(), "shop", inventory.Record{Entries: entries, Orphan: orphan}).Left
 			if len(left) > 0 != one.left {

@@ -84,7 +84,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 
 // waits reports what is waited for, and says when to look again.
 func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply.Gate) time.Duration {
-	k.settled.Store(true) // what was sent stays for now, and so does what was not
+	k.settled.Store(true) // objects that were sent stay for now, and so do those that were not
 	record, err := k.Inventory.Get(ctx, k.name)
 	if err == nil {
 		record = k.noteEnded(ctx, record, k.progress.Done())
@@ -380,7 +380,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 		case rests(entry):
 			entry.Leaving = false
 			entries = append(entries, entry)
-		case entry.Hook && entry.UID == "" && service.Sync.GetPrune().GetDisabled(): // it may never have been made
+		case entry.Hook && entry.UID == "" && service.Sync.GetPrune().GetDisabled(): // the hook may never have been made
 		case !stays[entry.Key]:
 			stale = append(stale, entry)
 		case entry.UID != "": // held
@@ -426,7 +426,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 		}
 	}
 	k.keepSets(record)
-	if isNew { // who quarrelled about the fields of before may have been given them
+	if isNew { // rivals for the fields of before may have been given them
 		for _, rival := range k.Memory.Summary(k.name).Rivals {
 			k.Memory.Peace(rival.Key)
 		}
@@ -436,7 +436,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 
 // restingHooks tells the hooks' objects that stay while hooks of other moments run.
 // Data is among them even where it left the manifests: a chart makes a Secret in a hook so that no upgrade changes it, and may not
-// even render it at one. It goes with the service, or when a hook with metadata.generateName has made another one in its place.
+// even render it at one. Such data goes with the service, or when a hook with metadata.generateName has made another one in its place.
 func restingHooks(rendered, runs []set.Item) func(inventory.Entry) bool {
 	hooks := map[object.Key]bool{}
 	for _, item := range rendered {
@@ -504,7 +504,8 @@ func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inv
 // goesLast is why an object that left waits.
 const goesLast = "goes when all others are healthy (PruneLast)"
 
-// goesLast tells an object that is to go last, while others are not healthy. One that can't be read goes its usual way, which says why.
+// goesLast tells an object that is to go last, while others are not healthy. An object that can't be read goes its usual way, which
+// says why.
 func (k *keeper) goesLast(ctx context.Context, entry inventory.Entry) bool {
 	if k.wholesome() {
 		return false
@@ -547,8 +548,8 @@ func (k *keeper) noteWishes(ctx context.Context, service desired.Service, record
 	return record, k.Inventory.Save(ctx, record)
 }
 
-// guard stops what would remove so much that it looks like an accident, until a person confirms it. Nothing
-// is changed until then.
+// guard stops what would remove so much that it looks like an accident, until a person confirms it. No object is
+// changed until then.
 func guard(service desired.Service, record inventory.Record, items []set.Item) *problem {
 	const sampled = 20
 	if service.Sync.GetPrune().GetDisabled() {
@@ -563,7 +564,7 @@ func guard(service desired.Service, record inventory.Record, items []set.Item) *
 	}
 	var before, going []inventory.Entry
 	for _, entry := range record.Entries {
-		if entry.Hook || entry.UID == "" || entry.Going() { // that was confirmed, where it had to be
+		if entry.Hook || entry.UID == "" || entry.Going() { // its removal was confirmed, where it had to be
 			continue
 		}
 		before = append(before, entry)
@@ -636,7 +637,7 @@ func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem
 	case len(left) == 0:
 		return left, nil
 	}
-	// Nothing was reserved yet.
+	// No object was reserved yet.
 	again, failure := k.claim(without(items, left))
 	if failure != nil {
 		return nil, failure
@@ -645,7 +646,7 @@ func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem
 	return left, nil
 }
 
-// union lists what is there and what is to come. What is to be sent has no sum until it was: a kill in
+// union lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill in
 // between leaves open what the cluster has of it. changed: it says something else than the record.
 func union(record inventory.Record, items, needed []set.Item, held map[object.Key]bool, rests func(inventory.Entry) bool) (superset inventory.Record, changed bool) {
 	all := slices.Clone(record.Entries)
@@ -677,7 +678,7 @@ func union(record inventory.Record, items, needed []set.Item, held map[object.Ke
 		stays++
 		entry := all[i]
 		entry.Version, entry.Wave, entry.Leaving = item.Version, item.Wave, false
-		if item.Flags&object.Hold == 0 { // what stays as it is stays a hook's, too
+		if item.Flags&object.Hold == 0 { // an object that stays as it is stays a hook's, too
 			entry.Hook = item.Hook != 0
 		}
 		if send[item.Key] {

@@ -22,7 +22,7 @@ import (
 	"fairlead.dev/services/agent/internal/set"
 )
 
-// What keeps CompareNow from answering.
+// The errors that keep CompareNow from answering.
 var (
 	ErrUnknownService = errors.New("no such service is meant for this cluster")
 	// ErrNotRendered: the service was not rendered yet as the hub wants it.
@@ -32,8 +32,8 @@ var (
 )
 
 // CompareNow tells what a sync of a service would change, as of now, whatever its mode is. Dry runs are made as the service's account, and objects are read as
-// the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. Nothing is rendered, changed
-// or remembered.
+// the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. CompareNow renders, changes
+// and remembers nothing.
 func (c *Controller) CompareNow(ctx context.Context, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
 	k, service, record, err := c.compared(ctx, name)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *readAs) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstru
 	return r.API.Live(ctx, ref)
 }
 
-// Metadata implements diff.API. It is asked for objects that would be removed.
+// Metadata implements diff.API. Metadata is asked for objects that would be removed.
 func (r *readAs) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
 	meta, err := r.API.Metadata(access.AsPerson(ctx, r.person), ref)
 	if !apierrors.IsForbidden(err) {

@@ -106,7 +106,7 @@ func (k *keeper) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 	for _, rival := range summary.Rivals {
 		rivals[rival.Key] = rival
 	}
-	first := "" // what is said of the service
+	first := "" // the text about the service
 	count := 0
 	for _, d := range summary.Damage {
 		rival, isFought := rivals[d.Ref.Key]

@@ -60,7 +60,7 @@ func (l *lookups) lookup(ctx context.Context, gvk schema.GroupVersionKind, names
 }
 
 const (
-	// longestValue of a Secret that is looked for in texts, in bytes. What is longer is an archive, such as Helm's own releases.
+	// longestValue of a Secret that is looked for in texts, in bytes. A longer value is an archive, such as Helm's own releases.
 	longestValue = 16 << 10
 	// shortestValue of a Secret that is looked for in all that is told of a service. Shorter ones are words of any text, such as names.
 	shortestValue = 8

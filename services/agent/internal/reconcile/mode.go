@@ -179,7 +179,7 @@ func (k *keeper) windowsLook() time.Duration {
 	}
 }
 
-// stand looks after a service that nothing new is applied of now. What others change is repaired beside it.
+// stand looks after a service that nothing new is applied of now. Changes by others are repaired beside it.
 func (k *keeper) stand(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	wait := idle
 	if k.stance.verdict.Diff {
@@ -311,7 +311,7 @@ func (k *keeper) unchanged(record inventory.Record) func(set.Item) bool {
 // listMade tells the hub which objects the service has after an attempt that failed midway, as after a hook that failed.
 func (k *keeper) listMade(service desired.Service, record inventory.Record) {
 	if k.made == nil {
-		return // nothing was sent, and the last list holds
+		return // no object was sent, and the last list holds
 	}
 	record.Entries = slices.Clone(record.Entries)
 	for i, entry := range record.Entries {
@@ -346,7 +346,7 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 	}
 	err := k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
 	if err == nil && k.stance.diff != nil && k.stance.verdict.Apply && record.Has(service.Digest) {
-		// What waited is applied.
+		// The waiting content is applied.
 		err = k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
 		k.stance.diff, k.stance.compared = nil, ""
 	}

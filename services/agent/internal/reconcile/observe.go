@@ -47,7 +47,7 @@ type looks struct {
 
 func newLooks() looks { return looks{backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}} }
 
-// observe reports how the objects are, as the memory has it: the watches tell when something changes. It asks the
+// observe reports how the objects are, as the memory has it: the watches tell when something changes. observe asks the
 // API server for nothing but what is to be removed.
 func (k *keeper) observe(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	if k.looks.since.IsZero() {
@@ -323,7 +323,7 @@ func lines(text string) []string {
 	return strings.Split(text, "\n")
 }
 
-// shown is the word of the contract for a state. What can't be read is on no account healthy.
+// shown is the word of the contract for a state. An object that can't be read is on no account healthy.
 func shown(state health.State) string {
 	if state == health.Unknown {
 		return string(health.Progressing)

@@ -129,7 +129,7 @@ func (k *keeper) some(ctx, patience context.Context, service desired.Service, re
 	return k.send(ctx, service, record, objects, items)
 }
 
-// chosen are the items that a sync names. Each is the service's own already, or nobody's.
+// chosen are the items that a sync names. A chosen item is the service's own already, or nobody's.
 func (k *keeper) chosen(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set) ([]set.Item, *problem) {
 	all, err := objects.Items()
 	if err != nil {

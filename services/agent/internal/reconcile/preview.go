@@ -28,13 +28,13 @@ import (
 type Content struct {
 	// Artifact is the digest of the bytes that Open gives.
 	Artifact artifact.Digest
-	// Open gives a tar, which nobody has looked at yet. It is called more than once.
+	// Open gives a tar, which nobody has looked at yet. Open is called more than once.
 	Open func() (io.ReadCloser, error)
 }
 
 // PreviewNow tells what a service would become with other content: it is rendered as the hub's would be, with the options, the configuration and the bounds of the
-// service, and compared as CompareNow does. What templates look up is read as the person, within the bounds of the service. No secret is in the render:
-// see veil. Nothing is applied or remembered.
+// service, and compared as CompareNow does. Objects that templates look up are read as the person, within the bounds of the service. No secret is in the
+// render: see veil. PreviewNow applies and remembers nothing.
 func (c *Controller) PreviewNow(ctx context.Context, name string, person access.Person, content Content) (*deliveryv1.ServiceDetail, error) {
 	k, service, record, err := c.compared(ctx, name)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package reconcile brings services into the cluster, keeps an eye on them and takes them out again.
 //
 // Each service has a keeper: one goroutine that owns all that is known of it and does one thing at a
-// time. So services cannot hold each other up, and nothing is done twice at once. What keepers do at
-// the cluster is bounded by slots; a keeper that waits (for a retry, for health) holds none.
+// time. So services cannot hold each other up, and nothing is done twice at once. The work of keepers at the cluster is
+// bounded by slots; a keeper that waits (for a retry, for health) holds none.
 package reconcile
 
 import (
@@ -150,14 +150,14 @@ func New(deps Deps) *Controller {
 	return c
 }
 
-// Notice says that something of a service has changed in the cluster. It does not block.
+// Notice says that something of a service has changed in the cluster. Notice does not block.
 func (c *Controller) Notice(service string) { c.notices.Put(service) }
 
 // Loaded is closed once the inventories are known: until then nothing is applied.
 func (c *Controller) Loaded() <-chan struct{} { return c.loaded }
 
-// Run starts a keeper for every service of which something is wanted, until ctx ends. It returns when
-// the last keeper has.
+// Run starts a keeper for every service of which something is wanted, until ctx ends. Run returns when the last keeper
+// has.
 func (c *Controller) Run(ctx context.Context) error {
 	if !c.load(ctx) {
 		return nil
@@ -308,7 +308,7 @@ type keeper struct {
 	notBefore time.Time
 	// held are the objects that people keep as they are, when nothing else is left to do.
 	held []object.Key
-	// others are sentences on definitions of kinds that are left to who has them.
+	// others holds sentences on definitions of kinds that are left to who has them.
 	others []string
 	// unwritten is since when the inventory is behind.
 	unwritten time.Time

@@ -25,8 +25,8 @@ import (
 )
 
 // remove takes the service out of the cluster: its objects, then the inventory, then the report, then
-// the order itself. A kill in between repeats what is left. It ends where it is when the service is wanted
-// again; what is gone by then is found missing and applied.
+// the order itself. A kill in between repeats what is left. remove ends where it is when the service is wanted again;
+// what is gone by then is found missing and applied.
 func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	release, ok := k.slot(patience)
 	if !ok {
@@ -156,7 +156,7 @@ func (k *keeper) readyToLeave(ctx context.Context, service desired.Service, reco
 	objects, err := k.applied(ctx, service, record)
 	switch {
 	case err == nil:
-		_ = objects.Close() // nothing was read
+		_ = objects.Close() // no object was read
 	case !errors.Is(err, repair.ErrNotNow):
 		k.log.Warn("the hooks of a removal are not on the disk", "err", err)
 	}
@@ -168,7 +168,7 @@ func hasHooks(items []set.Item, moments set.Hook) bool {
 }
 
 // runLast runs the hooks of a removal: those before it while all is still there, those after it when all is gone but the namespaces that
-// they are in; each once, as the inventory has it. It says when to look again, 0 when they are through, and in a sentence what became
+// they are in; each once, as the inventory has it. runLast says when to look again, 0 when they are through, and in a sentence what became
 // of those after the removal that failed: the removal goes on without. One before it that fails stops the removal, since it may be there to
 // do so, and is run again.
 func (k *keeper) runLast(ctx, patience context.Context, service desired.Service, record inventory.Record, moment set.Hook) (_ inventory.Record, trouble string, wait time.Duration) {
@@ -210,7 +210,7 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 		case patience.Err() != nil:
 			k.Inventory.Release(k.name)
 			return record, "", 0
-		case slices.ContainsFunc(failures, func(failure apply.Failure) bool { return !failure.Problem.Mistake }): // it may work the next time
+		case slices.ContainsFunc(failures, func(failure apply.Failure) bool { return !failure.Problem.Mistake }): // the hook may work the next time
 			k.Inventory.Release(k.name)
 			return record, "", k.failed(service, record, *refused(failures).because("the removal goes on after it"))
 		case len(failures) > 0:
@@ -242,7 +242,7 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 		return record, "", 0
 	case result.Err != nil:
 		return record, "", k.failed(service, record, *retried(result.Err))
-	case len(result.Failures) > 0 && !result.Final: // it may work the next time
+	case len(result.Failures) > 0 && !result.Final: // the hook may work the next time
 		return record, "", k.failed(service, record, *refused(result.Failures).because("the removal goes on after it"))
 	case result.Waits == nil && len(result.Failures) == 0:
 		k.through[moment] = ""

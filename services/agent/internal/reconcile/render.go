@@ -51,8 +51,8 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 	return rendered, nil
 }
 
-// planned opens the set that is being brought into the cluster. What was begun goes on as it was planned, whatever the cluster can do by
-// now: objects of another render are not those of the plan.
+// planned opens the set that is being brought into the cluster. A plan that was begun goes on as it was planned, whatever the cluster
+// can do by now: objects of another render are not those of the plan.
 func (k *keeper) planned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
 	if k.progress != nil {
 		if found, err := k.Sets.Open(k.name, setOf(service)); err == nil {
@@ -83,7 +83,7 @@ type nothingError struct{ renderer deliveryv1.Renderer }
 
 func (e *nothingError) Error() string { return nothing(e.renderer) }
 
-// renderSet renders a service. What did not change since the applied set is taken from there. Without any
+// renderSet renders a service. The part that did not change since the applied set is taken from there. Without any
 // objects there is no set, but a nothingError.
 func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
 	building, err := k.Sets.Create(set.Target{
@@ -192,7 +192,7 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 // values and those of Secrets that the chart looked up are left out of them, as secrets are: most are passwords.
 func (k *keeper) tellNotes(service desired.Service, out rendered) error {
 	if !k.stance.verdict.Apply {
-		return nil // it is not what is going to be applied
+		return nil // the render is not what is going to be applied
 	}
 	secrets := out.lookups.secrets
 	for _, answer := range out.kept.used {
@@ -232,7 +232,7 @@ func (k *keeper) keepSets(record inventory.Record) {
 	}
 }
 
-// empty is the problem of a folder without manifests. It never means "remove everything".
+// empty is the problem of a folder without manifests. The problem never means "remove everything".
 func empty(service desired.Service, renderer deliveryv1.Renderer, record inventory.Record) *problem {
 	folder := path.Join("/", service.Path)
 	if service.Path != "" {
@@ -251,7 +251,7 @@ func empty(service desired.Service, renderer deliveryv1.Renderer, record invento
 	return &problem{text: text, final: true}
 }
 
-// nothing says what a folder without objects lacks.
+// nothing tells what a folder without objects lacks.
 func nothing(renderer deliveryv1.Renderer) string {
 	switch renderer {
 	case deliveryv1.Renderer_RENDERER_KUSTOMIZE:

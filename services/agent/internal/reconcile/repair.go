@@ -150,7 +150,7 @@ func (k *keeper) parts(_ context.Context, _ desired.Service, record inventory.Re
 			return nil, set.Item{}, err
 		}
 	}
-	return nil, set.Item{}, repair.ErrNotNow // nobody knows how it was: it is sent with what is to be
+	return nil, set.Item{}, repair.ErrNotNow // the former object is not known: it is sent with what is to be
 }
 
 // applied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted. For its

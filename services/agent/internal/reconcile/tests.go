@@ -70,7 +70,7 @@ func (k *keeper) testMask(service desired.Service, record inventory.Record) func
 		if err != nil {
 			return func(string) string { return withheld }
 		}
-		defer func() { _ = objects.Close() }() // nothing was written
+		defer func() { _ = objects.Close() }() // the set was only read
 		masked := k.maskOf(service, record, objects)
 		masked("") // reads the Secrets while the set is open
 		return masked

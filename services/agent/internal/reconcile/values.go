@@ -36,8 +36,8 @@ func sourcesOf(service desired.Service) []object.Ref {
 	return refs
 }
 
-// givenOf reads the values that a service takes from the cluster, as the service may, and names their versions. Those of Secrets are told
-// to nobody from now on.
+// givenOf reads the values that a service takes from the cluster, as the service may, and names their versions. Values of Secrets are
+// told to nobody from now on.
 func (k *keeper) givenOf(ctx context.Context, service desired.Service) (given []render.Given, versions string, err error) {
 	refs := sourcesOf(service)
 	if len(refs) == 0 {
@@ -154,7 +154,7 @@ func (k *keeper) noteSources() {
 }
 
 // recallSecrets reads the Secrets of a service's values once after the start: nothing may be rendered that would, and what the API server
-// says may quote them. What can't be read was not rendered either.
+// says may quote them. A Secret that can't be read was not rendered either.
 func (k *keeper) recallSecrets(ctx context.Context, service desired.Service) {
 	if k.recalled {
 		return

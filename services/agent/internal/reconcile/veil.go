@@ -42,7 +42,7 @@ func newVeil() *veil {
 }
 
 // cover returns a placeholder of a value, another one each time: equal ones would tell that values are equal, and the person may have made one of them.
-// Nothing stays nothing: templates ask for that.
+// An empty value stays empty: templates ask for that.
 func (v *veil) cover(value string) string {
 	if value == "" {
 		return ""

@@ -39,6 +39,6 @@ func (a Answer) Size() int {
 	return len(a.Value) + len(a.Template) + rest
 }
 
-// Recall gives the answers that are kept for the content that is rendered. It is asked once at most, by the first
+// Recall gives the answers that are kept for the content that is rendered. Recall is asked once at most, by the first
 // template that calls a random or time function.
 type Recall func(ctx context.Context) ([]Answer, error)

@@ -151,7 +151,7 @@ func (f *Folder) below(name string) bool {
 	return f.root == "." || strings.HasPrefix(name, f.root+"/")
 }
 
-// Plain tells the names of files that hold plain manifests. Those that begin with a dot are left out (.github/, .sops.yaml).
+// Plain tells the names of files that hold plain manifests. Names that begin with a dot are left out (.github/, .sops.yaml).
 func (f *Folder) Plain(name string) bool {
 	return f.below(name) && wanted(strings.TrimPrefix(name, f.root+"/"))
 }

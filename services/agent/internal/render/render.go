@@ -34,20 +34,20 @@ type Input struct {
 	// Lookup may be nil: then nothing is found.
 	Lookup Lookup
 	// Recall may be nil: then nothing is kept. Answers is called with what templates got of random and time functions, if
-	// they called any, once all objects were told. It may be nil.
+	// they called any, once all objects were told. Answers may be nil.
 	Recall  Recall
 	Answers func(used []Answer)
 	// Memo may be nil.
 	Memo manifest.Memo
-	// Warn is told what is read, though its author may have meant something else. It may be nil.
+	// Warn is told what is read, though its author may have meant something else. Warn may be nil.
 	Warn func(text string)
-	// Notes is called with the notes of a chart, "" if it has none, once all objects were told. It may be nil.
+	// Notes is called with the notes of a chart, "" if it has none, once all objects were told. Notes may be nil.
 	Notes func(text string)
-	// Depends is called if the objects depend on the cluster's version, or on what its API has. It may be nil.
+	// Depends is called if the objects depend on the cluster's version, or on what its API has. Depends may be nil.
 	Depends func()
 }
 
-// Renderer renders folders. It is safe for concurrent use.
+// Renderer renders folders. A Renderer is safe for concurrent use.
 type Renderer struct {
 	// CPU is how much of a processor a child gets, in whole seconds.
 	CPU time.Duration

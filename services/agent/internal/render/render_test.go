@@ -104,7 +104,7 @@ func TestLinksOfPlainManifestsAreFollowedAsKubectlDoes(t *testing.T) {
 	}
 }
 
-// What a link hides would look as if it had been removed from the folder.
+// A file that a link hides would look as if it had been removed from the folder.
 func TestLinksThatLeadNowhereAreMistakes(t *testing.T) {
 	t.Parallel()
 	for target, words := range map[string]string{

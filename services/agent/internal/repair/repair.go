@@ -65,7 +65,7 @@ type Verifier interface {
 	Verify(ctx context.Context, service string, key object.Key) (same bool, err error)
 }
 
-// Repair puts things right. It is safe for concurrent use.
+// Repair puts things right. A Repair is safe for concurrent use.
 type Repair struct {
 	memory   *memory.Memory
 	repairer Repairer
@@ -122,7 +122,7 @@ func New(m *memory.Memory, repairer Repairer, verifier Verifier, now func() time
 	return r
 }
 
-// Notice says that something of a service has changed. It does not block.
+// Notice says that something of a service has changed. Notice does not block.
 func (r *Repair) Notice(service string) { r.news.Put(service) }
 
 // Run works until ctx ends.

@@ -32,7 +32,7 @@ const (
 )
 
 // Details hands over long lists about services: the latest of each service and kind, and of each run of its tests, which is on disk until a
-// distributor acknowledges it as durable. It is safe for concurrent use.
+// distributor acknowledges it as durable. Details is safe for concurrent use.
 type Details struct {
 	dir          string
 	distributors *hub.Distributors
@@ -96,7 +96,7 @@ func isTest(file string) bool {
 	return isTestOf(service, file)
 }
 
-// Set is told a list. When it returns without an error the list is on disk. One that says nothing new is dropped.
+// Set is told a list. When it returns without an error the list is on disk. A list that says nothing new is dropped.
 func (d *Details) Set(detail *deliveryv1.ServiceDetail) error {
 	plain, err := proto.MarshalOptions{Deterministic: true}.Marshal(detail)
 	if err != nil {

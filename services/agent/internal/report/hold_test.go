@@ -36,7 +36,7 @@ func TestProgressIsHeldBack(t *testing.T) {
 	want(deliveryv1.Phase_PHASE_UNSPECIFIED, time.Second)
 	now = now.Add(700 * time.Millisecond)
 	set(deliveryv1.Phase_PHASE_PROGRESSING, 1)
-	want(deliveryv1.Phase_PHASE_UNSPECIFIED, 300*time.Millisecond) // what changes all the time is told all the same
+	want(deliveryv1.Phase_PHASE_UNSPECIFIED, 300*time.Millisecond) // constant changes are told all the same
 	now = now.Add(300 * time.Millisecond)
 	want(deliveryv1.Phase_PHASE_PROGRESSING, 0)
 	sent, _ := r.pending()

@@ -39,7 +39,7 @@ const (
 	suffix               = ".report"
 )
 
-// Reporter keeps the states and sends them. It is safe for concurrent use.
+// Reporter keeps the states and sends them. A Reporter is safe for concurrent use.
 type Reporter struct {
 	dir          string
 	distributors *hub.Distributors
@@ -147,7 +147,7 @@ func (r *Reporter) sendFrom(before *state, report *deliveryv1.ServiceReport) tim
 	return r.now().Add(hold)
 }
 
-// Latest is what was set last about a service, also before a restart; nil: nothing. It must not be changed.
+// Latest is what was set last about a service, also before a restart; nil: nothing. The report must not be changed.
 func (r *Reporter) Latest(service string) *deliveryv1.ServiceReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -250,7 +250,7 @@ func TestRemovedServiceIsForgottenOnceTheHubKnows(t *testing.T) {
 	}
 	run(t, r)
 	receiver.await(t, "a", "gone")
-	// It comes back: the hub still remembers the old counter.
+	// The service comes back: the hub still remembers the old counter.
 	set(t, r, "a", "back")
 	receiver.await(t, "a", "back")
 }

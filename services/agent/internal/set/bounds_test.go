@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/agent/internal/set"
 )
 
-// What counts is where an object will be: its namespace may come from the service, and its scope from a CRD of the set.
+// An object counts where it will be: its namespace may come from the service, and its scope from a CRD of the set.
 func TestBoundsOfAProject(t *testing.T) {
 	t.Parallel()
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"

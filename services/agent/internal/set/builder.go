@@ -107,7 +107,7 @@ func (b *Builder) Len() int { return len(b.items) }
 // Discard ends a set that is not to be. After Commit it does nothing.
 func (b *Builder) Discard() {
 	if b.file != nil {
-		_ = b.file.Close() // it goes away
+		_ = b.file.Close() // the file goes away
 		_ = os.Remove(b.file.Name())
 		b.file = nil
 	}
@@ -487,7 +487,7 @@ func (b *Builder) same(end footer) *Set {
 		s.made = now
 		return s
 	}
-	_ = file.Close() // it is replaced
+	_ = file.Close() // the file is replaced
 	return nil
 }
 

@@ -35,7 +35,7 @@ type footer struct {
 	table int64  // where it begins
 	count uint32 // of objects
 	sum   object.Sum
-	// What follows stands before the rest, and is in its checksum.
+	// The fields below stand before the rest, and are in its checksum.
 
 	// environment is what the cluster could do, where the objects depend on it.
 	environment string

@@ -17,7 +17,7 @@ type (
 type Item struct {
 	object.Ref
 
-	// Sum of the bytes that are sent. It changes when the manifest does.
+	// Sum of the bytes that are sent. The sum changes when the manifest does.
 	Sum object.Sum
 	// Wave orders items: lower ones come first.
 	Wave int32

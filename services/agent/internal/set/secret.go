@@ -7,8 +7,8 @@ import (
 )
 
 // plainSecret moves stringData to data, as the API server does. Sent as stringData the fields would never be ours:
-// nobody could tell who changes them, and one that left the manifest would stay. What the API server is to refuse is
-// left as it is.
+// nobody could tell who changes them, and one that left the manifest would stay. A value that the API server is to
+// refuse is left as it is.
 func plainSecret(obj *unstructured.Unstructured) {
 	texts, ok := obj.Object["stringData"].(map[string]any)
 	data, isMap := obj.Object["data"].(map[string]any)

@@ -1,9 +1,9 @@
 // Package set keeps the objects of a service as they are to be sent, on disk: what is rendered is
-// written once, and read object by object. It is why an agent needs no memory for what it applies.
+// written once, and read object by object. The set is why an agent needs no memory for what it applies.
 //
-// A set belongs to one digest of a service and one environment; it never changes. It is written beside
-// and renamed at the end, so that it is there whole or not at all. Everything read is checked against
-// a sum; a file that was damaged is removed, and the service rendered anew.
+// A set belongs to one digest of a service and one environment; it never changes. The file is written beside and
+// renamed at the end, so that it is there whole or not at all. Everything read is checked against a sum; a file that
+// was damaged is removed, and the service rendered anew.
 package set
 
 import (
@@ -114,7 +114,7 @@ func (st *Store) Remove(service string, id ID) error {
 	return nil
 }
 
-// Set is an open set. It is safe for concurrent use until it is closed.
+// Set is an open set. A Set is safe for concurrent use until it is closed.
 type Set struct {
 	footer
 
@@ -145,7 +145,7 @@ func open(file *os.File) (*Set, error) {
 	return &Set{file: file, path: file.Name(), footer: foot, made: info.ModTime()}, nil
 }
 
-// Close ends the use of a set. One that was removed meanwhile is gone then.
+// Close ends the use of a set. A set that was removed meanwhile is gone then.
 func (s *Set) Close() error { return s.file.Close() }
 
 // Made is when the set was written.
@@ -227,7 +227,7 @@ func (s *Set) Find(key object.Key) (Item, bool, error) {
 	if hook.Hook != 0 {
 		return hook, true, nil
 	}
-	// It is not there, or the table is wrong.
+	// The item is not there, or the table is wrong.
 	_, err := s.Items()
 	return Item{}, false, err
 }

@@ -295,7 +295,7 @@ func TestSetsAreKept(t *testing.T) {
 	}
 }
 
-// Whatever byte of the file goes bad: nothing wrong is read, and the service is rendered anew.
+// If any byte of the file goes bad, nothing wrong is read, and the service is rendered anew.
 func TestDamagedSetIsNeverBelieved(t *testing.T) {
 	t.Parallel()
 	store, dir := openStore(t)
@@ -364,7 +364,7 @@ func TestDamagedSetIsNeverBelieved(t *testing.T) {
 	}
 }
 
-// What a text gave is copied; the result is byte for byte that of reading everything.
+// Objects that a text gave are copied; the result is byte for byte that of reading everything.
 func TestCopyIsLikeReading(t *testing.T) {
 	t.Parallel()
 	dirs := t.TempDir()

@@ -13,7 +13,7 @@ import (
 const madeUp = time.Hour
 
 // due says which run is to begin now, and else when to look again; 0: when something is wanted. A request comes before a revision,
-// and that before the schedule. It may note in s how far the schedule is.
+// and that before the schedule. due may note in s how far the schedule is.
 func due(s *state, in Input, now time.Time) (*run, time.Duration) {
 	next := func(id string, cause deliveryv1.TestCause) *run {
 		return &run{ID: id, Cause: cause, Digest: in.Service.RevisionDigest(), Commit: in.Record.Applied.Commit, Set: in.Set, Start: now}

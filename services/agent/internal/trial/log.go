@@ -26,7 +26,7 @@ type sink struct {
 	line    []byte // the beginning of a line that has not come whole
 }
 
-// Write implements io.Writer. It does not fail.
+// Write implements io.Writer. Write does not fail.
 func (s *sink) Write(data []byte) (int, error) {
 	s.lookForReports(data)
 	s.lines += int64(bytes.Count(data, []byte("\n")))

@@ -50,7 +50,7 @@ func TestNoPartOfASecretIsLeftWhereALogIsCut(t *testing.T) {
 	}
 }
 
-// What a container wrote until it was not followed any more may end within a secret.
+// Output of a container until it was not followed any more may end within a secret.
 func TestNoPartOfASecretIsLeftWhereALogStops(t *testing.T) {
 	t.Parallel()
 	const secret = "swordfish-of-the-harbour"

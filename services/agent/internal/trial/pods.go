@@ -26,7 +26,8 @@ import (
 const (
 	// mostPods of a test, the newest, and mostContainers of a pod are read: they bound the memory that a test takes.
 	mostPods, mostContainers = 3, 10
-	// followed bounds what is read of a log while its container runs, in bytes. What comes after it is read at the end, if the pod is still there.
+	// followed bounds what is read of a log while its container runs, in bytes. Output that comes after it is read at the end, if the pod is still
+	// there.
 	followed = 8 << 20
 	// lastRead bounds the last read of a log, in bytes; see lastLines.
 	lastRead = 32 << 20
@@ -47,7 +48,7 @@ type API interface {
 	Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error)
 }
 
-// collector reads the logs of a test while it runs: its pods may be gone as soon as they have ended. It begins when the object is made.
+// collector reads the logs of a test while it runs: its pods may be gone as soon as they have ended. The collector begins when the object is made.
 type collector struct {
 	api    API
 	object object.Ref
@@ -87,7 +88,7 @@ type container struct {
 // collect begins to read the logs of a Job's or Pod's object.
 func collect(ctx context.Context, api API, ref object.Ref, uid types.UID) *collector {
 	c := &collector{api: api, object: ref, uid: uid}
-	ctx, c.end = context.WithCancel(context.WithoutCancel(ctx)) // it has to outlast the step that starts it
+	ctx, c.end = context.WithCancel(context.WithoutCancel(ctx)) // the collector has to outlast the step that starts it
 	c.running.Go(func() { c.follow(ctx) })
 	return c
 }
@@ -174,7 +175,7 @@ func (c *collector) saw(ctx context.Context, found *unstructured.Unstructured) {
 					c.tail(following, p, p.containers[at])
 				}
 			}
-			if ended { // it has nothing more to say, and the pod may be gone in a moment
+			if ended { // the container has nothing more to say, and the pod may be gone in a moment
 				c.last(ctx, p, p.containers[at])
 			}
 		}
@@ -258,13 +259,13 @@ func (c *collector) read(ctx context.Context, p *pod, name string, into *sink, o
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = stream.Close() }() // nothing was written
+	defer func() { _ = stream.Close() }() // the stream was only read
 	chunk := make([]byte, 32<<10)
 	for {
 		n, err := stream.Read(chunk)
 		read += int64(n)
 		c.mu.Lock()
-		_, _ = into.Write(chunk[:n]) // it does not fail
+		_, _ = into.Write(chunk[:n]) // Write does not fail
 		into.isOpen = !errors.Is(err, io.EOF) || read >= options.Bytes
 		c.mu.Unlock()
 		switch {

@@ -51,7 +51,8 @@ type run struct {
 	Message string                 `json:"message,omitempty"`
 	Passed  int32                  `json:"passed,omitempty"`
 	Failed  int32                  `json:"failed,omitempty"`
-	// Unbegun: nothing of the run was made, because it could not be run when its turn came. That is no fault of the service.
+	// Unbegun: nothing of the run was made, because it could not be run when its turn came. An unbegun run is no fault of
+	// the service.
 	Unbegun bool `json:"unbegun,omitempty"`
 	// Tests are the objects in turn; empty: not yet known, or the hub has the end of the run.
 	Tests []test `json:"tests,omitempty"`
@@ -84,7 +85,7 @@ type made struct {
 	Goes bool `json:"goes,omitempty"`
 }
 
-// read takes the state out of a record. One that can't be read is as none: then a test may run once more.
+// read takes the state out of a record. A state that can't be read is as none: then a test may run once more.
 func read(record inventory.Record) (state, error) {
 	var s state
 	if len(record.Tests) == 0 {

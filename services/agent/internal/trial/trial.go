@@ -75,7 +75,7 @@ type Deps struct {
 	Pruner      *prune.Pruner
 	Inventories Inventories
 	Details     Details
-	// Dir keeps the logs of runs that go on. It has to be there.
+	// Dir keeps the logs of runs that go on. The folder has to be there.
 	Dir     string
 	Now     func() time.Time
 	Tracer  trace.Tracer
@@ -285,8 +285,8 @@ func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.D
 	return wait
 }
 
-// retell hands the end of the last run over again where the disk does not have it any more: it was lost, or another agent leads now. It
-// returns when to look again; once the hub has the end, the inventory keeps no more than the summary, and retell returns 0.
+// retell hands the end of the last run over again where the disk does not have it any more: it was lost, or another agent leads now.
+// retell returns when to look again; once the hub has the end, the inventory keeps no more than the summary, and retell returns 0.
 func (t *Trial) retell(ctx context.Context, in *Input, s *state) time.Duration {
 	if s.Last == nil || !s.Untold {
 		return 0
@@ -316,7 +316,7 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 		timeout = set.AsDuration()
 	}
 	deadline := r.Start.Add(timeout)
-	since := r.Start // what tests are made of is decided when a run begins
+	since := r.Start // a run decides when it begins what tests are made of
 	if len(r.Tests) > 0 {
 		since = time.Time{}
 	}
@@ -330,7 +330,7 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 	if err != nil {
 		return look, false
 	}
-	defer func() { _ = objects.Close() }() // nothing was written
+	defer func() { _ = objects.Close() }() // the set was only read
 	items, err := turn(objects, r)
 	if err != nil {
 		return look, false
@@ -506,7 +506,7 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 		if wait := t.overdue(&now, one, a); wait > 0 {
 			return wait, false
 		}
-		s.drop(item.Key) // it would go on
+		s.drop(item.Key) // the object would go on
 	}
 	if !one.Fixture {
 		t.keepOutput(patience, in, a.at)
@@ -620,7 +620,7 @@ func (t *Trial) through(ctx context.Context, in *Input, s *state, at int, outcom
 	if one.Start.IsZero() {
 		one.Start = one.End
 	}
-	if _, kept := t.outputs[at]; !kept { // it wrote nothing that this agent could read
+	if _, kept := t.outputs[at]; !kept { // the test wrote nothing that this agent could read
 		t.wrote(at, output{})
 	}
 	t.keep(*s.Run)
@@ -697,7 +697,7 @@ func words(outcome deliveryv1.TestOutcome) string {
 
 func sentence(text string) string { return strings.TrimRight(text, ". :\n") + "." }
 
-// Abort ends the run of a service, if one goes on, and has all removed that tests made. It returns the record as it is then.
+// Abort ends the run of a service, if one goes on, and has all removed that tests made. Abort returns the record as it is then.
 func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Record, error) {
 	s, err := read(in.Record)
 	if err != nil || s.Run == nil {
@@ -732,8 +732,8 @@ func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Reco
 	return in.Record, nil
 }
 
-// Clear goes on with removing what ended runs have left, also while no run can go on. It returns the record as it is then, and when to look
-// again; 0: nothing is left.
+// Clear goes on with removing what ended runs have left, also while no run can go on. Clear returns the record as it is then, and when to
+// look again; 0: nothing is left.
 func (t *Trial) Clear(ctx, patience context.Context, record inventory.Record) (inventory.Record, time.Duration) {
 	s, err := read(record)
 	if err != nil {

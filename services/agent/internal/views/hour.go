@@ -12,7 +12,7 @@ type hour struct {
 	counts [steps]int64
 }
 
-// add counts n at a time. What is older than an hour is not counted, and what is of the future counts now.
+// add counts n at a time. An event older than an hour is not counted, and one of the future counts now.
 func (h *hour) add(now, at, n int64) {
 	h.advance(now)
 	step := min(at, now) / stepSeconds

@@ -633,7 +633,7 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 	}
 }
 
-// What the agent may not read is said, and its figures are absent.
+// A kind that the agent may not read is said, and its figures are absent.
 func TestWhatMayNotBeReadIsSaid(t *testing.T) { //nolint:paralleltest // see above
 	w := newWorld(t)
 	w.faults.denied = "/nodes"

@@ -67,8 +67,8 @@ func (o *node) parseStatus(b []byte) error {
 	})
 }
 
-// judge says what a condition means: some are bad if they are True, those called *Ready if they are not. Nobody knows what others mean, which
-// programs beside Kubernetes make.
+// judge says what a condition means: some are bad if they are True, those called *Ready if they are not. The meaning of others, which
+// programs beside Kubernetes make, is not known.
 func (o *node) judge(c condition) {
 	switch {
 	case c.name == "Ready":
@@ -110,7 +110,7 @@ type workload struct {
 	status                string // of a Job: STATUS of kubectl get jobs
 	suspended             bool
 	created               int64
-	hidden                bool // it is counted with its owner
+	hidden                bool // the object is counted with its owner
 }
 
 // fields are the numbers of what the kinds of workloads have alike.
@@ -137,7 +137,7 @@ func parseWorkload(kind string, b []byte) (w workload, m meta, err error) {
 	var observed int64
 	var updated int32
 	if at.desired != 0 {
-		w.desired = 1 // what an absent number means
+		w.desired = 1 // the meaning of an absent number
 	}
 	err = walk(b, func(number protowire.Number, _ uint64, b []byte) (err error) {
 		switch number {

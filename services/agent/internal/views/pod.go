@@ -16,7 +16,7 @@ type pod struct {
 	since                 int64  // when it stopped to be ready, or was created
 	requests              amounts
 	terminal, notReady    bool
-	placed, counted       bool // it has a node; it takes room there
+	placed, counted       bool // the pod has a node; the pod takes room there
 	pulls                 []pull
 	restarts              []restart // of each container, init containers first
 }
@@ -402,7 +402,7 @@ func (r *rawPod) pulls() (out []pull) {
 			if !s.waiting || !waits {
 				continue
 			}
-			image := s.image // what the runtime calls it
+			image := s.image // the runtime's name of it
 			if i := slices.IndexFunc(of.containers, func(c container) bool { return c.name == s.name }); i >= 0 {
 				image = of.containers[i].image
 			}

@@ -27,14 +27,15 @@ const (
 	bucket, perMinute = 32 << 10, 64 << 10
 )
 
-// Pusher hands a view to the hub: what changed since the push that the hub acknowledged last. It is safe for concurrent use.
+// Pusher hands a view to the hub: what changed since the push that the hub acknowledged last. A Pusher is safe for
+// concurrent use.
 type Pusher struct {
 	view         *View
 	distributors *hub.Distributors
 	log          *slog.Logger
 	wake         chan struct{} // capacity 1: the hub wants the whole view
 
-	// What follows is of the goroutine of Run.
+	// The fields below are of the goroutine of Run.
 	acked map[string]*deliveryv1.ViewSection // by name; nil: the hub is to get the whole view
 	left  float64                            // bytes that may be pushed
 	asOf  time.Time                          // of left
@@ -76,7 +77,7 @@ func (p *Pusher) Lost() {
 	}
 }
 
-// Run pushes until ctx ends. Nothing is pushed while nothing changes.
+// Run pushes until ctx ends. Run pushes nothing while nothing changes.
 func (p *Pusher) Run(ctx context.Context) error {
 	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
 	for {

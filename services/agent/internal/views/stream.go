@@ -45,12 +45,12 @@ type kind struct {
 	forget   func()
 	take     func(b []byte, gone bool) (changed bool, err error)
 
-	// What follows is of the goroutine that follows the kind.
+	// The fields below are of the goroutine that follows the kind.
 	place string // resourceVersion to go on from; "": from the beginning
 	paged bool   // the API server does not begin a watch with all objects
 	down  time.Time
 
-	// What follows is guarded by the lock of View.
+	// The fields below are guarded by the lock of View.
 	state  deliveryv1.SectionState // 0: nothing is known yet
 	reason string
 	known  bool // the records are of this cluster, however old

@@ -27,7 +27,7 @@ func newTable[R any](most int, same func(a, b R) bool) *table[R] {
 // begin notes that all objects come now.
 func (t *table[R]) begin() { t.mark++ }
 
-// complete drops objects that did not come since begin. It says whether there were any.
+// complete drops objects that did not come since begin. complete says whether there were any.
 func (t *table[R]) complete() (changed bool) {
 	for uid, r := range t.rows {
 		if r.mark != t.mark {
@@ -81,7 +81,7 @@ func (t *table[R]) halve() {
 
 func (t *table[R]) clear() { clear(t.rows); t.sample = 1 }
 
-// all are the records, in no order.
+// all returns the records, in no order.
 func (t *table[R]) all() iter.Seq[R] {
 	return func(yield func(R) bool) {
 		for _, r := range t.rows {

@@ -1,6 +1,6 @@
 // Package views keeps a summary of the cluster: figures and short rows of nodes, pods, workloads, claims and warnings, and hands it to the hub
-// as it changes. It follows each kind with one watch in Protobuf, of which it decodes the fields that a figure needs; it keeps a small record
-// per object and no object. It follows no Secret and no ConfigMap.
+// as it changes. The view follows each kind with one watch in Protobuf, of which it decodes the fields that a figure needs; it keeps a small
+// record per object and no object. The view follows no Secret and no ConfigMap.
 //
 // Figures are counted anew from the records whenever the view is read, so that none of them can drift. docs/views.md has the rules.
 package views
@@ -35,7 +35,7 @@ type Deps struct {
 	Log               *slog.Logger
 }
 
-// View is the summary of one cluster. It is safe for concurrent use.
+// View is the summary of one cluster. A View is safe for concurrent use.
 type View struct {
 	Deps
 	changed chan struct{} // capacity 1
@@ -146,7 +146,7 @@ func samePod(a, b pod) bool {
 		slices.Equal(a.pulls, b.pulls) && slices.Equal(a.restarts, b.restarts)
 }
 
-// The functions below take over an object, with mu held. They say whether the view may have changed.
+// The functions below take over an object, with mu held. Their result says whether the view may have changed.
 
 func (v *View) takeNode(b []byte, gone bool) (bool, error) {
 	record, m, err := parseNode(b)
@@ -231,7 +231,7 @@ func (v *View) takeWorkload(kind string, b []byte, gone bool) (bool, error) {
 	return changed, nil
 }
 
-// takeWarning counts an Event. One that is deleted takes nothing away: it happened.
+// takeWarning counts an Event. A deleted Event takes nothing away: it happened.
 func (v *View) takeWarning(b []byte, gone bool) (bool, error) {
 	w, m, err := parseWarning(b)
 	if err != nil || w.count == 0 {
@@ -274,7 +274,7 @@ func (v *View) takeWarning(b []byte, gone bool) (bool, error) {
 	return true, nil
 }
 
-// others is the group of the warnings that have none.
+// others returns the group of the warnings that have none.
 func others() group { return group{reason: "others"} }
 
 // counted is what is kept of a group.

@@ -239,7 +239,7 @@ func (m *meta) parseOwner(b []byte) error {
 
 // entry reads an entry of a map.
 func entry(b []byte) (key, value []byte) {
-	_ = walk(b, func(number protowire.Number, _ uint64, b []byte) error { // what can't be read is no entry
+	_ = walk(b, func(number protowire.Number, _ uint64, b []byte) error { // bytes that can't be read are no entry
 		switch number {
 		case 1:
 			key = b

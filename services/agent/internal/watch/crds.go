@@ -72,7 +72,7 @@ func (w *Watcher) whileCustom(ctx context.Context) {
 	}
 }
 
-// crds is the stream of CRDs. It remembers their versions, so that what changed between two streams is found.
+// crds is the stream of CRDs. The stream remembers their versions, so that what changed between two streams is found.
 func (w *Watcher) crds() *stream {
 	known := map[string]string{} // version by name
 	var named map[string]bool

@@ -39,7 +39,7 @@ func mustLast(t *testing.T, w *watch.Watcher, phase string, gone, missed bool) {
 	}
 }
 
-// What an object was like just before it went is known, however soon it goes.
+// An object's state just before it went is known, however soon it goes.
 func TestLastStateOfAFollowedObject(t *testing.T) {
 	t.Parallel()
 	a := newAPI(boats)

@@ -19,8 +19,8 @@ type sources struct {
 	end      context.CancelFunc // nil: Run has not started the streams
 }
 
-// FollowSources has the versions of some objects followed until other ones are named, and tells the service of each change. None: it reads
-// nothing any more.
+// FollowSources has the versions of some objects followed until other ones are named, and tells the service of each change. Without refs
+// it reads nothing any more.
 func (w *Watcher) FollowSources(service string, refs []object.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

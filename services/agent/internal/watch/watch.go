@@ -2,8 +2,8 @@
 // objects with Fairlead's label. Of kinds without a status, of Secrets and of ConfigMaps it reads the metadata only.
 //
 // A stream begins with all objects, goes on where it ended, and begins anew where the server does not remember
-// that (410). What a new beginning does not name, and what a stream says is gone, is asked for before
-// it is believed: an object whose label was taken off looks the same.
+// that (410). An object that a new beginning does not name, and one that a stream says is gone, is asked for before
+// that is believed: an object whose label was taken off looks the same.
 package watch
 
 import (
@@ -53,7 +53,7 @@ type API interface {
 	Refresh(group string)
 }
 
-// Watcher keeps the memory up to date. It is safe for concurrent use.
+// Watcher keeps the memory up to date. A Watcher is safe for concurrent use.
 type Watcher struct {
 	api     API
 	memory  *memory.Memory
@@ -352,7 +352,7 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 	}
 	heard, err = s.run(ctx)
 	f.place = s.place
-	if ctx.Err() != nil { // it was cut
+	if ctx.Err() != nil { // the stream was cut
 		err = nil
 	}
 	return heard, err

@@ -206,7 +206,7 @@ func mustState(t *testing.T, m *memory.Memory, k object.Key, want memory.State) 
 	}
 }
 
-// Whoever deletes thousands of objects keeps nobody from hearing of the others.
+// A client that deletes thousands of objects keeps nobody from hearing of the others.
 func TestNewsComeWhileWhatIsGoneIsAskedFor(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
@@ -382,7 +382,7 @@ func TestServerWithoutStreamedListsIsListed(t *testing.T) {
 	})
 }
 
-// What is deleted while the server is too busy to say so is not forgotten until the stream ends by itself.
+// An object that is deleted while the server is too busy to say so is not forgotten until the stream ends by itself.
 func TestWhatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
@@ -411,7 +411,7 @@ func TestWhatCouldNotBeAskedForIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// What a stream named before its service was known is not lost.
+// An object that a stream named before its service was known is not lost.
 func TestObjectsThatAreTrackedLateAreReadAnew(t *testing.T) {
 	t.Parallel()
 	a := newAPI()

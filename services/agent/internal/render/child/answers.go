@@ -220,12 +220,13 @@ func renewal(value reflect.Value) time.Time {
 	}
 	life := certificate.NotAfter.Sub(certificate.NotBefore) // 292 years at most
 	if life < time.Hour {
-		return time.Time{} // it would be made again and again
+		return time.Time{} // the certificate would be made again and again
 	}
 	return certificate.NotBefore.Add(life/3*2 - rand.N(life/12)).UTC().Truncate(time.Second) //nolint:gosec // a spread
 }
 
-// marked is what is put before each template of a chart: the engine does not say which one it renders. It gives no text.
+// marked is what is put before each template of a chart: the engine does not say which one it renders. The mark gives no
+// text.
 const marked = "{{fairleadAt .}}"
 
 // mark has templates say which one they are.

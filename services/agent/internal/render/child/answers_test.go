@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/services/agent/internal/render"
 )
 
-// recalling is run with kept answers. It gives those that templates got, too.
+// recalling is run with kept answers. recalling gives those that templates got, too.
 func recalling(t *testing.T, spec *deliveryv1.RenderSpec, files map[string]string, kept []render.Answer) (map[string]string, []render.Answer) {
 	t.Helper()
 	folder, err := scan(t, spec, files)

@@ -12,7 +12,7 @@ import (
 )
 
 // chartFiles are the files of a chart's folder by their names in the chart, with links to files and folders
-// followed as Helm does. What .helmignore leaves out is not followed: it may lead anywhere.
+// followed as Helm does. An entry that .helmignore leaves out is not followed: it may lead anywhere.
 func (j *job) chartFiles(root string, contents map[string][]byte) (map[string][]byte, error) {
 	rules := ignore.Empty()
 	if at, err := j.folder.Follow(path.Join(root, ignore.HelmIgnore)); err == nil {

@@ -1,8 +1,8 @@
 // Package child is the process that renders one folder: it reads a job and a tar, tells objects, and
 // ends. See package render for the other side, and for what is said between them.
 //
-// It opens no file and no connection, has no environment, and little time and memory. What the
-// libraries would fetch or run is refused before, in words; the limits are there for what was missed.
+// The child opens no file and no connection, has no environment, and little time and memory. A fetch or a run that the
+// libraries would make is refused before, in words; the limits are there for what was missed.
 package child
 
 import (

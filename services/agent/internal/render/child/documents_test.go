@@ -100,7 +100,7 @@ func TestTextAfterADocumentEndIsLeftOutWithAWarning(t *testing.T) {
 	}
 }
 
-// What Kubernetes has no value for is a mistake of the folder: trying again does not help.
+// A number that Kubernetes has no value for is a mistake of the folder: trying again does not help.
 func TestKustomizeRefusesNumbersThatJSONDoesNotHave(t *testing.T) {
 	t.Parallel()
 	refuses(t, nil, map[string]string{

@@ -8,7 +8,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 )
 
-// What overlays use most, with bases and files beside the service's folder.
+// The features that overlays use most, with bases and files beside the service's folder.
 func TestKustomizeFeaturesAreThoseOfADisk(t *testing.T) {
 	t.Parallel()
 	const deployment = `apiVersion: apps/v1

@@ -13,8 +13,8 @@ import (
 	"fairlead.dev/services/agent/internal/render"
 )
 
-// mount is where kustomize sees the service's folder. It is not the root, so that a ".." too many leads out of the
-// folder as it does on a disk.
+// mount is where kustomize sees the service's folder. The mount is not the root, so that a ".." too many leads out of
+// the folder as it does on a disk.
 const mount = "/fairlead-artifact"
 
 // folder is the service's folder as kustomize's file system: read only, with every name that a disk takes, and

@@ -303,7 +303,7 @@ func checked(c *chart.Chart, given, configuration map[string]any) map[string]any
 	return given
 }
 
-// capable tells whether a chart, or one in it, reads what the cluster can do. One that only names it does no harm.
+// capable tells whether a chart, or one in it, reads what the cluster can do. A chart that only names it does no harm.
 func capable(c *chart.Chart) bool {
 	return c.Metadata.KubeVersion != "" ||
 		slices.ContainsFunc(c.Templates, func(file *common.File) bool { return bytes.Contains(file.Data, []byte("Capabilities")) }) ||

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What bursts does so in the child: the agent's own heap does not grow with it. No other test runs beside this one.
+// A folder that bursts does so in the child: the agent's own heap does not grow with it. No other test runs beside this
+// one.
 func TestHostileFoldersLeaveTheAgentsMemoryFlat(t *testing.T) { //nolint:paralleltest // it measures the process
 	const most = 64 << 20
 	for name, files := range map[string]map[string]string{

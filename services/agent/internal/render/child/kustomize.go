@@ -24,7 +24,7 @@ func (j *job) kustomize() error {
 		return err
 	}
 	files := &folder{FileSystem: filesys.MakeFsInMemory(), service: j.folder, contents: contents}
-	// What the root does not reach may refer to anything.
+	// A kustomization that the root does not reach may refer to anything.
 	var refused error
 	files.reached = func(name string, content []byte) error {
 		if !isKustomization(name) || refused != nil {

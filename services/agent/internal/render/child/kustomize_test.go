@@ -103,7 +103,7 @@ func TestKustomizeLeavesUnusedFilesOfAnyNameAlone(t *testing.T) {
 	})
 }
 
-// What the root does not reach may refer to anything.
+// A kustomization that the root does not reach may refer to anything.
 func TestKustomizeIgnoresWhatTheRootDoesNotReach(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{

@@ -13,7 +13,7 @@ const (
 	nice      = 10
 )
 
-// confine takes away what rendering does not need. It can't be undone.
+// confine takes away what rendering does not need. confine can't be undone.
 func confine(seconds uint64) error {
 	for _, limit := range []struct {
 		what     int

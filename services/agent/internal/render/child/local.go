@@ -23,7 +23,7 @@ func (j *job) addLocal(c *chart.Chart, ways []string, contents map[string][]byte
 		}
 		folder, err := j.folder.Follow(path.Join(at, where))
 		if is, _ := j.folder.Node(folder); err != nil || !is.Folder {
-			continue // it is missing, as one that is nowhere
+			continue // the folder is missing, as one that is nowhere
 		}
 		if slices.Contains(ways, folder) {
 			return j.mistake(path.Join(at, "Chart.yaml"), fmt.Sprintf("dependency %s (%s) leads back to a chart that it is a dependency of", wanted.Name, wanted.Repository))

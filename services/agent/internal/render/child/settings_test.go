@@ -107,7 +107,7 @@ func packedChart(t *testing.T, name string, files map[string]string) string {
 	return out.String()
 }
 
-// What `helm dependency update` puts into charts/ is a .tgz. What the lock says of it is what was tried.
+// A chart that `helm dependency update` puts into charts/ is a .tgz. What the lock says of it is what was tried.
 func TestAPackedDependencyIsRenderedAndHeldAgainstTheLock(t *testing.T) {
 	t.Parallel()
 	db := packedChart(t, "db", map[string]string{
@@ -137,7 +137,7 @@ func TestAPackedDependencyIsRenderedAndHeldAgainstTheLock(t *testing.T) {
 	}
 }
 
-// What `helm dependency build` would take from a folder need not be in charts/.
+// A dependency that `helm dependency build` would take from a folder need not be in charts/.
 func TestADependencyIsTakenFromAFolderOfTheService(t *testing.T) {
 	t.Parallel()
 	spec := &deliveryv1.RenderSpec{Path: "web"}
