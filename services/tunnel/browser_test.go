@@ -61,7 +61,7 @@ func TestBrowserReachesClustersByItsCookie(t *testing.T) {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Errorf("a page of the hub opens no socket: %d", resp.StatusCode)
 	}
-	// What other clients get is the cluster's, as it is.
+	// Answers to other clients are the cluster's, as they are.
 	direct, _ := h.do(h.request("GET", "/clusters/edge-1/api", nil))
 	if direct.Header.Get("Content-Security-Policy") != "sandbox allow-scripts allow-same-origin" {
 		t.Errorf("without a cookie: %v", direct.Header)
@@ -96,7 +96,7 @@ func TestAddressOfAClusterLeadsToItsPage(t *testing.T) {
 	}
 }
 
-// Each is what a page of somebody else can make the browser of a person who is logged in send.
+// A case is what a page of somebody else can make the browser of a person who is logged in send.
 func TestPagesOfOthersReachNoCluster(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// Somebody who can write to Redis makes replicas of their own, which are said to have the session that somebody asks for: they are sent
-// no request, with no user's name and no token.
+// An attacker who can write to Redis makes replicas of their own, which are said to have the session that somebody asks for: they are
+// sent no request, with no user's name and no token.
 func TestForgedReplicasInRedisAreSentNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

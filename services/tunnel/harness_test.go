@@ -75,9 +75,9 @@ type console struct {
 	uses     []*consolev1.AgentTokenUse
 	projects []*consolev1.Project
 	roles    []*consolev1.Role
-	// What CheckAccess allows, as "edit Service web" by token.
+	// The rights that CheckAccess allows, as "edit Service web" by token.
 	allowed map[string]string
-	// What was recorded; full: nothing more can be.
+	// The recordings that came; full: nothing more can be recorded.
 	recordings []*consolev1.Recording
 	pieces     []*consolev1.AppendRecordingRequest
 	full       bool
@@ -424,7 +424,7 @@ type agent struct {
 	kill    context.CancelFunc
 }
 
-// connect opens a session as the agent of a cluster. It returns once the tunnel has it.
+// connect opens a session as the agent of a cluster. connect returns once the tunnel has it.
 func (h *hub) connect(cluster string, api http.HandlerFunc) *agent {
 	h.t.Helper()
 	before := len(h.sessions())

@@ -57,7 +57,8 @@ func TestImpersonationIsCarried(t *testing.T) {
 	}
 }
 
-// What asks for impersonation and can't be carried is refused, with a reason: it never runs with the rights of the caller.
+// A request that asks for impersonation and can't be carried is refused, with a reason: it never runs with the rights of
+// the caller.
 func TestImpersonationIsNeverIgnored(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -106,7 +107,7 @@ func TestAgentThatCarriesNoImpersonationIsAskedNothing(t *testing.T) {
 	}
 }
 
-// What one replica tells another about impersonation is in a header that replicas of before it don't read, and nowhere else.
+// A replica tells another one about impersonation in a header that replicas of before it don't read, and nowhere else.
 func TestRelayedImpersonationIsToldOnce(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")

@@ -82,7 +82,8 @@ func (h *hub) running() (ends map[string]func() error) {
 	return ends
 }
 
-// What runs by access that is lent ends with it: by its own time, or because somebody takes it back. Requests of others go on.
+// A request that runs by lent access ends with it: by its own time, or because somebody takes it back. Requests of others go
+// on.
 func TestStreamsEndWithTheAccessThatWasLent(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {

@@ -158,7 +158,7 @@ func (h *hub) exec(upgrade, offers string) (io.ReadWriteCloser, *http.Response) 
 	}{reader, conn}, resp
 }
 
-// What the cluster sends is at the console while the session goes on, whatever becomes of the tunnel then; what is typed never is.
+// Output of the cluster is at the console while the session goes on, whatever becomes of the tunnel then; what is typed never is.
 func TestShellsAreRecordedWhileTheyRun(t *testing.T) {
 	t.Parallel()
 	spdy := bytes.Join([][]byte{{0x80, 3, 0, 2, 0, 0, 0, 3}, []byte("zip"), spdyFrame(3, "hello é\n"), spdyFrame(5, "wrong\n"), spdyFrame(1, `{"metadata":{},"status":"Success"}`)}, nil)
@@ -255,7 +255,7 @@ func TestNothingIsShownThatHasNoRoomInTheRecording(t *testing.T) {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(resp.Status)
 	}
-	shown, err := io.ReadAll(conn) // it breaks off
+	shown, err := io.ReadAll(conn) // the connection breaks off
 	if len(shown) == 0 || len(shown) == len(greeting) {
 		t.Fatalf("%d of %d bytes were shown, %v", len(shown), len(greeting), err)
 	}

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/platform/mux/muxws"
 )
 
-// Who comes with a token that is none of ours is in the trail, by any door; who comes without one is not.
+// A request with a token that is none of ours is in the trail, by any door; a request without one is not.
 func TestForgedTokensAreAudited(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")

@@ -203,7 +203,7 @@ func TestUpgradesReachTheClusterFromAnyReplica(t *testing.T) {
 	}
 }
 
-// Who may say who asks: the tunnel's replicas, and only for sessions of the one that is asked.
+// The tunnel's replicas may say who asks, and only for sessions of the one that is asked.
 func TestWhoMayRelay(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1", "edge-2")
@@ -313,7 +313,7 @@ func TestRequestsAskCoordinationForNothing(t *testing.T) {
 	}
 }
 
-// What the directory says wrongly costs a try, and no request is carried out twice.
+// A wrong entry of the directory costs a try, and no request is carried out twice.
 func TestStaleEntriesCostATry(t *testing.T) {
 	t.Parallel()
 	memory, err := coordination.Open("")
@@ -345,7 +345,7 @@ func TestStaleEntriesCostATry(t *testing.T) {
 			t.Errorf("request %d: %s %s", i, resp.Status, body)
 		}
 	}
-	// One that was killed does not answer at all, and is still listed.
+	// A replica that was killed does not answer at all, and is still listed.
 	if err := memory.Join(t.Context(), "tunnel", coordination.Member{ID: id[:len(id)-1], URL: "https://127.0.0.1:1"}, coordination.MaxTTL); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestSessionsAreSeenByWhoMaySeeTheCluster(t *testing.T) {
 		h.await("bob sees "+want, func() bool { return list() == want })
 	}
 
-	// What somebody watches ends with the grant.
+	// A watch of sessions ends with the grant.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	watch, err := bob.WatchSessions(ctx, &tunnelv1.WatchSessionsRequest{})

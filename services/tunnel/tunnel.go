@@ -47,7 +47,7 @@ type Service struct {
 // maxHeaderBytes has room for twice the target that a stream takes, so that one which is too long gets a Status.
 const maxHeaderBytes = 2 * muxhttp.MaxTarget
 
-// New puts a tunnel together. It reads what DataDir holds and dials nothing.
+// New puts a tunnel together. New reads what DataDir holds and dials nothing.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ import (
 	"fairlead.dev/platform/reach"
 )
 
-// front is something before the tunnel that agents dial. It has TLS and speaks the protocols that are named; to
+// front is something before the tunnel that agents dial. The front has TLS and speaks the protocols that are named; to
 // the hub it speaks HTTP/2 if that is among them.
 func (h *hub) front(next func(pass http.Handler) http.Handler, protocols ...string) *httptest.Server {
 	target, err := url.Parse(h.url)
@@ -169,7 +169,7 @@ func TestAgentFindsItsWay(t *testing.T) {
 	}
 }
 
-// One that speaks HTTP/2 and nothing else, in clear text, as proxies for gRPC do.
+// A proxy that speaks HTTP/2 and nothing else, in clear text, as proxies for gRPC do.
 func TestAgentBehindHTTP2WithoutTLS(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -189,8 +189,8 @@ func TestAgentBehindHTTP2WithoutTLS(t *testing.T) {
 	}
 }
 
-// What lets the handshake through and keeps what follows to itself: the PONG does not come, and the agent takes HTTP/2. So
-// it does if not even the HELLO comes.
+// A proxy that lets the handshake through and keeps what follows to itself: the PONG does not come, and the agent takes
+// HTTP/2. So it does if not even the HELLO comes.
 func TestAgentLeavesACarrierThatIsSilent(t *testing.T) {
 	t.Parallel()
 	for name, frames := range map[string]int{"no HELLO": 0, "no PONG": 1} {

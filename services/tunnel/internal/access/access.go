@@ -1,6 +1,7 @@
 // Package access decides who may do what at the API of which cluster, by the catalog's grants, from memory.
 //
-// What no grant allows is refused. The cluster's own RBAC holds besides: this is about who comes through at all.
+// A request that no grant allows is refused. The cluster's own RBAC holds besides: this is about who comes through at
+// all.
 package access
 
 import (

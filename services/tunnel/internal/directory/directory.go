@@ -1,9 +1,9 @@
 // Package directory knows which tunnel replicas live and which of them have sessions of which cluster.
 //
-// It keeps one entry per session and one heartbeat per replica in coordination, and remembers what it has read
-// until somebody says that it changed: a request asks coordination for nothing. What is written
-// there is a hint. A replica is known by an id that it makes up when it starts (its epoch), so that what one that
-// has died left behind points nowhere; with coordination down, all that was known stays known.
+// The directory keeps one entry per session and one heartbeat per replica in coordination, and remembers what it has
+// read until somebody says that it changed: a request asks coordination for nothing. An entry that is written there is
+// a hint. A replica is known by an id that it makes up when it starts (its epoch), so that what one that has died left
+// behind points nowhere; with coordination down, all that was known stays known.
 package directory
 
 import (
@@ -33,8 +33,8 @@ const (
 	// replicaTTL is how long a replica that died is still asked.
 	replicaTTL = 15 * time.Second
 	refresh    = replicaTTL / 3
-	// entryTTL bounds how long the entries of a replica that died are kept. They mislead nobody: their replica is not
-	// among the living. They are written again at half of it.
+	// entryTTL bounds how long the entries of a replica that died are kept. The entries mislead nobody: their replica
+	// is not among the living. The entries are written again at half of it.
 	entryTTL = coordination.MaxTTL
 	// foundFor is how long an answer is believed when no change is told: messages get lost.
 	foundFor = 5 * time.Minute
@@ -73,7 +73,7 @@ type Directory struct {
 	deps Deps
 	id   string
 	wake chan struct{} // there is something in waiting
-	look chan struct{} // somebody misses a replica
+	look chan struct{} // a caller misses a replica
 
 	mu       sync.Mutex // guards what follows
 	draining bool
@@ -190,7 +190,7 @@ func (d *Directory) self() coordination.Member {
 	return m
 }
 
-// Others are the other replicas that live, those that drain last.
+// Others returns the other replicas that live, those that drain last.
 func (d *Directory) Others() []Replica {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -254,8 +254,8 @@ func (d *Directory) Look(cluster string) {
 	}
 }
 
-// remember takes a list of members in. One that is missing is not forgotten at once, unless it had begun to
-// drain: a flushed store has nobody until all have said again that they live.
+// remember takes a list of members in. A member that is missing is not forgotten at once, unless it had begun to drain:
+// a flushed store has nobody until all have said again that they live.
 func (d *Directory) remember(members []coordination.Member) {
 	now := time.Now()
 	next := make(map[string]known, len(members))

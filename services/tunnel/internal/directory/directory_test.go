@@ -93,7 +93,7 @@ func TestSessionsAreFoundAtTheirReplicas(t *testing.T) {
 			b.Add("edge-2", "s3")
 			ask.awaitHolders("edge-1", "https://a")
 			ask.awaitHolders("edge-2", "https://b")
-			ask.awaitHolders("edge-3", "https://a", "https://b") // nothing is known: anybody may have it
+			ask.awaitHolders("edge-3", "https://a", "https://b") // no entry is known: any replica may have it
 			b.Add("edge-1", "s4")
 			ask.awaitHolders("edge-1", "https://a", "https://b")
 			b.Remove("s2")
@@ -178,7 +178,7 @@ func TestWithTheStoreDownAllThatWasKnownIs(t *testing.T) {
 	ask.awaitHolders("edge-2", "https://a") // written when the store came back
 }
 
-// Whoever can write into the store can't have a token sent in clear text, and can't break anything.
+// An attacker who can write into the store can't have a token sent in clear text, and can't break anything.
 func TestForgedEntries(t *testing.T) {
 	t.Parallel()
 	c := open(t, "")
@@ -253,7 +253,8 @@ func TestRequestsDontQueueForAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// Who is told of a new replica looks at once, and then not for seconds: it must be there to be found.
+// A directory that is told of a new replica looks at once, and then not for seconds: the replica must be there to be
+// found.
 func TestNewReplicaIsKnownAsSoonAsItIsListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

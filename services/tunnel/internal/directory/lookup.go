@@ -66,7 +66,7 @@ func (d *Directory) find(ctx context.Context, cluster string) []string {
 	case ctx.Err() != nil:
 		l.outdated.Store(true)
 	default:
-		// What was known stays known. The next requests need not wait for coordination, too.
+		// The known replicas stay known. The next requests need not wait for coordination, too.
 		l.outdated.Store(true)
 		l.failed = time.Now().Add(nothingFor)
 		d.deps.Log.DebugContext(ctx, "look up sessions", "cluster", cluster, "err", err)
@@ -101,7 +101,7 @@ func (d *Directory) changed(clusters []string) {
 	d.tellLocked()
 }
 
-// outdateLocked has a cluster's replicas read again. What was known stays in case coordination can't be asked.
+// outdateLocked has a cluster's replicas read again. The known replicas stay in case coordination can't be asked.
 func (d *Directory) outdateLocked(cluster string) {
 	if l := d.lookups[cluster]; l != nil {
 		l.outdated.Store(true)

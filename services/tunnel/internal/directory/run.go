@@ -68,7 +68,7 @@ func (d *Directory) learn(ctx context.Context, news <-chan []byte) {
 func (d *Directory) list(ctx context.Context) {
 	members, err := d.deps.Coordinator.Members(ctx, replicas)
 	if err != nil {
-		return // those that were known are; the heartbeat says that coordination fails
+		return // known replicas stay known; the heartbeat says that coordination fails
 	}
 	d.remember(members)
 	if marks, err := d.deps.Coordinator.Members(ctx, group(mark)); err == nil {

@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 )
 
-// record is a request in the audit trail. It never has queries, headers or bodies, which may hold secrets.
+// record is a request in the audit trail. A record never has queries, headers or bodies, which may hold secrets.
 //
 // A read that ends by itself is one event, tunnel.request, written at its end: most requests are such, and clients
 // ask them in floods. All others are two, tunnel.request.begin at once and tunnel.request.end, so that what changes
@@ -74,8 +74,8 @@ func lasts(r *http.Request, class kubehttp.Class, info kubehttp.Info) bool {
 	return class != kubehttp.Read && r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
-// resource names the resource as RBAC does, deployments.apps/scale, and otherwise the path. What is proxied to may
-// have secrets in its path: it is left out.
+// resource names the resource as RBAC does, deployments.apps/scale, and otherwise the path. The target of a proxied
+// request may have secrets in its path: it is left out.
 func resource(info kubehttp.Info, path string) string {
 	if info.Resource == "" {
 		return path

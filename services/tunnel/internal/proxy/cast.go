@@ -11,7 +11,7 @@ import (
 )
 
 // A cast is what somebody saw of a shell, as asciicast of version 2: a line that says what it is, and a line for each output and each change of the
-// screen's size. What was typed is not in it: it may be a password.
+// screen's size. Typed text is not in it: it may be a password.
 
 // castHead is its first line.
 type castHead struct {
@@ -30,7 +30,7 @@ func headOf(began time.Time, title, command string) []byte {
 
 // castLine is one event of it.
 func castLine(at time.Duration, kind, text string) []byte {
-	quoted, _ := json.Marshal(text) // what is no UTF-8 becomes U+FFFD
+	quoted, _ := json.Marshal(text) // bytes that are no UTF-8 become U+FFFD
 	line := append([]byte{'['}, strconv.FormatFloat(at.Seconds(), 'f', 6, 64)...)
 	line = append(line, `, "`...)
 	line = append(line, kind...)

@@ -92,7 +92,7 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 		verb = platform.View
 	}
 	rules := platform.Rules{Grants: x.Catalog.Grants(), Roles: x.Catalog.Roles()}
-	// What is allowed without a project is allowed in all.
+	// A right that is allowed without a project is allowed in all.
 	decision := rules.May(x.user, verb, platform.Target{Kind: platform.Service, Name: name, Cluster: x.cluster, ClusterLabels: cluster.GetMetadata().GetLabels()})
 	if decision.Allowed {
 		return nil

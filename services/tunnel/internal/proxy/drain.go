@@ -22,7 +22,7 @@ type drain struct {
 type running struct {
 	mu   *sync.Mutex // the drain's; guards what follows
 	n    int
-	last bool          // none is added
+	last bool          // no more are added
 	done chan struct{} // closed when none is left of the last
 }
 

@@ -14,7 +14,7 @@ import (
 // unreachable puts into words that nobody takes the request.
 func (rt *route) unreachable() *kubehttp.Error {
 	if rt.out.Context().Err() != nil {
-		panic(http.ErrAbortHandler) // nobody waits for an answer, or the caller's token has ended
+		panic(http.ErrAbortHandler) // no client waits for an answer, or the caller's token has ended
 	}
 	if errors.Is(rt.last, mux.ErrTooManyStreams) {
 		return rt.failed(rt.last)
@@ -38,7 +38,7 @@ func (rt *route) unreachable() *kubehttp.Error {
 func (rt *route) failed(err error) *kubehttp.Error {
 	ctx := rt.out.Context()
 	if ctx.Err() != nil {
-		panic(http.ErrAbortHandler) // nobody waits for an answer, or the caller's token has ended
+		panic(http.ErrAbortHandler) // no client waits for an answer, or the caller's token has ended
 	}
 	rt.Log.InfoContext(ctx, "request to cluster failed", "cluster", rt.cluster, "err", err)
 	unsent, _ := errors.AsType[*muxhttp.UnsentError](err)

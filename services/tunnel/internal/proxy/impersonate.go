@@ -67,8 +67,8 @@ func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
 	return &as, nil
 }
 
-// impersonate reads whom a request asks to pass off as. Whether the caller may, the cluster says: its agent asks it. What the hub grants the
-// caller bounds the request all the same.
+// impersonate reads whom a request asks to pass off as. Whether the caller may, the cluster says: its agent asks it. The hub's grants to the
+// caller bound the request all the same.
 func (x *exchange) impersonate(r *http.Request) *kubehttp.Error {
 	as, err := impersonated(r.Header)
 	if err != nil {

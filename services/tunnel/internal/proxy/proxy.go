@@ -1,7 +1,7 @@
 // Package proxy answers /clusters/<name>/... as that cluster's API server does.
 //
-// Who asks is the verified identity and nothing that the request says. It is put into the OPEN frame,
-// after everything with which a client could forge one was removed from the request. Fails closed.
+// The caller is the verified identity and nothing that the request says. The identity is put into the OPEN frame, after
+// everything with which a client could forge one was removed from the request. Fails closed.
 //
 // A cluster whose sessions are at another replica is asked through that one: one hop, made with this service's own
 // identity, which alone may say who asks.
@@ -114,7 +114,7 @@ type exchange struct {
 	lent      []string              // groups that are lent; guarded by standing.mu
 	lasting   *lasting              // nil: it ends soon by itself, or the replica that was asked by the user judges it
 	as        *muxhttp.Impersonated // whom the caller asks to pass off as; nil: nobody
-	relayed   bool                  // it comes from another replica, and goes to no third one
+	relayed   bool                  // the request comes from another replica, and goes to no third one
 	sent      counter
 	received  int64
 	code      int // 0: none, or the response broke off
@@ -195,7 +195,7 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	resp, failed := x.ask(x.request(ctx, r)) //nolint:contextcheck // that of the request
 	settle()
 	if r.ProtoMajor == 1 && r.ContentLength != 0 && !x.sent.ended.Load() {
-		// What follows on the connection may be the rest of a body that is malformed, and no request.
+		// The bytes that follow on the connection may be the rest of a body that is malformed, and no request.
 		w.Header().Set("Connection", "close")
 	}
 	if failed != nil {
@@ -226,8 +226,8 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	x.code = resp.StatusCode
 }
 
-// redirect has a response lead to the cluster below the hub's address, whatever it says. One that leads elsewhere would have clients repeat
-// the request there, with the hub's credential: it is refused where clients would follow.
+// redirect has a response lead to the cluster below the hub's address, whatever it says. A redirect that leads elsewhere would have clients
+// repeat the request there, with the hub's credential: it is refused where clients would follow.
 func (x *exchange) redirect(resp *http.Response) *kubehttp.Error {
 	location := resp.Header["Location"]
 	if len(location) == 0 || x.relayed { // the replica that is asked by the user does it

@@ -153,8 +153,8 @@ func (x *exchange) untaken(err error) *kubehttp.Error {
 	return refused
 }
 
-// cast is a recording on its way to the console. What passes is read as it goes. A session that has to be recorded waits for the console while there is no
-// room for what it shows, or a piece has been under way for stallAfter; nothing of it is shown that has no room in the recording.
+// cast is a recording on its way to the console. Passing bytes are read as they go. A session that has to be recorded waits for the console while there is
+// no room for what it shows, or a piece has been under way for stallAfter; nothing of it is shown that has no room in the recording.
 type cast struct {
 	*exchange
 	id       string
@@ -172,7 +172,7 @@ type cast struct {
 	room       *sync.Cond // there is some, or no need for it
 	pending    []byte     // whole lines that wait to be sent
 	sending    int        // bytes of the piece that is under way
-	stalled    bool       // it has been under way for long
+	stalled    bool       // the piece has been under way for long
 	bytes      int64      // of all lines
 	full       error      // no more lines fit
 	incomplete string
@@ -216,7 +216,7 @@ func (x *exchange) unrecordable() *kubehttp.Error {
 		"cluster %q: a project has shells here recorded, and this client's protocol can't be: use SPDY/3.1 or WebSocket with v5.channel.k8s.io or v4.channel.k8s.io, as kubectl does", x.cluster)}
 }
 
-// attach has the recording see what passes. It refuses what can't be read, if that has to be recorded.
+// attach has the recording see what passes. attach refuses what can't be read, if that has to be recorded.
 func (c *cast) attach(resp *http.Response) *kubehttp.Error {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return nil
@@ -304,7 +304,7 @@ func (c *cast) sent(p []byte) {
 		}
 		var size struct{ Width, Height uint16 }
 		if json.Unmarshal(c.size, &size) == nil {
-			_ = c.add(castLine(time.Since(c.began), "r", strconv.Itoa(int(size.Width))+"x"+strconv.Itoa(int(size.Height)))) // what the cluster sends finds out
+			_ = c.add(castLine(time.Since(c.began), "r", strconv.Itoa(int(size.Width))+"x"+strconv.Itoa(int(size.Height)))) // the cluster's output finds out
 		}
 	})
 }
@@ -325,7 +325,7 @@ func (c *cast) add(lines []byte) error {
 	case c.maxBytes > 0 && c.bytes+int64(len(lines)) > c.maxBytes:
 		c.full = unrecordedError{fmt.Errorf("the recording is full: it may have %d KiB", c.maxBytes>>10)}
 		if c.required {
-			return c.full // all that was shown is in it
+			return c.full // the recording has all that was shown
 		}
 		c.incomplete = fmt.Sprintf("it is full: it may have %d KiB", c.maxBytes>>10)
 		return nil
@@ -412,7 +412,7 @@ func (c *cast) send(ctx context.Context) {
 
 // goOn tells the console that the session goes on. A console that is away hears of the session later: only what is shown has to reach it.
 func (c *cast) goOn(ctx context.Context, sequence int64) {
-	try, cancel := context.WithTimeout(ctx, stallAfter) // what is shown meanwhile waits for it
+	try, cancel := context.WithTimeout(ctx, stallAfter) // output meanwhile waits for it
 	defer cancel()
 	if _, err := c.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: sequence}); err != nil {
 		c.Log.DebugContext(ctx, "console does not hear that a recorded session goes on", "cluster", c.cluster, "recording", c.id, "err", err)
@@ -485,7 +485,7 @@ func (c *cast) fail(ctx context.Context, why error) {
 	c.mu.Unlock()
 	try, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	// It says so if it can; without it the recording has no end.
+	// The last piece says so if it can; without it the recording has no end.
 	_, _ = c.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: 1_000_000, End: true, Incomplete: why.Error()})
 	c.endSession(unrecordedError{why})
 }

@@ -104,7 +104,7 @@ func TestASessionWaitsForItsRecording(t *testing.T) {
 	})
 }
 
-// What sessions show before the console has it is bounded over all of them; each has room for a prompt anyway.
+// Output that sessions show before the console has it is bounded over all of them; each has room for a prompt anyway.
 func TestUnsentRecordingsAreBoundedOverAllSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -134,7 +134,7 @@ func (x *exchange) relay(to directory.Replica, out *http.Request) (*http.Respons
 		req.Proto, req.ProtoMajor, req.ProtoMinor = "HTTP/1.1", 1, 1
 	}
 	if req.Header["User-Agent"] == nil {
-		req.Header.Set("User-Agent", "") // none, instead of Go's
+		req.Header.Set("User-Agent", "") // no field, instead of Go's
 	}
 	resp, err := x.Relay.RoundTrip(req)
 	if err != nil {

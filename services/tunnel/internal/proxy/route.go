@@ -31,7 +31,7 @@ type route struct {
 	out *http.Request
 
 	tried    []*session.Session
-	missing  *session.NotConnectedError // what Sessions said last
+	missing  *session.NotConnectedError // the last answer of Sessions
 	stale    bool                       // a replica that should have had the cluster has it no more
 	repeated bool                       // the request was lost once, and asked again
 	last     error                      // why the last one did not take it
@@ -165,7 +165,7 @@ func (rt *route) mayComeBack() bool {
 	return rt.missing.Ending || time.Since(gone) < most
 }
 
-// wait waits for a change, and a moment for those that come with it. Nothing is a change after a while, too.
+// wait waits for a change, and a moment for those that come with it. A while without news counts as a change, too.
 func (rt *route) wait(news <-chan struct{}, deadline <-chan time.Time) bool {
 	look := time.NewTimer(lookAnyway)
 	defer look.Stop()

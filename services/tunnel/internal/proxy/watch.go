@@ -46,7 +46,7 @@ func newWatch(resp *http.Response, cluster string) *watch {
 	return w
 }
 
-// Read implements io.Reader. What came after the end is dropped: the next watch has it again.
+// Read implements io.Reader. Bytes that came after the end are dropped: the next watch has them again.
 func (w *watch) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	w.mu.Lock()
@@ -61,7 +61,7 @@ func (w *watch) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end ends the watch: at once if its reader has seen whole events only. It does not wait.
+// end ends the watch: at once if its reader has seen whole events only. end does not wait.
 func (w *watch) end() {
 	w.mu.Lock()
 	w.ending = true

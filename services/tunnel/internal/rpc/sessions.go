@@ -50,7 +50,7 @@ func (s *service) ListReplicas(context.Context, *tunnelv1.ListReplicasRequest) (
 func (s *service) ListSessions(ctx context.Context, _ *tunnelv1.ListSessionsRequest) (*tunnelv1.ListSessionsResponse, error) {
 	caller, _ := identity.FromContext(ctx)
 	if caller.Has(identity.RoleTunnel) {
-		return &tunnelv1.ListSessionsResponse{Sessions: s.own()}, nil // it asks everybody by itself
+		return &tunnelv1.ListSessionsResponse{Sessions: s.own()}, nil // the calling replica asks everybody by itself
 	}
 	sees, err := s.sees(caller)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *service) sees(caller identity.Identity) (func(cluster string) bool, err
 	}, nil
 }
 
-// all are the sessions of all replicas.
+// all returns the sessions of all replicas.
 func (s *service) all(ctx context.Context) *tunnelv1.ListSessionsResponse {
 	resp := &tunnelv1.ListSessionsResponse{Sessions: s.own()}
 	ctx, cancel := context.WithTimeout(ctx, askTime)

@@ -13,8 +13,8 @@ import (
 // WebSocketPattern is where agents ask for a WebSocket: at the procedure that they would call over HTTP/2.
 const WebSocketPattern = http.MethodGet + " " + tunnelv1connect.TunnelServiceConnectProcedure
 
-// NewWebSocket returns the handler of sessions over WebSockets. What is refused gets the answer that a call of
-// Connect's would get, with Retry-After where it has one; what ends later a close frame.
+// NewWebSocket returns the handler of sessions over WebSockets. A refused session gets the answer that a call of
+// Connect's would get, with Retry-After where it has one; one that ends later a close frame.
 func NewWebSocket(deps Deps) http.Handler {
 	s := &service{deps}
 	var sockets muxws.Acceptor

@@ -22,7 +22,7 @@ type replica struct {
 	t       *testing.T
 	running sync.WaitGroup
 	mu      sync.Mutex
-	told    map[string]string // what the directory was told
+	told    map[string]string // clusters by session, as the directory was told
 }
 
 func (r *replica) Add(cluster, session string) {

@@ -63,7 +63,7 @@ func (r *Reporter) Note(by identity.Identity, at time.Time) {
 	}
 }
 
-// Run reports until ctx ends. What the console did not take in stays.
+// Run reports until ctx ends. Uses that the console did not take in stay.
 func (r *Reporter) Run(ctx context.Context) error {
 	backoff := hub.Backoff{Floor: pause, Max: maxWait}
 	for {
