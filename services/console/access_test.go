@@ -40,7 +40,7 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 		call := caller(hc, r.url, r.sending(r.sign(t, id)))
 		for procedure, role := range rpc.Policy() {
 			if name == "agent" && procedure == consolev1connect.LoginServiceLeaveClusterProcedure {
-				continue // it would leave
+				continue // the agent would leave
 			}
 			if id.Kind == identity.KindUser && procedure == consolev1connect.LoginServiceLogoutProcedure {
 				continue // its token would be good for nothing
@@ -74,7 +74,7 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 		case method == "LeaveCluster":
 			want = identity.RoleUser | identity.RoleAgent
 		case method == "Logout" || method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
-			want = identity.RoleUser // what they do is about the caller
+			want = identity.RoleUser // the calls are about the caller
 		case method == "ListRevisions" || method == "ListDeployments":
 			want = identity.RoleUser
 		case method == "BeginRecording" || method == "AppendRecording":
@@ -86,7 +86,7 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 		case strings.HasSuffix(method, "AccessRequest") || method == "ListAccessRequests":
 			want = identity.RoleUser // grants decide about them
 		case method == "CheckBackend":
-			want = identity.RoleAdmin // it reads with whatever Secret
+			want = identity.RoleAdmin // a check reads with whatever Secret
 		case strings.Contains(method, "Sink") || strings.Contains(method, "Backend") || strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig"):
 			want = identity.RoleUser
 		case method == "AccessConfigs":

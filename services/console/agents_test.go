@@ -37,8 +37,8 @@ func (a api) edge(t *testing.T) *consolev1.ClusterStatus {
 	return resp.GetCluster().GetStatus()
 }
 
-// A token of an agent is renewed once. Whoever asks again with the same request had no answer; whoever asks with another one has a copy of the
-// agent's data folder, and everybody is told.
+// A token of an agent is renewed once. An agent that asks again with the same request had no answer; one that asks with another request has a
+// copy of the agent's data folder, and everybody is told.
 func TestSecondRenewalOfATokenRaisesTheAlarm(t *testing.T) {
 	t.Parallel()
 	bothDatabases(t, func(t *testing.T, r *running) {
@@ -114,7 +114,7 @@ func TestLeavingEndsTheAlarmAndTheCopies(t *testing.T) {
 	}
 	_, err = r.renewal(t, next.GetToken(), key, rand.Text())
 	wantCode(t, err, connect.CodeUnauthenticated)
-	// It joins again, and nothing of before is held against it.
+	// The agent joins again, and nothing of before is held against it.
 	own := admin.join(t, "edge-1")
 	if _, err := r.renewal(t, own, key, rand.Text()); err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestAgentsWithoutAKeyAreBoundDuringOneUpgrade(t *testing.T) {
 	if again, err := r.renewal(t, old, key, request); err != nil || again.GetId() != bound.GetId() {
 		t.Errorf("the answer that was lost: %v, %v", again, err)
 	}
-	// Whoever has a copy of the old token comes too late, with whatever key.
+	// A thief with a copy of the old token comes too late, with whatever key.
 	thief, err := identity.NewAgentKey()
 	if err != nil {
 		t.Fatal(err)

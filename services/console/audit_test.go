@@ -68,7 +68,7 @@ func testAudit(t *testing.T, r *running) {
 		t.Errorf("page token of nobody: %v", err)
 	}
 
-	// What comes between the list and the stream is in the stream.
+	// An event between the list and the stream is in the stream.
 	record(t, hub, auditEvent(3, "ada", "a"), auditEvent(4, "eve", "b"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

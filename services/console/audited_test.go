@@ -25,7 +25,7 @@ func readsOnly(method string) bool {
 	return false
 }
 
-// hubsOwn are calls by which services of the hub hand on what they saw. What an agent or a folder has written by them is in the trail as its own event.
+// hubsOwn are calls by which services of the hub hand on what they saw. A write by an agent or a folder is in the trail as its own event.
 func hubsOwn(method string) bool {
 	return strings.HasPrefix(method, "Record") || method == "BeginRecording" || method == "AppendRecording" || method == "ClaimSource" || method == "PublishHeads" || method == "ApplyFolder"
 }

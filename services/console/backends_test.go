@@ -251,7 +251,7 @@ func TestBackendsAreForThoseProjectsAndPaths(t *testing.T) {
 	}
 	admin.must(t, open)
 	open.Spec.Config["more"] = textOf("1")
-	mallory.must(t, open) // it keeps what is shown
+	mallory.must(t, open) // the service keeps the values that are shown
 
 	// A backend of no projects is for configuration of who may change it.
 	admin.must(t, &consolev1.Grant{Metadata: meta("team"), Spec: &consolev1.GrantSpec{
@@ -265,12 +265,12 @@ func TestBackendsAreForThoseProjectsAndPaths(t *testing.T) {
 	wantCode(t, err, connect.CodePermissionDenied, "backend")
 	_, err = eve.backends.CheckBackend(t.Context(), &consolev1.CheckBackendRequest{Backend: newBackend("free")})
 	wantCode(t, err, connect.CodePermissionDenied)
-	// What is of other projects is not named to who may not see them.
+	// A resource of other projects is not named to a person who may not see them.
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(configured(newService("hers", "shop", "prod"), nil, ref))})
 	wantCode(t, err, connect.CodeFailedPrecondition, `backend "bound" is for configuration of other projects`)
 	admin.must(t, free)
 	free.Spec.Config["more"] = textOf("1")
-	eve.must(t, free) // it keeps what it has
+	eve.must(t, free) // the service keeps what it has
 	free.Spec.Config["pw"] = fromBackend("free", "bank/a.yaml", "pw")
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(free)})
 	wantCode(t, err, connect.CodePermissionDenied, `backend "free"`)

@@ -203,7 +203,7 @@ func TestARestoreThatIsKilledChangesNothing(t *testing.T) {
 			if err := errors.Join(cmd.Process.Kill()); err != nil {
 				t.Fatal(err)
 			}
-			_ = cmd.Wait() // it was killed
+			_ = cmd.Wait() // the process was killed
 			again := h.start(t)
 			if _, err := again.admin(t).clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"}); err != nil {
 				t.Error(err)
@@ -212,7 +212,7 @@ func TestARestoreThatIsKilledChangesNothing(t *testing.T) {
 	}
 }
 
-// What nobody makes anew is lost only if that is said, resources or not.
+// Data that nobody can make again are lost only if that is said, resources or not.
 func TestADatabaseWithAnythingOfPeopleIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	for name, db := range databases(t) {

@@ -272,7 +272,7 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 		return resp.GetSource()
 	}
 	_, err := gitcache.heads.PublishHeads(t.Context(), publishRequest(source, 1, commitA))
-	wantCode(t, err, connect.CodeAborted) // nobody has claimed it
+	wantCode(t, err, connect.CodeAborted) // no gitcache has claimed the source
 	first := claim("gitcache-0")
 	publish(t, gitcache, source, first, commitA)
 	fetched := get().GetStatus().GetHeads()[0].GetFetchTime().AsTime()

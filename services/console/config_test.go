@@ -141,7 +141,7 @@ url=*** of configset/db`
 			if s := f.services["web"]; s.GetStatus().GetConfigRevision() != revision || len(s.GetSpec().GetConfig()) > 0 || len(f.clusters["edge-1"].GetSpec().GetConfig()) > 0 {
 				t.Errorf("a follower is told %v", s)
 			}
-			// What is read can be written back: no value is lost, and nothing is changed.
+			// A resource that is read can be written back: no value is lost, and nothing is changed.
 			if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: got.GetService()}); err != nil {
 				t.Fatal(err)
 			}
@@ -260,7 +260,7 @@ func TestWhatCanNotBeDeliveredIsHeldBack(t *testing.T) {
 	if s := good.GetStatus(); s.GetConfigProblem() != nil || distributor.values(t, good.GetMetadata().GetUid(), s.GetConfigRevision())["pw"] != "hunter2" {
 		t.Errorf("got %v", s)
 	}
-	// What was delivered stays while the newest can't be: but not at another cluster.
+	// The delivered configuration stays while the newest can't be: but not at another cluster.
 	admin.must(t, newSecret("pw", "other", "x"))
 	if s := status().GetStatus(); s.GetConfigRevision() != good.GetStatus().GetConfigRevision() || s.GetConfigProblem() == nil {
 		t.Errorf("got %v", s)
@@ -323,7 +323,7 @@ func TestDraftsArePreviewedAndNotWritten(t *testing.T) {
 	})
 }
 
-// Who may write some service could else try values of another one, by drafts that nobody sees.
+// A person who may write some service could else try values of another one, by drafts that nobody sees.
 func TestRevisionsDoNotTellWhetherServicesHaveTheSameSecrets(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
@@ -337,7 +337,7 @@ func TestRevisionsDoNotTellWhetherServicesHaveTheSameSecrets(t *testing.T) {
 	})
 }
 
-// Who may write services, and not see secrets, must not have them delivered to where they can be read.
+// A person who may write services, and not see secrets, must not have them delivered to where they can be read.
 func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "")
@@ -360,10 +360,10 @@ func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	}}}
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(global)})
 	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
-	// What an administrator has put into a set is for who may name the set.
+	// Values that an administrator has put into a set are for people who may name the set.
 	s.Spec.Config, s.Spec.ConfigSets = nil, []string{"base"}
 	eve.must(t, s)
-	// Nobody learns by this which secrets there are.
+	// The refusal does not show which secrets there are.
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(configured(s, nil, settings{"pw": refTo("pw", "password")}))})
 	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
 	_, none := eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(configured(s, nil, settings{"pw": refTo("nowhere", "password")}))})
@@ -379,7 +379,7 @@ func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	s.Spec.Cluster = "edge-2"
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)})
 	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
-	// What is of another project is not named to who may not see that.
+	// A resource of another project is not named to a person who may not see the project.
 	bound := newSet("bound", nil)
 	bound.Spec.Project = "hers"
 	admin.must(t, bound)

@@ -219,8 +219,8 @@ type Service struct {
 	exporter   *export.Exporter // nil: the audit trail goes nowhere
 }
 
-// New puts a console together. It makes the data folder, the master key and the hub secret if they are
-// missing, and touches no database.
+// New puts a console together. New makes the data folder, the master key and the hub secret if they are missing, and
+// touches no database.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -407,7 +407,7 @@ func TestOtherMasterKeyOnTheSameDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "")
 	r := h.start(t)
-	r.adminToken(t) // it has started
+	r.adminToken(t) // the console has started
 	r.stop()
 	other := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	if err := os.WriteFile(filepath.Join(h.dir, "master.key"), []byte(other), 0o600); err != nil {

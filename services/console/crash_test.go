@@ -51,7 +51,7 @@ func (h *hub) process(t *testing.T) (*running, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may be dead already, which is the point
+		_ = cmd.Process.Kill() // the console may be dead already, which is the point
 		_ = cmd.Wait()
 	})
 	url, err := bufio.NewReader(out).ReadString('\n')
@@ -101,12 +101,12 @@ func writeUntilKilled(t *testing.T, h *hub, round int, acknowledged map[string]i
 	for w := range 3 {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				name := fmt.Sprintf("c%d-%d-%d", round, w, i/2) // each is created and then updated
+				name := fmt.Sprintf("c%d-%d-%d", round, w, i/2) // each cluster is created and then updated
 				resp, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{
 					Metadata: meta(name), Spec: &consolev1.ClusterSpec{Description: fmt.Sprint(i)},
 				}})
 				if err != nil {
-					return // it is dead
+					return // the console is dead
 				}
 				mu.Lock()
 				acknowledged[name] = resp.GetCluster().GetMetadata().GetRevision()

@@ -20,7 +20,7 @@ func TestDeadlineOfTheCallerIsNoFailureOfTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	// Somebody else writes for as long as this takes.
+	// Another store writes for as long as this takes.
 	busy, release, written := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		written <- other.Write(context.Background(), "test", func(context.Context, *store.Tx) error {

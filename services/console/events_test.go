@@ -111,7 +111,7 @@ func TestEventsOncePerTransition(t *testing.T) {
 		}
 		_ = stream.Close()
 
-		// What the board sees comes a moment later.
+		// Events of the board come a moment later.
 		within(t, func() error {
 			if got := types(listEvents(t, events, "type : cluster")); got != "cluster.joined" {
 				return fmt.Errorf("clusters: %s", got)
@@ -158,7 +158,7 @@ func TestLostClusterTellsOnce(t *testing.T) {
 			})
 		}
 	}
-	// It was heard of an hour ago, which is long gone.
+	// The agent was heard of an hour ago, which is long gone.
 	past := timestamppb.Now()
 	past.Seconds -= 3600
 	seen(&consolev1.ClusterSeen{Time: past})
@@ -171,7 +171,7 @@ func TestLostClusterTellsOnce(t *testing.T) {
 	tell("cluster.lost cluster.back")
 }
 
-// Who may see one cluster is told of what happens there only.
+// A person who may see one cluster is told only what happens there.
 func TestEventsShowNothingForeign(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
@@ -313,7 +313,7 @@ func TestGuardOfAGlobalServiceTripsOnceUntilItIsConfirmed(t *testing.T) {
 		}
 		admin.must(t, newCluster("d"))
 		tell("guard.tripped guard.confirmed guard.tripped")
-		// Who sees the global service is told, and nobody else.
+		// A person who sees the global service is told, and nobody else.
 		admin.putProject(t, "bank")
 		for project, want := range map[string]string{"shop": "guard.tripped guard.confirmed guard.tripped", "bank": ""} {
 			admin.let(t, project, "viewer", everywhere(), project)

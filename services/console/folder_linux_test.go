@@ -53,7 +53,7 @@ func (h *hub) runAs(t *testing.T, user syscall.Credential) (*running, string) {
 		t.Fatal(err)
 	}
 	stop := sync.OnceFunc(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the process may have ended
 		_ = cmd.Wait()
 	})
 	t.Cleanup(stop)

@@ -128,12 +128,12 @@ func TestFolderBecomesWhatTheCatalogHas(t *testing.T) {
 		if got := p.admin.names(t, "state = healthy", ""); got != "fleet" {
 			t.Errorf("healthy are %q", got)
 		}
-		// It is the account's work, for the service at the commit.
+		// The write is the account's work, for the service at the commit.
 		if e := p.admin.trail(t, "catalog.create", "a"); len(e) != 1 || e[0].GetActor().GetName() != "serviceaccount:fleet" && !strings.Contains(e[0].GetActor().GetName(), "fleet") ||
 			e[0].GetReason() != `for service "fleet" at `+commitA[:8] || e[0].GetTraceId() != "0af7651916cd43dd8448eb211c80319c" {
 			t.Errorf("trail: %v", e)
 		}
-		// What is known costs nothing, whoever asks.
+		// A known folder costs nothing, whoever asks.
 		if res := p.ask(t, p.told(t, "fleet", "d1")); !res.GetSettled() {
 			t.Errorf("again: %v", res)
 		}
@@ -221,7 +221,7 @@ func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 		if strings.Contains(r.logs.String(), "planted") {
 			t.Error("the log has a secret")
 		}
-		// What was missing is there now, and the next try gets it.
+		// The missing part is there now, and the next try gets it.
 		p.healthy(t, "fleet", "d99", files{"fleet/x.yaml": good})
 		p.expect(t, "fleet/a:changed")
 	})
@@ -491,10 +491,11 @@ func TestNobodyGetsRightsByAFolder(t *testing.T) {
 		p.push(t, commitA)
 		inProject := func(name, project string) string { return yaml(name, "  project: "+cmp.Or(project, `""`)+"\n") }
 		p.healthy(t, "mine", "d1", files{"x.yaml": inProject("a", "shop")})
-		// Whoever made an account is free to give it rights later, and does not give them to who has named it before.
+		// The maker of an account is free to give it rights later, and does not give them to a person who has named the
+		// account before.
 		p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta("new")})
 		wantCode(t, kim.tryService(t, of("early", "new")), connect.CodePermissionDenied, `service account "new" has no grants yet`)
-		// What is of another project stays there, though the account may change it.
+		// A service of another project stays there, though the account may change it.
 		p.empower(t, "both", "operator", everywhere(), "shop", "bank")
 		p.admin.must(t, of("greedy", "both"))
 		vault := newService("vault", "shop", "edge-1")
@@ -522,7 +523,7 @@ func TestNobodyGetsRightsByAFolder(t *testing.T) {
 		_, err := p.admin.accounts.DeleteServiceAccount(t.Context(), &consolev1.DeleteServiceAccountRequest{Name: "narrow"})
 		wantCode(t, err, connect.CodeFailedPrecondition, `still named by`)
 		p.expect(t, "mine/a:")
-		// Who may change sources, but has not all rights of the account.
+		// A person who may change sources, but has not all rights of the account.
 		p.admin.must(t, &consolev1.Role{Metadata: meta("sources"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "edit"}, Kinds: []string{"Source"}}}}})
 		p.admin.let(t, "gits", "sources", everywhere())
 		lee := r.user(t, "lee", "gits")

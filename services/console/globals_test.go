@@ -71,7 +71,7 @@ func TestGlobalServiceFollowsLabels(t *testing.T) {
 		if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "d"}); err != nil {
 			t.Error(err)
 		}
-		// What others change is refused, and so is the label; how it is synced is the service's own.
+		// A change by others is refused, and so is one of the label; how it is synced is the service's own.
 		_, err = admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "logs-b"})
 		wantCode(t, err, connect.CodeFailedPrecondition, `service "logs-b" comes of global service "logs"`)
 		s := newService("logs-b", "shop", "b")
@@ -230,7 +230,7 @@ func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 				if status := got.GetGlobalService().GetStatus(); err != nil || status.GetHeldBackTotal() != clusters-clusters/10 || status.GetClusters() != 0 {
 					t.Fatalf("got %v, %v", status, err)
 				}
-				// What is held back stays so, whatever else is written.
+				// A change that is held back stays so, whatever else is written.
 				g.Metadata.Labels = map[string]string{"news": "yes"}
 				admin.putGlobal(t, g)
 				p, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})

@@ -138,8 +138,8 @@ func TestLentTokenIsShortAndFinal(t *testing.T) {
 	}
 }
 
-// What its owner begins with a token that was lent to them goes on until their login ends; what somebody else begins, or anybody with a token of a
-// chosen life, ends with the token.
+// A request that the owner begins with a token that was lent to them goes on until their login ends; a request of somebody else, or of anybody
+// with a token of a chosen life, ends with the token.
 func TestRequestsOutliveOnlyTheTokenThatTheirOwnerWasLent(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)

@@ -64,7 +64,7 @@ func (p *past) push(t *testing.T, commit string) {
 
 func (p *past) deliver(t *testing.T, commit, digest string, phase deliveryv1.Phase) {
 	t.Helper()
-	for range 2 { // what is told again is there once
+	for range 2 { // a truth that is told again is there once
 		said := &consolev1.ServiceHub{Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{Digest: digest}}
 		ref := &consolev1.RefHub{SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commit}}
 		if commit == p.head { // distributors tell the commit of a ref once, when all that was made of it is told
@@ -171,12 +171,12 @@ func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
 		if err != nil || released.GetRevisions()[0].GetAuthor() != "release" {
 			t.Errorf("released by %v, %v", released, err)
 		}
-		// One that was decided before the ref moved on would wait for the commit after.
+		// A rollback that was decided before the ref moved on would wait for the commit after.
 		spec.Sync, spec.UnpinAfter = &deliveryv1.SyncSpec{Pin: commitA}, commitB
 		_, err = p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: &consolev1.Service{Metadata: meta("web"), Spec: spec}})
 		wantCode(t, err, connect.CodeAborted, "the ref has moved on to cccccccc")
 
-		// One that is kept stays, whatever comes.
+		// A rollback that is kept stays, whatever comes.
 		p.deliver(t, commitC, "d3", deliveryv1.Phase_PHASE_HEALTHY)
 		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 2, Keep: true}); err != nil {
 			t.Fatal(err)
@@ -192,7 +192,7 @@ func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
 	})
 }
 
-// What somebody pins after a rollback stays, though the pin of the rollback would have gone.
+// A pin by a person after a rollback stays, though the pin of the rollback would have gone.
 func TestAPinAfterARollbackStays(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)

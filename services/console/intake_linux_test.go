@@ -102,8 +102,8 @@ func intakeDigestOf(c, s int) string {
 	return fmt.Sprintf(intakeDigest, s*intakeFolders+c%intakeFolders)
 }
 
-// deliver tells the truths of all services, in the order in which folders are built, and of the refs. What waits for a distributor's call it tells in the
-// order of uids.
+// deliver tells the truths of all services, in the order in which folders are built, and of the refs. Truths that wait for a distributor's call are told
+// in the order of uids.
 func (i *intake) deliver(t *testing.T) {
 	t.Helper()
 	var list []*consolev1.ServiceHub
@@ -288,8 +288,8 @@ func TestAFirstDeliveryIsFewEvents(t *testing.T) {
 	}
 }
 
-// What a service costs the console in a first delivery must not grow with the fleet that it is in, and what is written for it stays within a bound: a
-// page for each index of each table that is about it would be several times that.
+// The cost of a service for the console in a first delivery must not grow with the fleet that it is in, and the bytes that are written for it stay
+// within a bound: a page for each index of each table that is about it would be several times that.
 func TestAServiceOfALargeFleetCostsWhatItCostsInASmallOne(t *testing.T) {
 	const mostWritten = 14 << 10 // bytes
 	small, large := 60, 360

@@ -169,7 +169,7 @@ func TestOnlyThoseWhoMayDecideAboutRequests(t *testing.T) {
 	own := p.admin.ask(t, "admin")
 	_, err := p.admin.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: own.GetId()})
 	wantCode(t, err, connect.CodePermissionDenied, "your own")
-	// Whoever holds the token of an account may be one of those who decide.
+	// The holder of an account's token may be one of those who decide.
 	p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta("ci")}, &consolev1.Grant{Metadata: meta("ci"), Spec: &consolev1.GrantSpec{
 		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: "ci"}}}, Role: "viewer",
 		Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
@@ -180,7 +180,7 @@ func TestOnlyThoseWhoMayDecideAboutRequests(t *testing.T) {
 	if _, err := p.admin.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: of}); err != nil {
 		t.Error(err)
 	}
-	// Somebody to whom role admin is lent lends nothing on.
+	// A person to whom role admin is lent lends nothing on.
 	kim := p.as(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "kim"}))
 	lent := grantFor("borrowed", "admin", "kim")
 	lent.Spec.UntilTime = timestamppb.New(time.Now().Add(time.Hour))
@@ -271,7 +271,7 @@ func TestRequestsForAccessAreCountedByTheDay(t *testing.T) {
 			}
 			_, err := p.bob.lending.CreateAccessRequest(t.Context(), asking("operator"))
 			wantCode(t, err, connect.CodeResourceExhausted, "24 hours")
-			p.lea.ask(t, "operator") // others go on
+			p.lea.ask(t, "operator") // other people go on
 		})
 	}
 }

@@ -91,7 +91,7 @@ func TestApplyKeepsAHoldUntilTheFileSaysSomethingNewOfIt(t *testing.T) {
 	})
 }
 
-// What a client read and writes back is nothing said of a lever.
+// A service that a client read and writes back says nothing of a lever.
 func TestALeverThatIsWrittenBackStaysALever(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)
@@ -259,7 +259,8 @@ func TestARollbackTakesThePlaceOfAHold(t *testing.T) {
 	})
 }
 
-// What a console of an older version wrote, before an update or during it, counts as a lever of nobody known.
+// An option that a console of an older version wrote, before an update or during it, counts as a lever without an
+// author.
 func TestLeversThatAnOlderConsoleWroteAreKept(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "")
@@ -427,7 +428,7 @@ func (p *past) remove(t *testing.T) {
 	}
 }
 
-// What comes back is what was there: its spec, labels and levers; not what was asked of its agent once.
+// The resource comes back as it was: its spec, labels and levers; not the requests that its agent got once.
 func TestADeletionIsUndoneUnlessSomethingTookItsPlace(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)

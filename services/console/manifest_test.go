@@ -11,7 +11,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-// What a join token in the manifest looks like, one for each replica.
+// The form of a join token in the manifest, one for each replica.
 var joinLine = regexp.MustCompile(`(?m)^  (fairlead-agent-\d): "([^"]+)"$`)
 
 func TestAgentManifestJoins(t *testing.T) {

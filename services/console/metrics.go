@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// register adds the console's own metrics. None of them has a label that grows with the catalog.
+// register adds the console's own metrics. No metric has a label that grows with the catalog.
 func register(tel *telemetry.Telemetry, s *Service) error {
 	all := []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -79,7 +79,7 @@ func TestClustersAreCountedByTheirAgents(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	// What a filtered list shows, the console's rows have.
+	// The console's rows have what a filtered list shows.
 	list, err := admin.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{Filter: "connected = true"})
 	if err != nil || len(list.GetClusters()) != 1 {
 		t.Fatal(list.GetClusters(), err)

@@ -168,7 +168,7 @@ func TestGroupsBecomeRoles(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// Who is logged in goes on without the provider; a login lasts 12 hours, however often it is renewed.
+	// A person who is logged in goes on without the provider; a login lasts 12 hours, however often it is renewed.
 	p.away.Store(true)
 	if _, err := kim.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{}); err != nil {
 		t.Errorf("with the provider away: %v", err)

@@ -148,7 +148,7 @@ func TestOneStreamKeepsAnswersUpToDate(t *testing.T) {
 	})
 }
 
-// Whoever lost its stream gets what changed meanwhile, at another console, too.
+// A client that lost its stream gets what changed meanwhile, at another console, too.
 func TestQueriesResume(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
@@ -183,7 +183,7 @@ func TestQueriesResume(t *testing.T) {
 	gone.until("events from the beginning", func() bool { return gone.whole })
 }
 
-// What a grant adds or takes away counts for a stream that runs.
+// A right that a grant adds or takes away counts for a stream that runs.
 func TestQueriesShowNothingForeign(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
@@ -207,7 +207,7 @@ func TestQueriesShowNothingForeign(t *testing.T) {
 	q.until("counts of the other", func() bool { return q.counts == "edge-2:1" })
 }
 
-// Whatever happens, a page that follows is the page that a list would give.
+// After any change, a page that follows is the page that a list would give.
 func TestQueriesEqualLists(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)

@@ -58,7 +58,7 @@ func (a api) putLabelled(t testing.TB, name, cluster string, labels map[string]s
 	}
 }
 
-// What was written before a list is in it, and in its order.
+// A resource that was written before a list is in it, and in its order.
 func TestListsAreFilteredAndSorted(t *testing.T) {
 	t.Parallel()
 	bothDatabases(t, func(t *testing.T, r *running) {
@@ -279,7 +279,8 @@ func report(t *testing.T, distributor api, reports ...*deliveryv1.ServiceReport)
 	}
 }
 
-// Who lost its stream goes on where it was, and who was away for too long, or at another console, begins anew.
+// A client that lost its stream goes on where it was, and one that was away for too long, or at another console, begins
+// again.
 func TestWatchResumes(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
@@ -405,7 +406,7 @@ func TestLookingOnShowsNothingForeign(t *testing.T) {
 	}
 }
 
-// Whatever happens, at two consoles, the board of either says what the database does.
+// After any change, at two consoles, the board of either says what the database does.
 func TestBoardEqualsDatabase(t *testing.T) {
 	t.Parallel()
 	db := postgres.Database(t)
@@ -427,7 +428,7 @@ func TestBoardEqualsDatabase(t *testing.T) {
 			commit := rapid.SampledFrom([]string{commitA, commitB}).Draw(rt, "commit")
 			switch rapid.IntRange(0, 6).Draw(rt, "what") {
 			case 0:
-				_, _ = admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}) // it may not be there
+				_, _ = admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}) // the service may not be there
 				continue
 			case 1:
 				ref.push(t, commit)
@@ -514,7 +515,7 @@ func (r *ref) follow(t *testing.T, admin api, service string) {
 	t.Helper()
 	s, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: service})
 	if err != nil {
-		return // it is not there
+		return // the service is not there
 	}
 	of := &consolev1.ServiceHub{Service: service, Uid: s.GetService().GetMetadata().GetUid(), SourceUid: r.source, Ref: "HEAD", Hub: &consolev1.HubTruth{Digest: "d2"}}
 	if _, err := r.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{of}}); err != nil {

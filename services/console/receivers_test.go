@@ -110,7 +110,7 @@ func newPagerDuty(t *testing.T) *standIn {
 	})
 }
 
-// newAlertmanager is POST /api/v2/alerts of its OpenAPI document. It keeps what is open.
+// newAlertmanager is POST /api/v2/alerts of its OpenAPI document. The stand-in keeps the alerts that are open.
 func newAlertmanager(t *testing.T) *standIn {
 	return newStandIn(t, http.StatusOK, "", func(req *http.Request, body []byte) (took []string, err error) {
 		var in []struct {
@@ -313,7 +313,7 @@ func TestReceiversThatCannotBeAreRefused(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	// Who may change where a sink sends to may not read what it sends with.
+	// A person who may change where a sink sends to may not read what it sends with.
 	grafana := &consolev1.Sink{Metadata: meta("moved"), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Grafana{Grafana: &consolev1.GrafanaSink{Url: "https://g.example.com", Token: secret("t")}}}}
 	if err := admin.putSink(t, grafana); err != nil {
 		t.Fatal(err)

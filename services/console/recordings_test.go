@@ -136,7 +136,8 @@ func TestRecordingsAreSealedByTheHubSecret(t *testing.T) {
 	await(t, "the old secret is back", func() bool { _, err := p.admin.read(t); return err == nil })
 }
 
-// Whoever has shells recorded takes room from nobody: young recordings stay, a person has a share, and older ones go by whose take the most, with an entry in the trail.
+// A person who has shells recorded takes room from nobody: young recordings stay, a person has a share, and older ones go by whose take the most, with an entry
+// in the trail.
 func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {

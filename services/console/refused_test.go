@@ -212,7 +212,7 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 				_, err = bob.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: serviceOf(name, "edge-1", "")})
 				say("update service", err)
 				if group == "makers" {
-					return out // who may make it learns that the name is taken
+					return out // a caller who may make the service learns that the name is taken
 				}
 				for _, etag := range []string{"", "new"} {
 					made := serviceOf(name, "edge-1", "")

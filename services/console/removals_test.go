@@ -27,8 +27,8 @@ func removals(t *testing.T, a api, token string) *consolev1.Removals {
 	return nil
 }
 
-// Who comes with a place of another history makes it plain that the database was put back. Nothing is removed from then
-// on, until an administrator confirms what would be.
+// A follower with a place of another history makes it plain that the database was put back. Agents remove nothing from
+// then on, until an administrator confirms the removals.
 func TestRemovalsWaitAfterTheDatabaseWasPutBack(t *testing.T) {
 	t.Parallel()
 	bothDatabases(t, func(t *testing.T, r *running) {

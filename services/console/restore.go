@@ -26,7 +26,7 @@ type RestoreOptions struct {
 }
 
 // Restore brings a backup into the database of a configuration: all of it or nothing. No console may use it meanwhile.
-// Nothing is removed from clusters from then on, until somebody confirms it.
+// The hub removes nothing from clusters from then on, until a person confirms it.
 func Restore(ctx context.Context, cfg Config, from io.Reader, opts RestoreOptions) (err error) {
 	if err := cfg.Validate(); err != nil {
 		return err

@@ -152,7 +152,7 @@ func TestListsShowNothingForeign(t *testing.T) {
 		if _, err := one.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("the audit trail: %v", err)
 		}
-		// What was taken away is so at once for lists.
+		// A right that was taken away is gone at once for lists.
 		if _, err := admin.grants.DeleteGrant(t.Context(), &consolev1.DeleteGrantRequest{Name: "one"}); err != nil {
 			t.Fatal(err)
 		}
@@ -493,7 +493,7 @@ func TestLoginLinkWorksOnce(t *testing.T) {
 	})
 }
 
-// Nobody has bound the port before: the link of the first start is one all the same.
+// No process has bound the port before: the link of the first start is one all the same.
 func TestFirstStartTellsALinkThatLogsIn(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "")
@@ -531,7 +531,7 @@ func TestFirstStartTellsALinkThatLogsIn(t *testing.T) {
 	if err != nil || got.GetUser() != "admin" {
 		t.Fatal(got, err)
 	}
-	// A login is a trace of its own. What the console does by itself is none, and the trail does not name one that is not there.
+	// A login is a trace of its own. The console's own work is no trace, and the trail does not name one that is not there.
 	events, err := r.as(t, got.GetToken().GetToken()).audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{Filter: &consolev1.AuditFilter{Action: "login.link"}})
 	if err != nil || len(events.GetEvents()) != 2 {
 		t.Fatal(events, err)
@@ -646,7 +646,7 @@ func TestAuditOfEveryWrite(t *testing.T) {
 			t.Errorf("the trail tells a secret: %v", err)
 		}
 
-		// What is no resource leaves an event, too.
+		// Calls that are about no resource leave an event, too.
 		if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:bob"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -679,7 +679,7 @@ func TestAuditOfEveryWrite(t *testing.T) {
 				t.Errorf("%s: %v", e.action, got)
 			}
 		}
-		// Nobody else tells what the catalog was.
+		// No other service tells what the catalog was.
 		forged := auditEvent(1, "ada", "catalog.update")
 		forged.Name, forged.Before, forged.After = "forged", "{}", "{}"
 		record(t, r.service(t, identity.ServiceTunnel), forged)

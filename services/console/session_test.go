@@ -200,7 +200,7 @@ func TestBrowserLogsInWorksAndLogsOut(t *testing.T) {
 	b.want(t, http.StatusOK, "GET", "/v1/session", "", "Cookie", identity.SessionCookie+"="+second)
 	b.want(t, http.StatusOK, "GET", "/v1/session", "", "Authorization", "Bearer "+token)
 
-	// Who ends the login, or all of the user's, ends the sessions.
+	// A call that ends the login, or all of the user's, ends the sessions.
 	b.want(t, http.StatusOK, "POST", identities+"RevokeTokens", `{"tokenId": "`+tokenID(t, token)+`"}`, "Authorization", "Bearer "+b.exchange(t))
 	b.want(t, http.StatusUnauthorized, "GET", "/v1/session", "", "Cookie", identity.SessionCookie+"="+second)
 }
@@ -287,7 +287,7 @@ func TestNoSessionsWithoutTLS(t *testing.T) {
 func TestOnlyPeopleHaveSessions(t *testing.T) {
 	t.Parallel()
 	b := browse(t)
-	b.exchange(t) // it has started
+	b.exchange(t) // the console has started
 	agent := b.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"})
 	header := http.Header{}
 	identitytest.Authorize(t, header, agent, identity.ServiceConsole)

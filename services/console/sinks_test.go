@@ -172,8 +172,8 @@ func (a api) putSink(t testing.TB, s *consolev1.Sink) error {
 	return err
 }
 
-// What a receiver does not take is sent when it does, over restarts of the console, and nothing twice; what was there before the sink, or
-// is not for it, never. The key is in nothing that people see.
+// An event that a receiver does not take is sent when it does, over restarts of the console, and nothing twice; an event from before the
+// sink, or one that is not for it, never. The key is in nothing that people see.
 func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 	t.Parallel()
 	for name, db := range map[string]string{"SQLite": "", "PostgreSQL": postgres.Database(t)} {
@@ -535,7 +535,7 @@ func TestSinksOfAProject(t *testing.T) {
 	if err := admin.putSink(t, borrowed); err != nil {
 		t.Fatal(err)
 	}
-	// Who may change a sink has what another gave it signed or sent for that receiver only.
+	// A person who may change a sink has what another gave it signed or sent for that receiver only.
 	for field, change := range map[string]func(*consolev1.WebhookSink){
 		"url": func(w *consolev1.WebhookSink) { w.Url += "/elsewhere" },
 		"ca":  func(w *consolev1.WebhookSink) { w.Ca = anAuthority() },

@@ -23,7 +23,8 @@ import (
 	"fairlead.dev/services/console"
 )
 
-// gitHost is a stand-in for a Git host's statuses of commits. It takes what the public documentation of the host allows, and keeps the last status of each name.
+// gitHost is a stand-in for a Git host's statuses of commits. The stand-in takes what the public documentation of the host allows, and keeps the last status of
+// each name.
 type gitHost struct {
 	*httptest.Server
 	take func(req *http.Request, body map[string]string) (status string, err error)
@@ -31,7 +32,7 @@ type gitHost struct {
 	mu      sync.Mutex
 	took    []string                      // Guarded by mu.
 	bad     []string                      // Guarded by mu.
-	refuse  func(http.ResponseWriter) int // What the next requests get; nil: they are taken. Guarded by mu.
+	refuse  func(http.ResponseWriter) int // The answer to the next requests; nil: they are taken. Guarded by mu.
 	refused int                           // Guarded by mu.
 }
 
@@ -151,7 +152,8 @@ func newGitHub(t *testing.T) *gitHost {
 	})
 }
 
-// newGitLab is "set commit pipeline status": https://docs.gitlab.com/api/commits/. It takes no state that a status has already.
+// newGitLab is "set commit pipeline status": https://docs.gitlab.com/api/commits/. The stand-in takes no state that a status
+// has already.
 func newGitLab(t *testing.T) *gitHost {
 	return newGitHost(t, func(req *http.Request, body map[string]string) (string, error) {
 		commit, err := commitAt(req.URL.EscapedPath(), "/api/v4/projects/acme%2Fweb%2Fshop/statuses/", "")
@@ -167,7 +169,8 @@ func newGitLab(t *testing.T) *gitHost {
 	})
 }
 
-// newGitea is "create a commit status" of its OpenAPI document: https://docs.gitea.com/api/. It is below a path, and Forgejo's is the same.
+// newGitea is "create a commit status" of its OpenAPI document: https://docs.gitea.com/api/. The API is below a path, and Forgejo's is the
+// same.
 func newGitea(t *testing.T) *gitHost {
 	return newGitHost(t, func(req *http.Request, body map[string]string) (string, error) {
 		commit, err := commitAt(req.URL.EscapedPath(), "/git/api/v1/repos/acme/shop/statuses/", "")

@@ -283,7 +283,7 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 	}
 	all := []string{
 		"edge-1 web-edge-1 a Healthy", "edge-1 web-edge-1 o'brien Healthy", "edge-1 web-edge-1 c Healthy", "edge-1 web-edge-1 web Degraded",
-		"edge-2 web-edge-2 a Unknown", "edge-2 web-edge-2 web Unknown", // it was never seen
+		"edge-2 web-edge-2 a Unknown", "edge-2 web-edge-2 web Unknown", // the agent was never seen
 	}
 	for _, size := range []int32{1, 2, 3, 4, 100} {
 		if got := objects(size, &consolev1.ListObjectsRequest{}); !slices.Equal(got, all) {

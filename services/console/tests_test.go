@@ -102,7 +102,7 @@ func TestTestsAreAskedForOnceAndByRunTestsOnly(t *testing.T) {
 		if again := runTests(t, tests, "web", "one"); !proto.Equal(again.GetMetadata(), first.GetMetadata()) {
 			t.Errorf("asked again: %v, was %v", again.GetMetadata(), first.GetMetadata())
 		}
-		// Whatever else is written leaves it as it is.
+		// Other writes leave the test request as it is.
 		given := p.admin.service(t, "web")
 		given.Metadata.Etag = ""
 		for _, forged := range []*deliveryv1.TestRequest{nil, {Id: "forged"}} {
@@ -121,7 +121,7 @@ func TestTestsAreAskedForOnceAndByRunTestsOnly(t *testing.T) {
 		if id := second.GetSpec().GetTestRequest().GetId(); id == "" || id == "one" {
 			t.Errorf("a run without a name is %q", id)
 		}
-		// One that was asked for before and has run is not asked for again.
+		// A run that was asked for before and is over is not asked for again.
 		p.tell(t, "edge-1", "one", "d1", 1, passed, passed)
 		if again := runTests(t, tests, "web", "one"); again.GetMetadata().GetRevision() != second.GetMetadata().GetRevision() {
 			t.Errorf("a run that is over was asked for again: %v", again)

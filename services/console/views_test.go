@@ -105,7 +105,7 @@ func TestPushesAddUpToTheViewOfACluster(t *testing.T) {
 			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2, Sections: []*deliveryv1.ViewSection{
 				{Name: "pods", State: 1, Figures: map[string]int64{"not_ready": 3}, Rows: podSection("c", "a").GetRows(), Removed: []string{"shop/b"}},
 			}}, pods: []string{"a", "c"}, notReady: 3},
-			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2}, pods: []string{"a", "c"}, notReady: 3},               // it came before
+			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2}, pods: []string{"a", "c"}, notReady: 3},               // the push came before
 			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 9, Base: 2}, wanted: true, pods: []string{"a", "c"}, notReady: 3}, // of a base that is not there
 			{push: whole(4, 50), superseded: 5, pods: []string{"a", "c"}, notReady: 3},                                              // of an agent of before
 			// An agent that begins and knows nothing of pods yet leaves what was known.
@@ -301,7 +301,7 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 		}
 		_, err := p.eve.views.GetClusterView(t.Context(), &consolev1.GetClusterViewRequest{Cluster: "edge-1"})
 		wantCode(t, err, connect.CodeNotFound, "that you may see")
-		// Who may look at a project's services may see the cluster, and not read its Kubernetes API.
+		// A person who may look at a project's services may see the cluster, and not read its Kubernetes API.
 		team := grantFor("team", "viewer", "eve")
 		team.Spec.Projects = []string{"team"}
 		p.admin.must(t, &consolev1.Project{Metadata: meta("team"), Spec: &consolev1.ProjectSpec{}}, team)

@@ -301,7 +301,7 @@ func TestASyncOfAnObjectThatIsKnownNotToBeThereIsRefused(t *testing.T) {
 	if _, err := askSync(t, p.admin, false, "deployment.apps/web", "Deployment/shop/web"); err != nil {
 		t.Error(err)
 	}
-	// What waits can be named, once the agent has told what that is.
+	// Waiting objects can be named, once the agent has told what they are.
 	p.push(t, commitB)
 	said := &consolev1.ServiceHub{Service: "web", Uid: p.uid, Hub: &consolev1.HubTruth{Digest: "d3", Revision: &artifactv1.Revision{Commit: commitB}}}
 	p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{said}})

@@ -155,7 +155,7 @@ func TestProjectBoundsNamespaces(t *testing.T) {
 	})
 }
 
-// Whoever names an account acts with its rights: a controller's of Kubernetes may be all.
+// A person who names an account acts with its rights: a controller's of Kubernetes may be all.
 func TestProjectBoundsTheAccountsOfItsServices(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
@@ -333,7 +333,7 @@ func TestPruneNeedsConfirmation(t *testing.T) {
 		if err != nil || len(dry) != 4 {
 			t.Errorf("got %v, %v", dry, err)
 		}
-		// It is for this state only.
+		// The confirmation is for this state only.
 		a.Metadata.Labels = map[string]string{"fairlead.dev/set": "fleet", "news": "yes"}
 		admin.must(t, a)
 		_, err = set(wanted.GetConfirmation(), b)

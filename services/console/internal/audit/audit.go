@@ -40,7 +40,7 @@ type Log struct {
 // New returns the trail in a store.
 func New(s *store.Store) *Log { return &Log{store: s, added: make(chan struct{})} }
 
-// Append makes events durable. Those that are there already are passed over.
+// Append makes events durable. Events that are there already are passed over.
 func (l *Log) Append(ctx context.Context, events []store.AuditEvent) error {
 	if err := l.store.AppendAudit(ctx, events); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Who did something, and from where.
+// Who says which identity did something, and from where.
 type Who struct {
 	Identity platform.Identity
 	// Remote is an address.

@@ -30,7 +30,7 @@ func full() *consolev1.AuditEvent {
 	}
 }
 
-// Whatever an event has is read as it was. A new field of the proto that is not stored fails here.
+// Every field of an event is read as it was. A new field of the proto that is not stored fails here.
 func TestEventIsReadAsItWasStored(t *testing.T) {
 	t.Parallel()
 	all := full()

@@ -113,7 +113,7 @@ func (f *files) load(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }() // it was only read
+	defer func() { _ = root.Close() }() // the folder was only read
 	// Not of a pipe, which would wait for who writes.
 	info, err := root.Stat(name)
 	switch {
@@ -131,7 +131,7 @@ func (f *files) load(name string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open file: %w", withoutDir(err))
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // the file was only read
 	before, err := file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at file: %w", withoutDir(err))

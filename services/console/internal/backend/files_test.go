@@ -145,7 +145,7 @@ func TestFilesAreReadAsTheyAreMeant(t *testing.T) {
 	}
 }
 
-// Whoever can put a link into the folder must not have the console's own files read.
+// A person who can put a link into the folder must not have the console's own files read.
 func TestLinksLeadOutOfNoFolder(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()

@@ -72,7 +72,7 @@ func route(transport *http.Transport, base *url.URL, allowed *addresses.Policy) 
 		return errors.New("the proxy in the console's environment can't be used: correct its HTTPS_PROXY") // the error quotes it
 	case proxy != nil:
 		transport.Proxy = http.ProxyURL(proxy)
-		// It resolves names, and may reach more than we do.
+		// The proxy resolves names, and may reach more than we do.
 		return refusedAddress(base, allowed.CheckHost(base.Hostname()))
 	}
 	dialer := &net.Dialer{Timeout: requestTimeout, Control: addresses.Control(allowed.Check)}
@@ -109,7 +109,7 @@ func (a *api) call(ctx context.Context, method string, path []string, header htt
 	if err != nil {
 		return 0, transport(ctx, a.base, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
+	defer func() { _ = resp.Body.Close() }() // the body was only read
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:

@@ -81,7 +81,7 @@ func (k *kubernetes) useServiceAccount() error {
 	return err
 }
 
-// kubeconfig is what is known of one. What names files or programs is not: they would be the console's.
+// kubeconfig is what is known of one. Fields that name files or programs are left out: they would be the console's.
 type kubeconfig struct {
 	CurrentContext string `json:"current-context"`
 	Contexts       []struct {

@@ -25,7 +25,7 @@ type entry struct {
 // scalar is a value as it is written, and its tag in YAML.
 type scalar struct{ tag, text string }
 
-// parse reads a file. What SOPS has encrypted is opened.
+// parse reads a file. Values that SOPS has encrypted are opened.
 func parse(format string, data []byte, identities []age.Identity) (Values, error) {
 	var tree []entry
 	var err error

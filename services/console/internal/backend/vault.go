@@ -83,7 +83,7 @@ func (v *vault) Check(ctx context.Context) error {
 	return err
 }
 
-// ask calls with a token. One that is not taken any more is replaced once, where there is a role to log in with.
+// ask calls with a token. A token that is not accepted any more is replaced once, where there is a role to log in with.
 func (v *vault) ask(ctx context.Context, method string, path []string, in, out any) (int, error) {
 	for again := true; ; again = false {
 		token, err := v.current(ctx)
@@ -177,7 +177,7 @@ func (v *vault) login(ctx context.Context) error {
 	return nil
 }
 
-// renew makes a token last. One that can't last longer is replaced, where there is a role to log in with.
+// renew makes a token last. A token that can't last longer is replaced, where there is a role to log in with.
 func (v *vault) renew(ctx context.Context) error {
 	var of lease
 	status, err := v.call(ctx, http.MethodPost, []string{"v1/auth/token/renew-self"}, v.header(v.token), map[string]string{}, &of)

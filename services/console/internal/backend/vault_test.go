@@ -46,7 +46,7 @@ var startVault = sync.OnceValues(func() (s server, err error) {
 		}
 		binary = strings.TrimSpace(string(out))
 	}
-	cmd := exec.Command(binary) // it ends with this process
+	cmd := exec.Command(binary) // the server ends with this process
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, os.Stderr
 	if _, err := subprocess.Start(cmd); err != nil {
@@ -78,7 +78,7 @@ func (s server) engine(t *testing.T, name string) {
 	if err := s.do(t.Context(), http.MethodPost, "sys/mounts/"+name, map[string]any{"type": "kv", "options": map[string]string{"version": "2"}}); err != nil {
 		t.Fatal(err)
 	}
-	// It upgrades itself behind our back.
+	// The engine upgrades itself behind our back.
 	for ctx := t.Context(); s.do(ctx, http.MethodPost, name+"/data/ready", map[string]any{"data": map[string]string{}}) != nil; {
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
@@ -241,7 +241,7 @@ func TestVaultTokensAreRenewedAndReplaced(t *testing.T) {
 	clock.offset.Store(int64(31 * time.Minute))
 	step(1, 1)
 	step(1, 1)
-	// Somebody revokes all tokens of the role.
+	// An operator revokes all tokens of the role.
 	if err := s.do(t.Context(), http.MethodPut, "sys/leases/revoke-prefix/auth/approle/login", nil); err != nil {
 		t.Fatal(err)
 	}

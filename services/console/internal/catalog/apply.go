@@ -33,7 +33,7 @@ type Application struct {
 	Confirmation string
 }
 
-// Apply writes all of it or nothing. What was pruned stands at the end of the results.
+// Apply writes all of it or nothing. Pruned resources stand at the end of the results.
 func (c *Catalog) Apply(ctx context.Context, by By, a Application) (written []Written, err error) {
 	if a.Prune && a.Set == "" {
 		return nil, refuse(Invalid, "prune: needs the name of a set, so that nothing else is removed")
@@ -93,7 +93,7 @@ func leftover(ctx context.Context, tx *store.Tx, a Application) (old []store.Res
 	return old, len(all), nil
 }
 
-// mayDelete comes before what would go is told. What the caller does not even see is not named.
+// mayDelete comes before what would go is told. A resource that the caller does not even see is not named.
 func (c *Catalog) mayDelete(ctx context.Context, by By, old ...store.Resource) error {
 	if c.reader == nil {
 		return nil

@@ -116,7 +116,7 @@ type Reader interface {
 	Sees(ctx context.Context) (func(store.Resource) bool, error)
 }
 
-// Guard sets who decides what callers may see. It is called before anything is read.
+// Guard sets who decides what callers may see. Guard is called before anything is read.
 func (c *Catalog) Guard(r Reader) { c.reader = r }
 
 // forgetMoved drops the reports about a service that goes to another cluster, or comes back to an
@@ -190,7 +190,8 @@ func get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, l
 	return loaded[0], nil
 }
 
-// shown tells the caller in ctx no more of what there is not than of what it may not see. It asks for a connection of its own.
+// shown tells the caller in ctx no more of what there is not than of what it may not see. shown asks for a connection of its
+// own.
 func (c *Catalog) shown(ctx context.Context, ref store.Ref, r store.Resource, err error) error {
 	absent := errors.Is(err, store.ErrNotFound)
 	switch {

@@ -188,7 +188,7 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 // leverKeys are the fields of a service's sync options that people set by hand: hold, resume, pin, sync, confirm.
 func leverKeys() []string { return []string{"mode", "reason", "pin", "requestTime"} }
 
-// apart takes the levers out of sync options. Both are nil for nothing.
+// apart takes the levers out of sync options. Both results are nil for nothing.
 func apart(sync json.RawMessage, unpinAfter string) (rest, levers map[string]any, err error) {
 	if sync != nil {
 		if err := json.Unmarshal(sync, &rest); err != nil {

@@ -66,7 +66,7 @@ type delivery struct {
 // deployed is what became of a delivery.
 type deployed struct {
 	commit Revision
-	again  bool // it has the content of the one before: it begins no deployment
+	again  bool // the commit has the content of the one before: it begins no deployment
 }
 
 // deployments are those that deliveries begin, and what became of each by the service's uid. refs are what is said with them.
@@ -322,8 +322,8 @@ func resourceOf(ref store.Ref, r store.Revision) *store.Resource {
 	return &store.Resource{Kind: ref.Kind, Name: ref.Name, UID: r.UID, Revision: r.Revision, Labels: r.Labels, Spec: r.Spec}
 }
 
-// History returns a page of what was written to a resource, the newest first, and the token of the next page. It works for those that are
-// gone, too.
+// History returns a page of what was written to a resource, the newest first, and the token of the next page. History works for resources
+// that are gone, too.
 func (c *Catalog) History(ctx context.Context, ref store.Ref, page Page) (out []Past, next string, err error) {
 	before, err := page.before()
 	if err != nil {
@@ -431,7 +431,7 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 			p.levers.Mode = &Lever{Mode: modeAuto, Since: c.now().UTC()}
 		}
 	}
-	then.ConfigSets, then.Config, then.TestRequest = nil, nil, nil // those of now count
+	then.ConfigSets, then.Config, then.TestRequest = nil, nil, nil // the present values count
 	rest, err := withoutLevers(then)
 	if err != nil {
 		return l, err
@@ -443,7 +443,7 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 	if head := gitTruth(&source, then.Ref).Head; head != nil && !r.Keep {
 		l.After = head.Revision.Commit
 	}
-	if rest, err = withoutWindows(rest); err != nil { // those of now count
+	if rest, err = withoutWindows(rest); err != nil { // the present windows count
 		return l, err
 	}
 	l.Spec = &rest
@@ -543,7 +543,7 @@ func contentOf(hub HubTruth, spec ServiceSpec, config string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// What of these counts is in the artifact, and in the revision of the configuration.
+	// The part of these that counts is in the artifact, and in the revision of the configuration.
 	rest.Tests, rest.Config, rest.ConfigSets, rest.Source, rest.Ref, rest.Include, rest.Ignore = nil, nil, nil, "", "", nil, nil
 	text, err := json.Marshal(rest)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 const (
 	// endingEvery is how often it is looked for levers whose time has come: a few rows of an index.
 	endingEvery = 5 * time.Second
-	// endingSoon is how long before its end a lever is announced to end. One that was pulled for less than twice that is not.
+	// endingSoon is how long before its end a lever is announced to end. A lever that was pulled for less than twice that is
+	// not.
 	endingSoon = 10 * time.Minute
 	// clockAuthor is who the history says ended a lever whose time came.
 	clockAuthor = "clock"
@@ -126,7 +127,7 @@ func (c *Catalog) endLevers(ctx context.Context, s Service) error {
 	return nil
 }
 
-// all are the levers that there are.
+// all returns the levers that are set.
 func (l *Levers) all() (out []*Lever) {
 	if l == nil {
 		return nil

@@ -33,7 +33,7 @@ const (
 	hasReport                                 // since reported
 	reportsDigest                             // on what the hub hands out
 	appliedDigest                             // and it is applied
-	ofCatalog                                 // it is for the catalog and no cluster
+	ofCatalog                                 // the service is for the catalog and no cluster
 )
 
 // Essence returns what the state comes of.
@@ -70,7 +70,7 @@ func (s *Service) Essence() Essence {
 type Known struct {
 	UID, Cluster string // uids
 	Ref          string // that it follows in Git
-	Catalog      bool   // it is for the catalog and no cluster
+	Catalog      bool   // the service is for the catalog and no cluster
 }
 
 // Renew returns what the states of services come of now, by uid.
@@ -119,7 +119,7 @@ func (e *Essence) Judge(source *Source, cluster *Cluster, updated time.Time) (St
 	hub := &s.Status.Hub
 	hub.Revision.Commit, hub.ResolveTime = text(e.commit), store.FromMicros(e.resolved)
 	if e.has(hasDigest) {
-		hub.Digest = "delivered" // all that counts is whether others are equal to it
+		hub.Digest = "delivered" // only equality with others counts
 	}
 	if e.has(hasHubProblem) {
 		hub.Problem = &Problem{Since: store.FromMicros(e.hubProblem)}

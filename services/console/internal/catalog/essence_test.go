@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// What is derived of an essence is what a service that is read anew says.
+// The state that is derived of an essence is the state of the service that is read again.
 func TestEssenceJudgesLikeTheWhole(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

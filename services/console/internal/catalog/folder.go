@@ -332,7 +332,8 @@ func (b *bringing) current(ctx context.Context, tx *store.Tx) (map[store.Ref]sto
 	return out, nil
 }
 
-// mayDeclare refuses what has no place in this folder. What the account may is judged when it is written.
+// mayDeclare refuses what has no place in this folder. The rights of the account are judged when the resource is
+// written.
 func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resource, above []string) error {
 	ref, name := e.ref(), b.service.Meta.Name
 	if ref.Kind == store.KindSecret {
@@ -579,7 +580,7 @@ func (b *bringing) told(refusal *Error) string {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "..."
 	}
 	lines := strings.Split(text, "\n")
-	for i, line := range lines { // what shows them as one line shows sentences
+	for i, line := range lines { // pages that show them as one line show sentences
 		if !strings.HasSuffix(line, ".") && !strings.HasSuffix(line, "?") {
 			lines[i] += "."
 		}

@@ -348,7 +348,7 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 	if p.Before != nil {
 		is, err := FilesOf(*p.Before)
 		if err == nil && old != nil && !sameSync(is, old.Template) {
-			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // somebody has changed how it is synced
+			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // an operator has changed how the service is synced
 		}
 	}
 	s := Service{Meta: Meta{Name: p.Name, Labels: labels}, Spec: spec}
@@ -620,8 +620,8 @@ type Preview struct {
 	Confirmation string
 }
 
-// PreviewGlobal says what writing a global service would do, and writes nothing. It is planned from what the caller sees alone: a global
-// service, a service or a cluster that the caller does not see changes nothing of the answer.
+// PreviewGlobal says what writing a global service would do, and writes nothing. The plan is made from what the caller sees alone: a
+// global service, a service or a cluster that the caller does not see changes nothing of the answer.
 func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p Preview, err error) {
 	e, err := GlobalServices().Draft(in, Expectation{AllowMissing: true})
 	if err != nil {
@@ -724,7 +724,7 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 		for i, r := range held {
 			edits[i] = Removal(r.Kind, r.Name, r.ETag())
 		}
-		// Who may not delete them may not confirm it: rights are those of the caller.
+		// A caller without the right to delete them may not confirm the removal: rights are those of the caller.
 		if _, err = c.PutIn(confirming(ctx), tx, by, edits); err != nil || c.observer == nil {
 			return err
 		}

@@ -42,8 +42,7 @@ type Publication struct {
 	Problem *Problem
 }
 
-// PublishHeads records a publication of the holder of the current epoch. One that tells nothing new
-// is not written.
+// PublishHeads records a publication of the holder of the current epoch. A publication without news is not written.
 func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p Publication) error {
 	if err := validateHeads(p.Heads); err != nil {
 		return err

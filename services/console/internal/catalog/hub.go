@@ -29,9 +29,8 @@ type RefHub struct {
 	ResolveTime time.Time `json:"resolveTime,omitzero"`
 }
 
-// RecordHub keeps hub truths. One that is known is not written again; resolve time and beginning of a
-// problem stay while nothing else changes. Services that are gone are passed over.
-// Many are written in parts, as reports are.
+// RecordHub keeps hub truths. A truth that is known is not written again; resolve time and beginning of a problem stay
+// while nothing else changes. Services that are gone are passed over. Many are written in parts, as reports are.
 func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub) error {
 	for len(in) > 0 {
 		most := min(c.store.StatusRows(), len(in))
@@ -54,7 +53,8 @@ func (c *Catalog) RecordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 // maxHubTries is how often the truth of a service is compared anew with what another distributor told meanwhile. The second time both say the same.
 const maxHubTries = 10
 
-// recordHub keeps the truths of services, whose refs have these commits. It returns the services of which another distributor told meanwhile.
+// recordHub keeps the truths of services, whose refs have these commits. recordHub returns the services of which another distributor told
+// meanwhile.
 func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub) (lost []string, err error) {
 	// Distributors tell the same at the same time: the second one of this console finds it known.
 	select {
@@ -171,7 +171,7 @@ func (c *Catalog) mergeHub(before, now HubTruth) (HubTruth, bool) {
 	return now, true
 }
 
-// recordRefs keeps refs' commits. What is known of the same commit stays.
+// recordRefs keeps refs' commits. A ref that is known at the same commit stays as it is.
 func (c *Catalog) recordRefs(ctx context.Context, in []RefHub) error {
 	if len(in) == 0 {
 		return nil

@@ -17,7 +17,7 @@ func (v Verification) validate() error {
 	return nil
 }
 
-// checkKey knows public keys. It repeats nothing of what it was given.
+// checkKey knows public keys. checkKey repeats nothing of its argument.
 func checkKey(text string) error {
 	text = strings.TrimSpace(text)
 	switch {

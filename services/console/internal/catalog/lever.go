@@ -255,7 +255,7 @@ type wishes struct {
 	} `json:"prune"`
 }
 
-// wishes reads them. What can't be read is as if it were not there: agents and distributors say so.
+// wishes reads them. Options that can't be read are as if they were not there: agents and distributors say so.
 func (s *ServiceSpec) wishes() (w wishes) {
 	if s.Sync != nil && json.Unmarshal(s.Sync, &w) != nil {
 		return wishes{}
@@ -390,7 +390,7 @@ func (Dependencies) WroteAll(ctx context.Context, tx *store.Tx, written []Writte
 	waits, from := map[string][]string{}, []string(nil)
 	for _, w := range written {
 		if w.Kind != store.KindService {
-			return nil // all are of one kind
+			return nil // all writes are of one kind
 		}
 		if err := waitsOf(waits, *w.After); err != nil {
 			return err

@@ -70,8 +70,8 @@ type parts struct {
 	asked  requests
 }
 
-// partsOf takes a stored spec apart. What a console of an older version wrote over the defaults counts as a lever of nobody known: an
-// operator may have pulled it, so no file ends it without a word.
+// partsOf takes a stored spec apart. An option that a console of an older version wrote over the defaults counts as a lever without
+// an author: an operator may have pulled it, so no file ends it without a word.
 func partsOf(s ServiceSpec) (p parts, err error) {
 	keys, err := syncKeys(s.Sync)
 	if err != nil {
@@ -193,7 +193,7 @@ func (p parts) whole() (ServiceSpec, error) {
 // what the file says of the rest waits behind a rollback. The notes say so.
 func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceSpec, notes []string, err error) {
 	says.Levers = nil
-	next, err := partsOf(ServiceSpec{Sync: says.Sync, Levers: &Levers{}}) // all that stands there is the file's
+	next, err := partsOf(ServiceSpec{Sync: says.Sync, Levers: &Levers{}}) // every option there is the file's
 	if err != nil {
 		return says, nil, err
 	}
@@ -228,7 +228,7 @@ func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceS
 	if out, err = next.whole(); err != nil {
 		return says, nil, err
 	}
-	if current.Levers == nil { // what an older console wrote stays in its form while nothing changes
+	if current.Levers == nil { // a spec that an older console wrote stays in its form while nothing changes
 		form := out
 		if form.Levers = nil; sameFiles(form, *current) && sameFiles(is.files, next.files) && reflect.DeepEqual(is.levers, next.levers) {
 			return *current, notes, nil
@@ -418,7 +418,7 @@ func AsFiles(before, after *store.Resource) (was, is *store.Resource, err error)
 
 func withSpec(r store.Resource, s ServiceSpec) *store.Resource {
 	s.Levers = &Levers{}
-	r.Spec, _ = json.Marshal(s) // it was decoded from there
+	r.Spec, _ = json.Marshal(s) // the spec was decoded from there
 	return &r
 }
 
@@ -503,7 +503,7 @@ func syncText(keys map[string]json.RawMessage) (json.RawMessage, error) {
 }
 
 func textOf(value json.RawMessage) (s string) {
-	_ = json.Unmarshal(value, &s) // what is no text is none
+	_ = json.Unmarshal(value, &s) // a value that is no text is the empty text
 	return s
 }
 

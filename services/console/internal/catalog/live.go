@@ -9,12 +9,12 @@ import (
 
 // Finder knows all resources, for what the database can't be asked.
 type Finder interface {
-	// Find returns the names on a page, in its order, and the token of the next one. What this console has written before
-	// counts.
+	// Find returns the names on a page, in its order, and the token of the next one. Earlier writes of this console
+	// count.
 	Find(ctx context.Context, kind store.Kind, page Page) (names []string, next string, err error)
 }
 
-// Search sets what answers lists with a filter or an order. It is called before anything is read.
+// Search sets what answers lists with a filter or an order. Search is called before anything is read.
 func (c *Catalog) Search(f Finder) { c.finder = f }
 
 // found is a page in which not all resources are, or not in the order of names.

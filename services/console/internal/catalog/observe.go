@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Observer makes events of what statuses say. They are written with the status, or not at all; the same may be told again,
-// and events that are the same are kept once.
+// Observer makes events of what statuses say. Events are written with the status, or not at all; the same may be told
+// again, and events that are the same are kept once.
 type Observer interface {
 	SourceSaid(source Meta, before, after SourceStatus) []store.Event
 	HubSaid(service Service, before, after HubTruth) []store.Event
@@ -29,7 +29,7 @@ type Observer interface {
 	GlobalConfirmed(by By, global GlobalService, services int) []store.Event
 }
 
-// Watch sets who is told. It is called before anything is written.
+// Watch sets who is told. Watch is called before anything is written.
 func (c *Catalog) Watch(o Observer) {
 	c.observer = o
 	c.store.GatherEvents(o.Gather)
@@ -39,7 +39,7 @@ func (c *Catalog) Watch(o Observer) {
 type reporting struct {
 	*Catalog
 	last   map[store.ReportKey]*Report
-	hubs   map[string][]byte // what is handed out of services that have another digest applied, by uid
+	hubs   map[string][]byte // the hub's truth of services that have another digest applied, by uid
 	events []store.Event
 }
 

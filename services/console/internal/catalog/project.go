@@ -238,7 +238,7 @@ func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, w
 	switch {
 	case !wildcard.Any(p.Sources, s.Source):
 		return "source", fmt.Sprintf("source %q", s.Source)
-	case s.Catalog: // what is in the folder is bounded by itself
+	case s.Catalog: // the content of the folder is bounded by itself
 	case !p.Clusters.Fits(s.Cluster, labels):
 		return "cluster", fmt.Sprintf("cluster %q", s.Cluster)
 	case len(p.Namespaces) > 0 && !wildcard.Any(p.Namespaces, cmp.Or(s.Namespace, defaultNamespace)):

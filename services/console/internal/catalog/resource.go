@@ -337,7 +337,7 @@ type HubTruth struct {
 	ResolveTime time.Time `json:"resolveTime,omitzero"`
 	Problem     *Problem  `json:"problem,omitempty"`
 	// Alike are digests that were handed out before with the same content, the newest last: a lever was pulled since, or tests were asked for.
-	// What the cluster said of them counts until it reports on Digest.
+	// The cluster's reports on them count until it reports on Digest.
 	Alike []string `json:"alike,omitempty"`
 
 	ofRef bool // the revision was taken from what is kept of the ref

@@ -7,8 +7,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// What was stored before a field was there is read, and written again as the same bytes: applying it
-// again changes nothing.
+// A spec that was stored before a field was there is read, and written again as the same bytes: applying it again
+// changes nothing.
 func TestOldRowsAreReadAndStayTheSame(t *testing.T) {
 	t.Parallel()
 	for kind, spec := range map[store.Kind]string{

@@ -136,8 +136,8 @@ func settingsPurpose(kind store.Kind, name string) string {
 	return "config/" + string(kind) + "/" + name
 }
 
-// sealSettings puts the secret ones into a draft. Those that are as they were stay as they are sealed, so that an
-// update without a change is seen as one.
+// sealSettings puts the secret ones into a draft. Unchanged settings stay as they are sealed, so that an update without
+// a change is seen as one.
 func (c *Catalog) sealSettings(d *store.Draft, settings Settings, current *store.Resource) error {
 	before, err := c.openSettings(current)
 	if err != nil {
@@ -201,7 +201,7 @@ func (c *Catalog) SettingsOf(r store.Resource) (Settings, map[string]string, err
 	return settings, values, err
 }
 
-// DecodeSettings returns the settings of a resource. What has none has none.
+// DecodeSettings returns the settings of a resource. A resource of a kind without settings has none.
 func DecodeSettings(r store.Resource) (Settings, error) {
 	var spec configured
 	var err error

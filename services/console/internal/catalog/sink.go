@@ -179,7 +179,7 @@ func (s SinkSpec) target() string {
 // Sink is such a resource.
 type Sink = Resource[SinkSpec]
 
-// Sinks is their kind. What else can be wrong with one is seen by who sends to them.
+// Sinks is their kind. The sender sees what else can be wrong with a sink.
 func Sinks() Type[SinkSpec] {
 	return Type[SinkSpec]{
 		Kind: store.KindSink,
@@ -211,8 +211,8 @@ func Sinks() Type[SinkSpec] {
 	}
 }
 
-// sealCredentials puts the secret ones into a draft. One that goes elsewhere has to be given anew: who may change a sink may
-// not read what it sends.
+// sealCredentials puts the secret ones into a draft. A secret of a sink that goes elsewhere has to be given again: a
+// subject that may change a sink may not read what it sends.
 func (c *Catalog) sealCredentials(d *store.Draft, is SinkSpec, current *store.Resource) error {
 	at := "spec." + is.Kind()
 	var was SinkSpec

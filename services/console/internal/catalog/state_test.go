@@ -123,7 +123,7 @@ func TestALostRefIsAProblemOfItsServicesOnly(t *testing.T) {
 	}
 }
 
-// What is wrong with one ref is told of the services that follow it, with its own beginning, and of no other service.
+// The problem of one ref is told of the services that follow it, with its own beginning, and of no other service.
 func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

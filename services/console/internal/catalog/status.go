@@ -68,7 +68,7 @@ func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map
 				}
 				rows = append(rows, row)
 				key := store.ReportKey{Service: row.Service, Cluster: row.Cluster}
-				if before := news.last[key]; before != nil { // it may be ahead of what is reported
+				if before := news.last[key]; before != nil { // the last report may be ahead of this one
 					acks[i][r.Service] = max(acks[i][r.Service], before.Sequence)
 				}
 				if err := news.tell(service, key, r); err != nil {

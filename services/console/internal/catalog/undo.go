@@ -70,7 +70,7 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 	}
 }
 
-// Restore writes a resource again that was deleted, with its freeze, unless that is over. It is a new one, with a uid of its own, and continues
+// Restore writes a resource again that was deleted, with its freeze, unless that is over. The new resource has a uid of its own, and continues
 // the history of the deleted one.
 func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource) (Written, error) {
 	if was.Kind == store.KindProject || was.Kind == store.KindCluster {
@@ -92,7 +92,7 @@ func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource
 }
 
 // DraftDeleted gets a service that was deleted ready to be written again, with the levers that stood then: but for those whose time is over
-// and a pin that waited for a commit which is there by now. What was asked of its agent once is not asked again.
+// and a pin that waited for a commit which is there by now. Requests that its agent got once are not made again.
 func (c *Catalog) DraftDeleted(ctx context.Context, r store.Resource) (Edit, error) {
 	s := Service{Meta: Meta{Name: r.Name, Labels: r.Labels}}
 	if err := decode(r, &s.Spec); err != nil {

@@ -118,8 +118,8 @@ func (c *Catalog) UpdateSecret(ctx context.Context, by By, in Secret, want Expec
 	return update(ctx, c, by, e, c.secrets)
 }
 
-// DraftSecret gets a secret ready to be written. What is read has no values, so a key without a value keeps the
-// one that it has: reading, editing and writing back loses nothing.
+// DraftSecret gets a secret ready to be written. A secret that is read has no values, so a key without a value keeps
+// the one that it has: reading, editing and writing back loses nothing.
 func (c *Catalog) DraftSecret(in Secret, want Expectation) (Edit, error) {
 	if !dnsLabel.MatchString(in.Meta.Name) {
 		return Edit{}, badName(in.Meta.Name)

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Windows say when new content of services may be applied. They are stored as they are written down, in protojson.
+// Windows say when new content of services may be applied. Windows are stored as they are written down, in protojson.
 type Windows []*deliveryv1.SyncWindow
 
 // MarshalJSON writes each window as protojson.
@@ -62,8 +62,8 @@ func (w Windows) check(field string) error {
 	return nil
 }
 
-// Freeze is the lever of a project or cluster: nothing new of its services is applied. It is stored in their spec, and no write of them
-// carries or ends it.
+// Freeze is the lever of a project or cluster: nothing new of its services is applied. The freeze is stored in their spec, and no write
+// of them carries or ends it.
 type Freeze struct {
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
@@ -111,7 +111,7 @@ func (e *Edit) keepFreeze(current *store.Resource) error {
 	if e.pulls || !project && !cluster {
 		return nil
 	}
-	if current == nil && e.before != nil { // it undoes a deletion
+	if current == nil && e.before != nil { // the write undoes a deletion
 		current = e.before
 	}
 	var is *Freeze
@@ -138,7 +138,8 @@ const (
 	unfrozen = "unfrozen"
 )
 
-// Freeze keeps what is applied of the services of a project or cluster; nil ends that. It tells whether there was a freeze before.
+// Freeze keeps what is applied of the services of a project or cluster; nil ends that. The result was tells whether there was a
+// freeze before.
 func (c *Catalog) Freeze(ctx context.Context, by By, kind store.Kind, name string, f *Freeze) (is *Freeze, was bool, err error) {
 	action := unfrozen
 	if f != nil {
@@ -275,8 +276,8 @@ type SyncRequest struct {
 	Known func(ctx context.Context, service string, objects []string) (missing string, err error)
 }
 
-// admit refuses a sync of a service that windows or freezes close, unless they let it through or it overrides them. It returns what it
-// overrides.
+// admit refuses a sync of a service that windows or freezes close, unless they let it through or it overrides them. admit returns what
+// the sync overrides.
 func (r SyncRequest) admit(s *Service) (overrides []string, err error) {
 	w := s.Status.Windows
 	if mode := s.Spec.wishes().Mode; len(r.Only) > 0 && (mode == modeHold || mode == modeSuspend || mode == modeDryRun) {

@@ -37,7 +37,7 @@ func Self(subject string) By {
 // Self says whether it is the console's own work.
 func (b By) Self() bool { return b.Identity.Has(platform.RoleConsole) }
 
-// all says whether it sees everything.
+// all says whether the caller sees everything.
 func (b By) all() bool { return b.Self() || b.Identity.Has(platform.RoleAdmin) }
 
 // Hook takes part in writes.
@@ -47,7 +47,7 @@ type Hook interface {
 	Wrote(ctx context.Context, tx *store.Tx, by By, before, after *store.Resource) error
 }
 
-// Use adds hooks, which are called in this order. It is called before anything is written.
+// Use adds hooks, which are called in this order. Use is called before anything is written.
 func (c *Catalog) Use(hooks ...Hook) { c.hooks = append(c.hooks, hooks...) }
 
 // Edit is a resource on its way into the store, or out of it.
@@ -283,7 +283,7 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}
 	if _, ok := e.spec.(ServiceSpec); ok && current != nil && sameJSON(e.draft.Spec, current.Spec) {
-		e.draft.Spec = current.Spec // what differs only in form is no change
+		e.draft.Spec = current.Spec // a spec that differs only in form is no change
 	}
 	if e.finish != nil {
 		return e.finish(&e.draft, current)
@@ -305,7 +305,8 @@ func (w *writing) touch(ctx context.Context, e *Edit, current *store.Resource) e
 	return w.reader.MayTouch(ctx, w.by, e.ref(), current)
 }
 
-// open refuses a write whose outcome would tell what the caller may not see. Who may create it learns that the name is taken, and no more.
+// open refuses a write whose outcome would tell what the caller may not see. A caller that may create the resource learns that the name is
+// taken, and no more.
 func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) error {
 	if w.reader == nil || e.broken != nil {
 		return nil //nolint:nilerr // what is broken is told with all the other faults
@@ -412,8 +413,8 @@ type sideKey struct{}
 // untilKey is of the time by which a write has to end.
 type untilKey struct{}
 
-// until ends a write with errLate that takes longer. It is looked at between resources: a database that is left in the middle of a
-// statement may undo more than that.
+// until ends a write with errLate that takes longer. The end is checked between resources: a database that is left in the middle
+// of a statement may undo more than that.
 func until(ctx context.Context, end time.Time) context.Context {
 	return context.WithValue(ctx, untilKey{}, end)
 }
@@ -499,7 +500,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 				continue
 			}
 			if all = false; w.failed[ref] {
-				w.failed[w.edits[i].ref()] = true // it was to come, and what is wrong with it is told
+				w.failed[w.edits[i].ref()] = true // the resource was to come, and its fault is reported
 				continue
 			}
 			if err := w.fault(i, w.absent(ctx, &w.edits[i], ref)); err != nil {

@@ -17,7 +17,7 @@ import (
 // maxBytes is how much of a resource an event keeps whole.
 const maxBytes = 64 << 10
 
-// Recorder is the hook. It comes last: what other hooks write has events of its own.
+// Recorder is the hook. The recorder comes last: writes of other hooks have events of their own.
 type Recorder struct{ Catalog *catalog.Catalog }
 
 // Wrote implements catalog.Hook.
@@ -50,7 +50,7 @@ func cluster(r *store.Resource) string {
 		return r.Name
 	}
 	var spec struct{ Cluster string }
-	_ = json.Unmarshal(r.Spec, &spec) // what has another form is about no cluster
+	_ = json.Unmarshal(r.Spec, &spec) // a spec of another form is about no cluster
 	return spec.Cluster
 }
 
@@ -133,7 +133,7 @@ func encode(told map[string]any) string {
 	if told == nil {
 		return ""
 	}
-	out, _ := json.Marshal(told) // it came from JSON
+	out, _ := json.Marshal(told) // the value came from JSON
 	return string(out)
 }
 

@@ -1,9 +1,9 @@
 // Package config puts together what services are configured with: project, configuration sets, cluster and service, of which a later
 // one wins entry by entry.
 //
-// What comes of it is kept sealed, per service, with a revision that tells nothing of the values. It is computed within the write
-// that changes it, so that exactly the services whose values are others get another revision. Values leave for distributors only,
-// which hand those of a service to its cluster.
+// The result is kept sealed, per service, with a revision that tells nothing of the values. The revision is computed within the
+// write that changes it, so that exactly the services whose values are others get another revision. Values leave for distributors
+// only, which hand those of a service to its cluster.
 package config
 
 import (
@@ -64,13 +64,13 @@ func New(c *catalog.Catalog, s *store.Store, box *seal.Box) *Resolver {
 // Wrote implements catalog.Hook: it computes anew what the services get that name what was written.
 func (r *Resolver) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, after *store.Resource) error {
 	if after == nil {
-		return nil // nobody names what goes
+		return nil // no resource names one that goes
 	}
 	if err := connected(ctx, tx, *after); err != nil {
 		return err
 	}
 	if before == nil || after.Kind == store.KindService {
-		return nil // nobody names it yet, and services are computed together
+		return nil // no resource names a new one yet, and services are computed together
 	}
 	names, err := touched(ctx, tx.View, after)
 	if err != nil || len(names) == 0 {
@@ -84,7 +84,7 @@ func (r *Resolver) WroteAll(ctx context.Context, tx *store.Tx, written []catalog
 	var fresh, known []store.Resource
 	for _, w := range written {
 		if w.Kind != store.KindService {
-			return nil // all are of one kind
+			return nil // all writes are of one kind
 		}
 		if toCatalog(*w.After) {
 			continue

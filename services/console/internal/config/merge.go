@@ -266,7 +266,7 @@ func (m *merger) text(text string, out *Effective) (string, error) {
 // errLong begins as all problems of references do.
 var errLong = fmt.Errorf("refers through more than %d entries: refer to what these refer to", maxChain)
 
-// lookup finds what a reference stands for. What holds a secret is one itself.
+// lookup finds what a reference stands for. A value that holds a secret is a secret itself.
 func (m *merger) lookup(name string, out *Effective) (*Effective, error) {
 	if value, ok := m.facts[name]; ok {
 		return &Effective{Name: name, Type: Text, Value: value}, nil

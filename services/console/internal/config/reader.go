@@ -35,8 +35,8 @@ const (
 	noteTimeout = 5 * time.Second
 )
 
-// Reader reads backends: each by one console at a time, every interval and as soon as something new is wanted of it. What was read is
-// kept sealed until something else is, so that a backend that is away holds up nothing. Its goroutines end with Run.
+// Reader reads backends: each by one console at a time, every interval and as soon as something new is wanted of it. The last values
+// are kept sealed until others are read, so that a backend that is away holds up nothing. Its goroutines end with Run.
 type Reader struct {
 	Resolver *Resolver
 	// Open connects to backends.
@@ -161,13 +161,13 @@ func (r *Reader) pass(ctx context.Context, uid string) error {
 	// After the claim: what is wanted from then on has the next reading begin at once.
 	err = r.Resolver.store.Read(ctx, func(ctx context.Context, v store.View) error { return r.prepare(ctx, v, uid, t) })
 	if errors.Is(err, store.ErrNotFound) {
-		return nil // it is gone
+		return nil // the backend is gone
 	}
 	if err != nil {
 		return err
 	}
 	results, problem := r.read(ctx, t)
-	// What was read is noted also when the console stops meanwhile: others wait for claimFor else.
+	// The values are noted also when the console stops meanwhile: others wait for claimFor else.
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
 	return r.note(noting, t, results, problem)
@@ -309,7 +309,7 @@ func (r *Reader) read(ctx context.Context, t *task) (results []result, problem e
 			return nil // told with the place
 		})
 	}
-	_ = group.Wait() // none returns one
+	_ = group.Wait() // the functions return no error
 	for _, res := range results {
 		if !isAnswer(res.err) {
 			return results, res.err
@@ -349,7 +349,7 @@ func (r *Reader) note(ctx context.Context, t *task, results []result, problem er
 		}
 		is, ok := readings[t.of.Meta.UID]
 		if was = is; !ok || is.Reader != r.ID {
-			return nil // it is gone, or another console took us for gone
+			return nil // the backend is gone, or another console took us for gone
 		}
 		if is.Next.Equal(t.claimed) { // else something new is wanted
 			is.Next = tx.Now().Add(r.pause(t.of.Spec, problem))
@@ -386,7 +386,7 @@ func (r *Reader) pause(spec catalog.BackendSpec, problem error) time.Duration {
 // tell logs when a backend goes away and comes back.
 func (r *Reader) tell(ctx context.Context, t *task, was string, problem error) {
 	switch {
-	case problem != nil && was == "": // what it says may differ from time to time
+	case problem != nil && was == "": // the text of the problem may differ from time to time
 		r.Log.WarnContext(ctx, "a backend can't be read: services keep what they have", "backend", t.of.Meta.Name, "err", problem)
 	case problem == nil && was != "":
 		r.Log.InfoContext(ctx, "a backend can be read again", "backend", t.of.Meta.Name)

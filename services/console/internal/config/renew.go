@@ -61,7 +61,7 @@ func (r *Renewer) renew(ctx context.Context) error {
 			if first == nil {
 				first = err
 			}
-			return nil, nil // one that is damaged must not hold up the others
+			return nil, nil // a damaged value must not hold up the others
 		}
 		if next != nil {
 			renewed++

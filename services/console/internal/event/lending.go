@@ -39,7 +39,7 @@ func AccessEnded(r store.AccessRequest, at time.Time) store.Event {
 	return access(AccessOver, info, r, "", at, message)
 }
 
-// access is an event of a request. It happens once to each.
+// access is an event of a request. Each kind of event happens once to a request.
 func access(kind string, severity consolev1.Severity, r store.AccessRequest, actor string, at time.Time, message string) store.Event {
 	return stored(&consolev1.Event{Type: kind, Severity: severity, Cluster: r.Cluster, Actor: actor, Message: message}, at, r.ID)
 }

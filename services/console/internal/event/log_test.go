@@ -191,7 +191,7 @@ func TestFollowersGoOnWhereTheyWere(t *testing.T) {
 	})
 }
 
-// What another console records over the same database is heard of, too.
+// An event that another console records over the same database is heard of, too.
 func TestFollowersHearOfOtherConsoles(t *testing.T) {
 	t.Parallel()
 	url := postgres.Database(t)

@@ -139,7 +139,7 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 	tell := func(e *consolev1.Event) {
 		e.Digest, e.Commit, e.TraceId = cmp.Or(e.GetDigest(), after.Digest), cmp.Or(e.GetCommit(), after.Commit), trace(after.Traceparent)
 		if e.GetType() == ServiceHealthy && (was.Phase == catalog.PhaseDegraded || was.Phase == catalog.PhaseFailed || after.Message != "") {
-			out = append(out, about(s, e, now, s.Spec.Cluster, sequence)) // it closes an alert of this service, or says more than that
+			out = append(out, about(s, e, now, s.Spec.Cluster, sequence)) // the event closes an alert of this service, or says more than that
 			return
 		}
 		out = append(out, draftAbout(s, e, now, s.Spec.Cluster, sequence))
@@ -494,7 +494,7 @@ func sighted(s live.Sighting, now time.Time) (out []store.Event) {
 	status := s.Cluster.Status
 	tell := func(e *consolev1.Event, since time.Time) {
 		if now.Sub(since) > store.EventsKeep {
-			return // it was told, and may be forgotten
+			return // the event was told, and may be forgotten
 		}
 		e.Cluster = s.Cluster.Meta.Name
 		out = append(out, stored(e, now, s.Cluster.Meta.UID, stamp(since)))

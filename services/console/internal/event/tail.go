@@ -16,8 +16,8 @@ const tailSize, tailBytes = 2048, 8 << 20
 
 // tail is the last events. One reader takes them from the database for all followers, while there are any.
 //
-// A follower that is further behind, because it begins far back or is slow, reads the database by itself until it has caught up. Nobody
-// waits for it.
+// A follower that is further behind, because it begins far back or is slow, reads the database by itself until it has caught up. No
+// other follower waits for it.
 type tail struct {
 	store *store.Store
 	wake  chan struct{} // capacity 1: there may be something to read
@@ -26,10 +26,10 @@ type tail struct {
 	followers int
 	moved     chan struct{} // closed and replaced when anything below changes
 	stands    bool          // whether the rest means anything
-	list      []entry       // all that is behind from and up to end
+	list      []entry       // every event behind from and up to end
 	from, end int64
 	bytes     int   // of the members in list
-	failures  int   // whoever followed at one of them has to begin again
+	failures  int   // a follower that joined before one of them has to begin again
 	err       error // the last one's
 }
 
@@ -48,7 +48,7 @@ func newTail(s *store.Store) *tail {
 func (t *tail) told() {
 	select {
 	case t.wake <- struct{}{}:
-	default: // it is going to be read anyway
+	default: // the database is going to be read anyway
 	}
 }
 
@@ -156,7 +156,7 @@ func weight(list []entry) (bytes int) {
 	return bytes
 }
 
-// join makes sure that the tail is kept until leave. It returns what to ask behind with.
+// join makes sure that the tail is kept until leave. join returns what to ask behind with.
 func (t *tail) join() (failures int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

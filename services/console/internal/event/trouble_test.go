@@ -7,7 +7,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 )
 
-// What is open at a receiver is ended by some event, and what ends something is no trouble itself.
+// A trouble that is open at a receiver is ended by some event, and an event that ends one is no trouble itself.
 func TestEachTroubleHasAnEnd(t *testing.T) {
 	t.Parallel()
 	ended := map[string]bool{}

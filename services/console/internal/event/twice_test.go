@@ -78,7 +78,7 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		}
 		both(func(d int) error { return consoles[d].RecordHub(ctx, truths[d], nil) })
 		both(func(d int) error {
-			// What else came to this distributor at that time makes another batch of it.
+			// Other reports to this distributor at that time make another batch of it.
 			_, err := consoles[d].RecordReports(ctx, []catalog.ClusterReports{{Cluster: "edge-1", Reports: reports.Reports[d:]}})
 			return err
 		})

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// To is file:///folder/name, https://host/path (http:// too), syslog+tls://host:port or syslog+tcp://host:port; empty: nowhere.
 	To string
-	// TokenFile holds what an HTTP endpoint gets as a bearer token; empty: nothing. It is read for each batch.
+	// TokenFile holds what an HTTP endpoint gets as a bearer token; empty: nothing. The file is read for each batch.
 	TokenFile string
 	// CAFile holds the authorities that are trusted; empty: those of the system.
 	CAFile string
@@ -51,7 +51,7 @@ func (c Config) Open() (Destination, error) {
 	case (to.Scheme == "https" || to.Scheme == "http") && to.Host != "":
 		return &endpoint{url: c.To, tokenFile: c.TokenFile, client: &http.Client{
 			Timeout:       sendTime,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would carry the token elsewhere
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // redirects take the token elsewhere
 			Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute},
 		}}, nil
 	case (to.Scheme == "syslog+tls" || to.Scheme == "syslog+tcp") && to.Port() != "" && strings.Trim(to.Path, "/") == "":
@@ -84,7 +84,7 @@ func (c Config) trust() (*tls.Config, error) {
 	return config, nil
 }
 
-// file appends JSON lines. It is opened for each batch, so that whoever rotates it only renames it.
+// file appends JSON lines. The file is opened for each batch, so that rotating it is only a rename.
 type file struct{ path string }
 
 func (f *file) Send(_ context.Context, events []store.AuditEvent) (err error) {

@@ -61,7 +61,7 @@ func New(trail *audit.Log, destination Destination, dir string, metrics *Metrics
 
 // Run exports until ctx ends.
 func (e *Exporter) Run(ctx context.Context) error {
-	defer func() { _ = e.destination.Close() }() // what it has taken was flushed
+	defer func() { _ = e.destination.Close() }() // the events that it has were flushed
 	failures := 0
 	for ctx.Err() == nil {
 		at, err := e.place(ctx)

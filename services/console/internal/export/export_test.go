@@ -208,7 +208,7 @@ func TestASyslogServerThatGoesAwayGetsTheEventsAgain(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if n == 0 { // it takes the bytes, and loses them
+			if n == 0 { // the server takes the bytes, and loses them
 				_, _ = conn.Read(make([]byte, 1))
 				_ = conn.Close()
 				continue

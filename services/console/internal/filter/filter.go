@@ -4,8 +4,8 @@
 //
 // Comparisons are = != < <= > >= and ":", which means contains, or for a label that it is there. AND, OR, NOT and ( ) put
 // them together; AND and OR side by side need parentheses, so that nobody has to know which binds more. Times are
-// written as 2026-11-20T08:00:00Z, or as an age: update_time > 1h is what changed within the last hour. What a row
-// does not have fits no comparison but !=.
+// written as 2026-11-20T08:00:00Z, or as an age: update_time > 1h is what changed within the last hour. A field that a
+// row does not have fits no comparison but !=.
 package filter
 
 import (
@@ -270,7 +270,7 @@ func (p *parser) terms(depth int, top bool) (node, error) {
 	if len(list) == 1 {
 		return first, nil
 	}
-	enough := joint == "OR" // one that is so decides
+	enough := joint == "OR" // one term with this value decides
 	return func(row Row, now time.Time) bool {
 		for _, n := range list {
 			if n(row, now) == enough {

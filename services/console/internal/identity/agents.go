@@ -58,7 +58,7 @@ func (a *Authority) RenewAgent(ctx context.Context, who audit.Who, id identity.I
 	a.renewals.failed(id.Subject(), a.now())
 	sum := sha256.Sum256(request)
 	var token Token
-	var refused error // that is written down, too
+	var refused error // the refusal is written down, too
 	err := a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
 		token, refused = Token{}, nil
 		if err := a.covered(ctx, tx.View, id); err != nil {

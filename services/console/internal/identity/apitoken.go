@@ -103,7 +103,7 @@ func (a *apiTokens) keep(hash string, id identity.Identity, now time.Time) {
 // errUnknownToken is told for whatever is wrong with an API token.
 var errUnknownToken = &Error{Reason: Unauthenticated, Message: "the API token is unknown, expired or revoked: make a new one with `fairlead token create`"}
 
-// CreateAPIToken makes a token for its owner: the caller, or a service account. It is shown this once.
+// CreateAPIToken makes a token for its owner: the caller, or a service account. The token is shown this once.
 func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner identity.Identity, limits *identity.Limits, description string, ttl time.Duration) (text string, info APIToken, err error) {
 	if err := mayMake(who, identity.APIToken); err != nil {
 		return "", info, err

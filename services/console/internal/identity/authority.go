@@ -1,8 +1,8 @@
-// Package identity issues, renews and revokes tokens. It is the only holder of the signing keys,
-// which are sealed in the database and shared by all consoles on it.
+// Package identity issues, renews and revokes tokens. The package is the only holder of the signing keys, which are
+// sealed in the database and shared by all consoles on it.
 //
 // Every console looks for new keys and revocations every reloadInterval, and verifies by what it saw
-// last; with the database down it goes on verifying. Whatever issues a token asks the database first.
+// last; with the database down it goes on verifying. Functions that issue a token ask the database first.
 package identity
 
 import (
@@ -101,10 +101,10 @@ type Authority struct {
 	Refused func(ctx context.Context, peer, what string)
 
 	// reloading is held over a question to the database, so that an older answer never replaces a later
-	// one. It comes before mu, which is never held that long: with a database that hangs, what is known
-	// is still served.
+	// one. reloading comes before mu, which is never held that long: with a database that hangs, what is known is still
+	// served.
 	reloading   sync.Mutex
-	sealed      []byte // what keys were read from; guarded by reloading, as revocations are
+	sealed      []byte // the sealed form that keys were read from; guarded by reloading, as revocations are
 	revocations []store.Revocation
 
 	mu     sync.Mutex
@@ -232,7 +232,7 @@ func (a *Authority) open(sealed []byte) (*identity.KeySet, error) {
 	return keys, nil
 }
 
-// Verify implements identity.Verifier. It takes API tokens as they are, too.
+// Verify implements identity.Verifier. Verify takes API tokens as they are, too.
 func (a *Authority) Verify(token string) (identity.Identity, error) {
 	if strings.HasPrefix(token, apiTokenPrefix) {
 		return a.verifyAPIToken(token)
@@ -302,7 +302,8 @@ func (a *Authority) ExchangeHubSecret(ctx context.Context, who audit.Who, peer, 
 	return a.exchangeHubSecret(ctx, who, peer, secret, as, a.logIn)
 }
 
-// LogInProgram is ExchangeHubSecret for a program that is an administrator for a while, as a test of the installation is. It is no first login of a person.
+// LogInProgram is ExchangeHubSecret for a program that is an administrator for a while, as a test of the installation is. Such a login is no first login of
+// a person.
 func (a *Authority) LogInProgram(ctx context.Context, who audit.Who, peer, secret string, as identity.Identity) (Token, error) {
 	return a.exchangeHubSecret(ctx, who, peer, secret, as, a.signIn)
 }
@@ -421,7 +422,7 @@ func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinTo
 	return token, cluster, nil
 }
 
-// CreateUserToken makes a token for a user. It is the way in for people as long as there is no other login.
+// CreateUserToken makes a token for a user. The token is the way in for people as long as there is no other login.
 func (a *Authority) CreateUserToken(ctx context.Context, who audit.Who, user string, groups []string, ttl time.Duration) (token Token, err error) {
 	if err := mayMake(who, identity.UserToken); err != nil {
 		return Token{}, err
@@ -461,9 +462,9 @@ type Loan struct {
 	RequestsOutlive bool
 }
 
-// Renew gives a fresh token to the owner of a valid one; with a loan, one to be handed on. It asks the database: a token that another
-// console revoked a moment ago must not become a new one. (One that is revoked between the question and
-// the answer does, and is revoked with it.)
+// Renew gives a fresh token to the owner of a valid one; with a loan, one to be handed on. Renew asks the database: a token that
+// another console revoked a moment ago must not become a new one. (One that is revoked between the question and the answer does, and
+// is revoked with it.)
 func (a *Authority) Renew(ctx context.Context, id identity.Identity, loan Loan) (Token, error) {
 	if !id.Until.IsZero() {
 		// A page that was tricked must not get hold of a token: scripts can't read the cookie either.
@@ -525,7 +526,7 @@ func (a *Authority) lend(ctx context.Context, id identity.Identity, loan Loan) (
 		return Token{}, refuse(Invalid, "lifetime: only people hand tokens on")
 	}
 	ttl := shorter(loan.Lifetime)
-	// What was lent with a life of its own, or to somebody else, gives no more than that life.
+	// A token that was lent with a life of its own, or to somebody else, gives no more than that life.
 	until := id.RequestsUntil
 	if until.IsZero() {
 		until = id.ExpiresAt

@@ -133,7 +133,7 @@ func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
 	}
 }
 
-// What tests an installation right after it was made logs in before any person does.
+// A test of an installation right after it was made logs in before any person does.
 func TestLoginOfAProgramDoesNotEndTheFirstLink(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthority(t)

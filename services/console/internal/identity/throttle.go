@@ -37,7 +37,7 @@ func newThrottle() *throttle {
 	return &throttle{peers: map[string]*rate.Limiter{}, seed: maphash.MakeSeed()}
 }
 
-// crowd is the budget of the wide network that a peer is in. It is called with mu held.
+// crowd is the budget of the wide network that a peer is in. The caller holds mu.
 func (t *throttle) crowd(peer string) *rate.Limiter {
 	i := maphash.String(t.seed, wide(peer)) % maxCrowds
 	if t.crowds[i] == nil {

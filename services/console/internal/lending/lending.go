@@ -1,7 +1,8 @@
 // Package lending lends access to clusters for a while: one person asks for a role, another one who has it for good approves.
 //
-// What is lent is a grant with an end, so that whoever judges grants judges it by its own clock, the console away or not. The grant, what became of
-// the request, its event and its entry in the audit trail are written in one transaction. Nobody decides about a request of their own.
+// The role is lent by a grant with an end, so that every service that judges grants judges it by its own clock, the console away or not. The grant,
+// what became of the request, its event and its entry in the audit trail are written in one transaction. A person does not decide about a request
+// of their own.
 package lending
 
 import (
@@ -208,7 +209,7 @@ func (k *Keeper) mayDecide(ctx context.Context, by catalog.By, r store.AccessReq
 	if by.Subject == r.Subject {
 		return catalog.Refuse(catalog.Forbidden, "access request %s is your own: somebody else has to decide about it", r.ID)
 	}
-	// Whoever holds the account's token may be the one who decides, under their own name.
+	// The holder of the account's token may be the one who decides, under their own name.
 	if strings.HasPrefix(r.Subject, platform.ServiceAccount("").Subject()) && !slices.Contains(by.Identity.Groups, platform.AdminsGroup) {
 		return catalog.Refuse(catalog.Forbidden, "access request %s is of a service account: a member of %s has to decide about it", r.ID, platform.AdminsGroup)
 	}

@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// What is lent ends, and a request that nobody decides about lapses, each once over however many consoles.
+// A lent role ends, and a request that nobody decides about lapses, each once over however many consoles.
 func TestAccessEndsByItsOwnTime(t *testing.T) {
 	t.Parallel()
 	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})

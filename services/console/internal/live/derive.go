@@ -36,7 +36,7 @@ func (b *Board) derive(now time.Time) {
 	fetched := map[place]bool{} // whether something else is known of a ref
 	for _, r := range b.rows[store.KindService] {
 		if r.essence == nil {
-			continue // it is going to be read
+			continue // the status is going to be read
 		}
 		essence := *r.essence
 		follows := essence.Follow(m.refs)
@@ -136,7 +136,7 @@ func (b *Board) renew(services []*row, essences map[string]catalog.Essence) {
 // replace puts a derived row on the board: whoever looks at it will be told when it is read. The caller holds mu.
 func (b *Board) replace(r, is *row, now time.Time) {
 	unread := *is
-	unread.sum, is = 0, &unread // whatever is read of it next is news
+	unread.sum, is = 0, &unread // the next status that is read of it is news
 	b.step(b.rows[store.KindService][r.name], is)
 	b.rows[store.KindService][r.name] = is
 	if b.lookedAt(is, now) {

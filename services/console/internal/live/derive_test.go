@@ -42,7 +42,7 @@ func (b *Board) said(kind store.Kind, name string, sum uint64, value any) {
 	b.put([]loadedRow{{row: r, item: &Item{Kind: kind, Value: value}}}, nil)
 }
 
-// What becomes of other refs of a source is nothing to look at a service for.
+// News of other refs of a source are no reason to look at a service.
 func TestOnlyServicesOfTheRefAreReadAnew(t *testing.T) {
 	t.Parallel()
 	b := quiet(t)

@@ -60,7 +60,7 @@ func first(rows []*row, order filter.Order, after *place, sees Sees, n int) []ra
 		begin = ranked{&row{name: after.Name}, after.Values}
 	}
 	var out []ranked
-	var end *ranked // what comes behind it does not count
+	var end *ranked // rows behind it do not count
 	var values []filter.Value
 	for _, r := range rows {
 		values = order.Values(values[:0], r)
@@ -102,7 +102,7 @@ func hash(parts ...string) uint64 {
 }
 
 func encodePlace(p place) string {
-	text, _ := json.Marshal(p) // it always can
+	text, _ := json.Marshal(p) // a place can always be encoded
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 

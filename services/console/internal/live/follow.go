@@ -241,7 +241,7 @@ func (l *look) fits(r *row, now time.Time) bool {
 	return ok && expr.Match(r, now) && r.seenBy(l.sees)
 }
 
-// snapshot sends all that fits. What changes meanwhile is told behind it.
+// snapshot sends all that fits. Changes in the meantime are told behind it.
 func (l *look) snapshot(ctx context.Context) (err error) {
 	if l.sees, err = l.Viewer.Viewer(ctx, true); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (l *look) items(ctx context.Context, kind store.Kind, names []string) (item
 		}
 		rows := make([]store.Resource, 0, len(found))
 		for _, name := range names {
-			if r, ok := found[name]; ok && structure(r).seenBy(l.sees) { // it may have moved since the board was looked at
+			if r, ok := found[name]; ok && structure(r).seenBy(l.sees) { // the resource may have moved since the board was looked at
 				rows = append(rows, r)
 			}
 		}

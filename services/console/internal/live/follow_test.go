@@ -10,7 +10,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// What a snapshot shows is read after the board was looked at: by then a resource may be where the follower sees nothing.
+// The resources of a snapshot are read after the board was looked at: by then a resource may be where the follower sees
+// nothing.
 func TestASnapshotJudgesWhatItReads(t *testing.T) {
 	t.Parallel()
 	box, err := seal.Ensure(filepath.Join(t.TempDir(), "key"))

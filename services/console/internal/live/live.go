@@ -1,9 +1,9 @@
 // Package live keeps a board in memory: a short row for each resource with what lists are filtered and sorted by, states
 // included, and tells followers what becomes of them.
 //
-// One goroutine, Run, owns the board. It follows the change log like any hub service, and reads anew what statuses were
-// written about: its own console's at once, other consoles' within about a second. Rows of what people write are there
-// before a list of the same console is answered; states follow within moments.
+// One goroutine, Run, owns the board. Run follows the change log like any hub service, and reads anew what statuses
+// were written about: its own console's at once, other consoles' within about a second. Rows of what people write are
+// there before a list of the same console is answered; states follow within moments.
 package live
 
 import (
@@ -55,7 +55,8 @@ type Viewer interface {
 	Viewer(ctx context.Context, fresh bool) (Sees, error)
 }
 
-// Sighting is what became of a cluster's agent. What may have been told before has to be told so that this can be seen.
+// Sighting is what became of a cluster's agent. A sighting that may have been told before has to be told so that this
+// can be seen.
 type Sighting struct {
 	Cluster                  catalog.Cluster
 	Joined, Left, Lost, Back bool
@@ -105,15 +106,15 @@ type Board struct {
 
 	answers answers
 
-	byUID  map[string]*row // what followers know of
+	byUID  map[string]*row // rows that followers know of
 	looks  map[*look]bool  // followers on their way
-	unsaid int64           // who was told up to here or less may have missed what became of services with their sources
+	unsaid int64           // a follower that was told up to here or less may have missed what became of services with their sources
 
-	// What follows is Run's own.
+	// The fields below are Run's own.
 	urgent map[store.Ref]bool
 	later  map[store.Ref]bool
 	refs   map[string]bool // uids of sources of whose refs the hub said something
-	// What states are to be derived of, and when they were last.
+	// dirty says which states are to be derived, and derived when they were last.
 	dirty   moved
 	derived time.Time
 	// sources is what services' states depend on of theirs.
@@ -132,7 +133,7 @@ type delta struct {
 	item          *Item // nil: it is gone
 }
 
-// Item is a resource as it is shown. It is shared by all followers.
+// Item is a resource as it is shown. All followers share an Item.
 type Item struct {
 	Kind store.Kind
 	// Value is as catalog.Load returns it.
@@ -173,7 +174,7 @@ func (b *Board) touched(t store.Touched) {
 	b.pendingMu.Unlock()
 	select {
 	case b.wake <- struct{}{}:
-	default: // it is going to look anyway
+	default: // the board is going to look anyway
 	}
 }
 
@@ -298,7 +299,7 @@ func (b *Board) begin(ctx context.Context, e watch.Event) {
 	}
 	b.mu.Lock()
 	b.ready = true
-	b.ring, b.nonce = nil, store.NewEventID() // what came of it is no news
+	b.ring, b.nonce = nil, store.NewEventID() // changes up to here are no news
 	b.steps = nil
 	b.announce()
 	b.mu.Unlock()
@@ -379,7 +380,8 @@ func (b *Board) settle() {
 	}
 }
 
-// touch has the resources of these uids read anew. What is not known will come with its status. The caller holds mu.
+// touch has the resources of these uids read anew. A resource that is not known will come with its status. The caller
+// holds mu.
 func (b *Board) touch(t store.Touched) {
 	for _, uid := range append(t.Services, t.Clusters...) {
 		if r := b.byUID[uid]; r != nil {
@@ -463,7 +465,7 @@ func (b *Board) refresh(ctx context.Context) {
 	b.mu.RUnlock()
 	if n == 0 && len(b.refs) == 0 {
 		b.mu.Lock()
-		if b.derive(now); b.stepped != stepped { // what waited for others that went meanwhile
+		if b.derive(now); b.stepped != stepped { // rows that waited for others that went meanwhile
 			b.announce()
 		}
 		b.mu.Unlock()
@@ -567,7 +569,7 @@ func (b *Board) load(ctx context.Context, v store.View, kind store.Kind, names [
 	return out, nil
 }
 
-// put puts rows on the board and tells followers. It returns those of clusters that followers knew.
+// put puts rows on the board and tells followers. put returns the rows of clusters that followers knew.
 func (b *Board) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (clusters []loadedRow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -576,7 +578,7 @@ func (b *Board) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (c
 		rows := b.kind(l.row.kind)
 		current := rows[l.row.name]
 		if current == nil || current.uid != l.row.uid || current.revision > l.row.revision {
-			continue // it went, or the log has not told of it yet
+			continue // the resource went, or the log has not told of it yet
 		}
 		b.step(current, l.row)
 		rows[l.row.name] = l.row

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// What another console writes while this one can't look, for however long, is not missed.
+// A status that another console writes while this one can't look, for however long, is not missed.
 func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	t.Parallel()
 	url := postgres.Database(t)
@@ -70,7 +70,7 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	}
 }
 
-// What the board begins with is what it would have if it had read each service as it is shown.
+// The board begins with the states that it would have if it had read each service as it is shown.
 func TestBoardBeginsWithTheStatesThatAreShown(t *testing.T) {
 	t.Parallel()
 	box, err := seal.Ensure(filepath.Join(t.TempDir(), "key"))

@@ -55,7 +55,7 @@ type row struct {
 	project, cluster, source, ref, path, namespace, url, role word
 	follows                                                   word // of a service: what it follows in Git, its ref or a pin
 
-	// What follows comes of statuses.
+	// The fields below come of statuses.
 	state   word
 	version word
 	since   int64
@@ -83,7 +83,7 @@ func structure(r store.Resource) *row {
 		Sync     struct{ Pin string }
 		Template struct{ Project, Source string }
 	}
-	_ = json.Unmarshal(r.Spec, &spec) // what has another form has none of these
+	_ = json.Unmarshal(r.Spec, &spec) // a spec of another form has none of these
 	if r.Kind == store.KindGlobalService {
 		spec.Source = spec.Template.Source
 	}

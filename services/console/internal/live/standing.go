@@ -89,7 +89,7 @@ type page struct {
 	total int
 }
 
-// Standing is a question that is answered again and again. It belongs to one goroutine.
+// Standing is a question that is answered again and again. A Standing belongs to one goroutine.
 type Standing struct {
 	Question
 	board *Board
@@ -206,7 +206,7 @@ func (s *Standing) concerns(st step, sees Sees, now time.Time) bool {
 	case !is:
 		return false
 	case s.page.next == "":
-		return true // it may come behind the last one
+		return true // the row may come behind the last one
 	}
 	last := s.page.found[len(s.page.found)-1]
 	return compare(s.order, ranked{st.after, s.order.Values(nil, st.after)}, last) <= 0
@@ -341,7 +341,7 @@ func (b *Board) itemsOf(ctx context.Context, kind store.Kind, rows []ranked) (it
 	for _, r := range rows {
 		item := known[r.uid]
 		if item == nil {
-			continue // it went meanwhile
+			continue // the resource went meanwhile
 		}
 		items, names = append(items, item), append(names, r.name)
 		if !personal(kind) {

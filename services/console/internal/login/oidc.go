@@ -91,11 +91,11 @@ type Provider struct {
 	http *http.Client
 	now  func() time.Time
 
-	asking singleflight.Group // who wait for the provider get one answer
+	asking singleflight.Group // requests that wait for the provider share one answer
 	found  atomic.Pointer[oidc.Provider]
 }
 
-// New returns a provider. It calls nobody.
+// New returns a provider. New calls nobody.
 func New(cfg Config) *Provider {
 	return &Provider{cfg: cfg, http: &http.Client{Timeout: callTimeout}, now: time.Now}
 }
@@ -139,7 +139,7 @@ func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 		return found, nil
 	}
 	answer := p.asking.DoChan("", func() (any, error) {
-		// What is found fetches keys later on, with this client and beyond this request.
+		// The provider that is found fetches keys later on, with this client and beyond this request.
 		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.http), p.cfg.Issuer)
 		if err != nil {
 			return nil, fmt.Errorf("%w (%w)", ErrAway, err)
@@ -156,7 +156,7 @@ func (p *Provider) discover(ctx context.Context) (*oidc.Provider, error) {
 	}
 }
 
-// Pending is a login in a browser that goes on. It is kept in a sealed cookie.
+// Pending is a login in a browser that goes on. A Pending is kept in a sealed cookie.
 type Pending struct {
 	State, Nonce, Verifier string
 	// Return is where the browser goes then.

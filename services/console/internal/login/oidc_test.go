@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Whoever waits for a provider that hangs waits for as long as they want to, and all for the same answer.
+// A caller that waits for a provider that hangs waits for as long as it wants to, and all callers for the same answer.
 func TestAProviderThatHangsIsAskedOnceAndHoldsNobody(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})

@@ -146,7 +146,7 @@ func TestPersonAtAClustersAPIIsLedToItsPage(t *testing.T) {
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/cluster/edge-1" {
 		t.Errorf("%d %v", resp.StatusCode, resp.Header)
 	}
-	// What follows the host of an address must never name another host.
+	// The path of an address must never name another host.
 	resp = get(t, built(), "GET", "/clusters//evil.example/x", "Accept", browser)
 	if to := resp.Header.Get("Location"); to != "/cluster/" {
 		t.Errorf("led to %q", to)

@@ -157,7 +157,7 @@ func (k *Keeper) refusal(id, subject string, err error) error {
 	return err
 }
 
-// sees tells whether the caller may view a recording. Nobody may because it is their own.
+// sees tells whether the caller may view a recording. To be the recorded person gives no right to view it.
 func (k *Keeper) sees(ctx context.Context, who platform.Identity, r store.Recording) (bool, error) {
 	decision, err := k.Rights.Decide(ctx, who, access.View, access.Target{Kind: access.Recording, Name: r.ID, Cluster: r.Cluster})
 	return decision.Allowed, err

@@ -1,7 +1,7 @@
 // Package rights decides who may see and change what in the catalog, by its grants and roles. Writes are judged within their own
 // transaction, whichever way they come, so that none is forgotten.
 //
-// Grants are known from memory. What was granted counts at once, what was taken away within staleAfter.
+// Grants are known from memory. A right that was granted counts at once, one that was taken away ends within staleAfter.
 package rights
 
 import (
@@ -730,8 +730,8 @@ func (k *Keeper) Clear(ctx context.Context, _ *store.Tx, by catalog.By, current 
 	return k.MayDelete(ctx, by, current)
 }
 
-// onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set. What is no text of a
-// service changed.
+// onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set. A spec that is no
+// text of a service changed.
 func onlyLevers(before, after *store.Resource) bool {
 	only, err := catalog.OnlyLevers(before, after)
 	return err == nil && only

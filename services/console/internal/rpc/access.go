@@ -123,7 +123,7 @@ func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) 
 	}
 	out := &consolev1.ListRolesResponse{}
 	if from, ok := strings.CutPrefix(at.Token, builtinToken); ok || at.Token == "" {
-		first, _ := strconv.Atoi(from) // what is no number is the beginning
+		first, _ := strconv.Atoi(from) // a token without a number is the beginning
 		builtin := rules.Builtin()
 		builtin = builtin[min(max(first, 0), len(builtin)):]
 		out.Roles = builtin[:min(at.Size, len(builtin))]

@@ -55,7 +55,7 @@ func (d Deps) revoked(ctx context.Context, written []catalog.Written) {
 	}
 }
 
-// draft gets a resource ready to be written. What is wrong with it by itself is told with what else is found.
+// draft gets a resource ready to be written. Faults of the resource itself are reported with the other faults.
 func (s *applies) draft(r *consolev1.Resource) (e catalog.Edit, err error) {
 	var m manifest.Message
 	var kind store.Kind
@@ -228,7 +228,7 @@ func (d Deps) told(before, r *store.Resource) (manifest.Message, error) {
 	return m, nil
 }
 
-// unmasked is what people write down of a resource. It has no secret values, which are not in its spec.
+// unmasked is what people write down of a resource. The message has no secret values, which are not in its spec.
 func (d Deps) unmasked(r *store.Resource) (manifest.Message, error) {
 	switch r.Kind { // of which followers are not told
 	case store.KindGlobalService:

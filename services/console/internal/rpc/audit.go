@@ -24,7 +24,7 @@ func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAud
 		if err := audit.Check(e); err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("events[%d].%w", i, err))
 		}
-		e.Recorder, e.Before, e.After = recorder, "", "" // what the catalog was is the console's to say
+		e.Recorder, e.Before, e.After = recorder, "", "" // the console says what the catalog was
 		events[i] = audit.Stored(e)
 	}
 	if err := s.Audit.Append(ctx, events); err != nil {

@@ -43,7 +43,7 @@ func configPolicy() identity.Policy {
 		consolev1connect.BackendServiceListBackendsProcedure:  identity.RoleUser,
 		consolev1connect.BackendServiceUpdateBackendProcedure: identity.RoleUser,
 		consolev1connect.BackendServiceDeleteBackendProcedure: identity.RoleUser,
-		consolev1connect.BackendServiceCheckBackendProcedure:  identity.RoleAdmin, // it reads with whatever Secret
+		consolev1connect.BackendServiceCheckBackendProcedure:  identity.RoleAdmin, // a check reads with whatever Secret
 
 		consolev1connect.ConfigServicePreviewConfigProcedure: identity.RoleUser,
 		consolev1connect.ConfigServiceAccessConfigsProcedure: identity.RoleDistributor,

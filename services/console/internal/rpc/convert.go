@@ -313,8 +313,8 @@ func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 	return out
 }
 
-// optionText is a part of a spec that the catalog keeps as it is; nil: unset. What has passed validation can be
-// written. protojson varies its spacing, which does not get into the store: encoding a spec takes spaces out.
+// optionText is a part of a spec that the catalog keeps as it is; nil: unset. A message that has passed validation can
+// be written. protojson varies its spacing, which does not get into the store: encoding a spec takes spaces out.
 func optionText(m proto.Message) json.RawMessage {
 	text, err := protojson.Marshal(m)
 	if err != nil || !m.ProtoReflect().IsValid() {
@@ -323,7 +323,7 @@ func optionText(m proto.Message) json.RawMessage {
 	return text
 }
 
-// option reads it back. What a newer console has written is taken as far as this one knows it.
+// option reads it back. Text that a newer console has written is read as far as this one knows it.
 func option[M proto.Message](text json.RawMessage, m M) M {
 	var unset M
 	if text == nil || (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, m) != nil {

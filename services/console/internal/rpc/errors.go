@@ -22,8 +22,8 @@ import (
 	"fairlead.dev/services/console/internal/watch"
 )
 
-// fail is the one place where errors become codes. What nobody planned for is logged here, and its
-// text is not shown: it may tell about the inside.
+// fail is the one place where errors become codes. An unexpected error is logged here, and its text is not shown: the
+// text may tell about the inside.
 func fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error) error {
 	if err == nil {
 		return nil

@@ -160,7 +160,7 @@ func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream 
 	return s.fail(ctx, err)
 }
 
-// followed is what a follower is told of. What only people read is in no change.
+// followed is what a follower is told of. Resources that only people read are in no change.
 func followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 	var known []store.Kind
 	for _, kind := range []store.Kind{store.KindSecret, store.KindSource, store.KindProject, store.KindCluster, store.KindService, store.KindGrant, store.KindRole} {
@@ -191,7 +191,7 @@ func sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.Watch
 		last := e.Changes[len(e.Changes)-1].Cursor
 		return sendChanges(e.Changes, func(c store.Change) (string, int64) {
 			if c.Cursor == last {
-				return e.Token, e.Seq // they may be further, by changes that are old already, or not wanted
+				return e.Token, e.Seq // the stream may be further, by changes that are old already, or not wanted
 			}
 			return watch.Token(c.Cursor), c.Cursor.Seq
 		}, send)

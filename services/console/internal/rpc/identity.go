@@ -139,7 +139,7 @@ func encodeToken(t identity.Token) *consolev1.Token {
 	return &consolev1.Token{Token: t.Text, Id: t.Identity.TokenID, ExpireTime: stamp(t.Identity.ExpiresAt)}
 }
 
-// who is who calls, for the trail.
+// who returns the caller, for the trail.
 func who(ctx context.Context) audit.Who {
 	b := by(ctx)
 	return audit.Who{Identity: b.Identity, Remote: b.Remote, TraceID: b.TraceID}

@@ -98,7 +98,8 @@ func (s *logins) ExchangeIDToken(ctx context.Context, req *consolev1.ExchangeIDT
 	return &consolev1.ExchangeIDTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints(), User: token.Identity.Name}, nil
 }
 
-// logIn logs a person in whom the provider vouches for. Who is in more groups than a token holds keeps those that count here.
+// logIn logs a person in whom the provider vouches for. A person in more groups than a token holds keeps the groups that
+// count here.
 func (d Deps) logIn(ctx context.Context, person identity.Foreign) (identity.Token, error) {
 	if len(person.Groups) > platform.MaxGroups {
 		named, err := d.Rights.Named(ctx)

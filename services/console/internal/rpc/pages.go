@@ -62,7 +62,7 @@ func (b *browsers) oncePage(w http.ResponseWriter, _ *http.Request) {
 func donePage(w http.ResponseWriter, user string) {
 	page, err := template.New("done").Parse(doneHTML)
 	if err != nil {
-		return // it is a constant
+		return // the page is a constant
 	}
 	pageHeader(w.Header())
 	_ = page.Execute(w, user) // the client may be gone

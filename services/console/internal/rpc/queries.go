@@ -147,7 +147,7 @@ func validMask(kind consolev1.Kind, mask *fieldmaskpb.FieldMask) error {
 	return nil
 }
 
-// refuse tells that a query can't be answered. What concerns all of them ends the stream.
+// refuse tells that a query can't be answered. An error that concerns all queries ends the stream.
 func (w *queries) refuse(ctx context.Context, name string, err error) error {
 	refused := new(connect.Error)
 	if errors.As(w.fail(ctx, err), &refused) && refused.Code() == connect.CodeInvalidArgument {
@@ -177,7 +177,7 @@ func (w *queries) run(ctx context.Context) error {
 	defer pause.Stop()
 	rested := false
 	for {
-		waits := moved // nothing is answered during a pause
+		waits := moved // no query is answered during a pause
 		if !rested {
 			waits = nil
 		}

@@ -139,7 +139,8 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 	return out, nil
 }
 
-// batch encodes the items of a message. Those that count services are looked up together, when the first of them is wanted.
+// batch encodes the items of a message. Items that count services are looked up together, when the first of them is
+// wanted.
 type batch struct {
 	*lives
 	items []*live.Item

@@ -170,6 +170,6 @@ func bounded(ctx context.Context, timeout time.Duration, send func() error) erro
 		return send() // not a connection with deadlines
 	}
 	err := send()
-	_ = control.SetWriteDeadline(time.Time{}) // it could be set, so it can be lifted
+	_ = control.SetWriteDeadline(time.Time{}) // the deadline could be set, so it can be lifted
 	return err
 }

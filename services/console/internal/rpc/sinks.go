@@ -67,7 +67,7 @@ func (s *sinks) DeleteSink(ctx context.Context, req *consolev1.DeleteSinkRequest
 }
 
 func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*consolev1.TestSinkResponse, error) {
-	is, err := catalog.Get(ctx, s.Catalog, catalog.Sinks(), req.GetName()) // whoever may not see it is told that there is none
+	is, err := catalog.Get(ctx, s.Catalog, catalog.Sinks(), req.GetName()) // a caller that may not see the sink is told that there is none
 	if err == nil {
 		err = s.Rights.May(ctx, rules.Edit, rules.Target{Kind: rules.Sink, Name: is.Meta.Name, Project: is.Spec.Project})
 	}

@@ -1,6 +1,6 @@
 // Package seal keeps secrets unreadable in the database: AES-256-GCM under a key of their own each, which is sealed under a master key
-// that is in a file and never in the database. What is sealed names the master key, so that keys can change: the first key of the
-// file seals, all of them open.
+// that is in a file and never in the database. A sealed value names the master key, so that keys can change: the first key of the file
+// seals, all of them open.
 package seal
 
 import (
@@ -123,8 +123,8 @@ func parse(data []byte) (*Box, error) {
 	return box, nil
 }
 
-// Seal returns plain unreadable. It opens only for the same purpose, so that nobody who can write
-// to the database can put one secret in the place of another.
+// Seal returns plain unreadable. The result opens only for the same purpose, so that nobody who can write to the
+// database can put one secret in the place of another.
 func (b *Box) Seal(purpose string, plain []byte) []byte {
 	key := make([]byte, keyBytes)
 	_, _ = rand.Read(key) // never fails

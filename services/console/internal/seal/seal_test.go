@@ -127,7 +127,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// What earlier releases sealed opens, and is renewed like what an older key has sealed.
+// A value that earlier releases sealed opens, and is renewed like one that an older key has sealed.
 func TestRenewsWhatIsOlder(t *testing.T) {
 	t.Parallel()
 	key := func(b byte) string {

@@ -2,7 +2,7 @@
 //
 // How far each sink is stands in the database, so that a console that starts, or another one, goes on there: each event that fits is
 // sent at least once. One console at a time sends to a sink, by a claim in the database; each sink has a goroutine of its own while it
-// is sent to, so that none waits for another. What happens between two messages comes in one.
+// is sent to, so that none waits for another. Events between two messages come in one.
 package sink
 
 import (
@@ -36,7 +36,7 @@ const (
 	maxMembers        = 8 << 20
 	// maxWaiting is how many events that wait are counted, and the most of one message to people; programs get maxWebhook.
 	maxWaiting, maxWebhook = 1000, 100
-	// maxPages is how many events PagerDuty gets in a pass. Each is up to four requests: where not all are
+	// maxPages is how many events PagerDuty gets in a pass. Each event is up to four requests: where not all are
 	// answered within sendTimeout, the next pass goes on behind those that were.
 	maxPages = 20
 	// behind is how many events that are not for a sink may come before that is written down, unless its filter has changed.
@@ -71,7 +71,7 @@ type Deliverer struct {
 	busy     map[string]bool     // sinks, by uid; guarded by mu
 	progress map[string]progress // within an event of many services, by the uid of the sink; guarded by mu
 
-	// What follows is Run's own.
+	// The fields below are Run's own.
 	at    int64            // up to here all sinks were asked
 	clear map[string]int64 // up to here there is nothing for a sink, by uid
 	known map[string]matcher
@@ -478,7 +478,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 	}
 	most := b.most()
 	if b.plan != nil {
-		if most = b.plan.upTo; len(b.plan.set) == 0 { // all has the state that is set
+		if most = b.plan.upTo; len(b.plan.set) == 0 { // every status has the state that is set
 			d.advance(of, b, most)
 			return tell, b.pause(most)
 		}
@@ -534,7 +534,7 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 	}
 	of.Waiting, of.Oldest = len(b.waiting)-sent, b.waiting[sent].GetTime().AsTime()
 	wait = backoff(of.Attempts)
-	if problem.rejected && len(some) == 1 { // it answers, and those behind this event may be taken
+	if problem.rejected && len(some) == 1 { // the receiver answers, and events behind this one may be taken
 		of.Rejections++
 		if wait = backoff(of.Rejections); of.Rejections == rejections {
 			tell = append(tell, d.drop(ctx, of, b, 1, "It does not take one: "+of.Problem))
@@ -575,7 +575,7 @@ func events(list []waiting) []*consolev1.Event {
 // drop counts events that are given up.
 func (d *Deliverer) drop(ctx context.Context, of *store.Sending, b batch, n int, why string) store.Event {
 	of.Dropped += int64(n)
-	of.Rejections = 0 // they were those of what is given up
+	of.Rejections = 0 // the rejections were those of the dropped events
 	d.Metrics.events.WithLabelValues(b.spec.Kind(), "dropped").Add(float64(n))
 	d.Log.WarnContext(ctx, "events for a sink are given up", "sink", b.name, "events", n, "why", why)
 	return event.SinkDrops(b.name, b.spec.Project, of.Sink, why, of.Dropped, d.Now())

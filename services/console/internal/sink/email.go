@@ -74,7 +74,7 @@ func (s *sender) email(ctx context.Context, t target, events []*consolev1.Event)
 	if err != nil {
 		return "", told("does not take the mail", err)
 	}
-	_ = c.Quit() // it has the mail
+	_ = c.Quit() // the server has the mail
 	if len(refused) > 0 {
 		f := failed("not all of %d recipients get mail: %s", len(to), strings.Join(refused, "; "))
 		f.taken = true
@@ -98,7 +98,7 @@ func (s *sender) greet(ctx context.Context, at *catalog.EmailSink, from string) 
 	if err != nil {
 		return nil, nil, failed("%s: %s", at.Server, reason(err))
 	}
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // whoever reads from it then fails
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // a reader of the connection then fails
 	end = func() { stop(); _ = raw.Close() }
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = raw.SetDeadline(deadline) // AfterFunc sees to it, too
@@ -165,7 +165,7 @@ func login(c *smtp.Client, at *catalog.EmailSink, password string) error {
 	}
 	if err := c.Auth(by); err != nil {
 		f := told("does not let us log in", err)
-		f.rejected = false // it is not about this mail
+		f.rejected = false // the refusal is not about this mail
 		return f
 	}
 	return nil

@@ -70,8 +70,8 @@ func earlierOf(name string, of store.Sending) []earlier {
 	return list
 }
 
-// of is what of an event is for the sink; nil: nothing is. What the sink asks for by what all services of an event have in common is told without
-// looking at each.
+// of is what of an event is for the sink; nil: nothing is. The part of the sink's terms that is about what all services of an event have in
+// common is decided without looking at each.
 func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
 	is, _ := e.Narrow(func(whole *consolev1.Event) (fits, sure bool) {
 		s := m.spec

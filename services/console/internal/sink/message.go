@@ -74,7 +74,7 @@ func duration(e *consolev1.Event) string {
 
 func asIs(text string) string { return text }
 
-// What is said if there is no template.
+// The texts if there is no template.
 const (
 	defaultText = `{{if gt .Count 1}}{{.Count}} events{{if .Project}} of project {{.Project}}{{end}}:
 {{end}}{{range .Events}}{{.Severity}} {{.Type}}{{if .Service}} {{.Service}}{{end}}{{if .Cluster}} at {{.Cluster}}{{end}}{{if .Source}} {{.Source}}{{end}}{{if .Sink}} {{.Sink}}{{end}}{{if .GlobalService}} {{.GlobalService}}{{end}}: {{.Message}}{{if .Commit}} ({{short .Commit}}){{end}}

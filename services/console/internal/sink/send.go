@@ -124,7 +124,7 @@ func asFailure(err error) *failure {
 	return failed("%s", reason(err))
 }
 
-// shown is what others say as people may see it. It is masked first: of a secret that is cut nobody would know what it is.
+// shown is what others say as people may see it. Secrets are masked first: a secret that is cut would not be found.
 func (t target) shown(text string) string {
 	return cut(oneLine(strings.ToValidUTF8(t.masked(text), "?")), maxShown)
 }
@@ -257,7 +257,7 @@ func (s *sender) post(ctx context.Context, to, ca string, header http.Header, bo
 	if err != nil {
 		return "", failed("%s: %s", u.Host, reason(err))
 	}
-	defer func() { _ = resp.Body.Close() }()                    // it was only read
+	defer func() { _ = resp.Body.Close() }()                    // the body was only read
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status is what counts
 	answer := strings.TrimSpace(resp.Status + " " + string(said))
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
@@ -315,7 +315,7 @@ func (s *sender) transport(req *http.Request, ca string) (*http.Transport, error
 		return nil, failed("the proxy in the console's environment can't be used: correct its HTTPS_PROXY") // the error quotes it
 	}
 	if out.DialContext = s.dial; proxy != nil {
-		// It resolves names, and may reach more than we do.
+		// The proxy resolves names, and may reach more than we do.
 		if err := s.addresses.CheckHost(req.URL.Hostname()); err != nil {
 			return nil, err
 		}

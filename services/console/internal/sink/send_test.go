@@ -143,7 +143,7 @@ func newDeliverer() *Deliverer {
 	}
 }
 
-// What others say can be kept by any database, is short, and has nothing of what was sent.
+// The text of a receiver's answer can be kept by any database, is short, and has nothing of what was sent.
 func TestWhatOthersSayIsFitToBeKept(t *testing.T) {
 	t.Parallel()
 	const head = "HTTP/1.1 500 Broken\r\nConnection: close\r\n\r\n"
@@ -239,7 +239,7 @@ func TestARecipientThatIsRefused(t *testing.T) {
 	if told := now(""); !slices.Equal(told, []string{event.SinkRecovered}) || of.Problem != "" {
 		t.Errorf("told %v: %+v", told, of)
 	}
-	// Who may be taken later is waited for.
+	// A recipient that may be taken later is waited for.
 	of = store.Sending{}
 	if now("later@"); of.Waiting != 2 || of.Sent != 0 || of.Seq != 0 {
 		t.Errorf("%+v", of)
@@ -310,7 +310,7 @@ func TestAnEventIsGivenUpAfterItsOwnRejections(t *testing.T) {
 	}
 }
 
-// What waits has to fit a filter, too, that is changed while a console has taken the sending on.
+// A waiting event has to fit a filter, too, that is changed while a console has taken the sending on.
 func TestAFilterThatIsChangedAfterAClaimIsHeldTo(t *testing.T) {
 	t.Parallel()
 	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})

@@ -194,7 +194,7 @@ func (s *sender) pagerDuty(ctx context.Context, t target, events []*consolev1.Ev
 		for _, a := range alerts(e) {
 			requests = append(requests, t.page(i, e, a, summary))
 		}
-		if e.GetType() == event.Test { // nobody is to be woken for long
+		if e.GetType() == event.Test { // a test should wake nobody for long
 			requests = append(requests, t.page(i, e, alert{name: troubleOf(event.Test), subject: subjects(e)[0], ends: true}, summary))
 		}
 	}
@@ -255,7 +255,7 @@ func (s *sender) pages(ctx context.Context, t target, requests []pageRequest) (a
 func (t target) page(place int, e *consolev1.Event, a alert, summary string) pageRequest {
 	key := a.key(t)
 	if event.Trouble(e.GetType()) == "" && !a.ends && e.GetType() != event.Test {
-		key = "fairlead/" + t.uid + "/" + e.GetId() // it has no end: each is one of its own
+		key = "fairlead/" + t.uid + "/" + e.GetId() // the event has no end: each is an alert of its own
 	}
 	if len(key) > subjectText {
 		key = key[:subjectText]

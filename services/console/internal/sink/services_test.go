@@ -25,7 +25,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// pager is a stand-in for PagerDuty. It keeps which alerts are open, and does not take what refuse names.
+// pager is a stand-in for PagerDuty. The pager keeps which alerts are open, and does not take what refuse names.
 type pager struct {
 	*httptest.Server
 	refuse func(action, key string) int // a status, or 0
@@ -259,7 +259,7 @@ func TestAnAlertBeginsBeforeItEnds(t *testing.T) {
 	}
 }
 
-// What PagerDuty has taken is not sent again because of an event behind it.
+// An event that PagerDuty has taken is not sent again because of an event behind it.
 func TestOnlyWhatWasNotTakenIsSentAgain(t *testing.T) {
 	t.Parallel()
 	p := newPager(t, func(_, key string) int {

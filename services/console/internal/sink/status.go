@@ -257,8 +257,8 @@ func newest(services []catalog.Service) *catalog.Service {
 	return out
 }
 
-// commitOf is the commit that a status is about, with the digest of what came with it. It is the one that the hub can't deliver, or the one with which the
-// content came that the hub hands out now: later commits that change nothing in the folder get no status.
+// commitOf is the commit that a status is about, with the digest of what came with it. The commit is the one that the hub can't deliver, or the one with
+// which the content came that the hub hands out now: later commits that change nothing in the folder get no status.
 func commitOf(services []catalog.Service, events []waiting, last store.CommitStatus) (commit, digest string) {
 	for i := range services {
 		if s := &services[i]; s.Status.Hub.Problem != nil && s.Followed() != nil {

@@ -62,8 +62,8 @@ func (s *Store) AppendAudit(ctx context.Context, events []AuditEvent) error {
 	})
 }
 
-// Audit adds events with what else is written: they are there if that is. They are inserted together when
-// all of it is: a thousand services are a thousand events.
+// Audit adds events with what else is written: they are there if that is. Events are inserted together at the end of
+// the write: a thousand services are a thousand events.
 func (t *Tx) Audit(_ context.Context, events ...AuditEvent) error {
 	t.events = append(t.events, events...)
 	return nil
@@ -201,7 +201,7 @@ func (f AuditFilter) where() (where []string, args []any) {
 		add("cluster = ?", f.Cluster)
 	}
 	if f.Action != "" {
-		// What begins with "a." is between "a." and "a/": no pattern that would need escapes.
+		// An action that begins with "a." is between "a." and "a/": no pattern that would need escapes.
 		add("(action = ? OR action >= ? AND action < ?)", f.Action, f.Action+".", f.Action+"/")
 	}
 	if !f.Since.IsZero() {

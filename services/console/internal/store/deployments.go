@@ -208,7 +208,8 @@ func notBefore(t, begin time.Time) time.Time {
 	return begin
 }
 
-// stepDeployments notes how far the current deployments of services are. The first time counts. It returns those that became healthy.
+// stepDeployments notes how far the current deployments of services are. The first time counts. stepDeployments returns the
+// deployments that became healthy.
 func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
 	if len(steps) == 0 {
 		return nil, nil
@@ -290,7 +291,7 @@ type became struct {
 }
 
 // OnHealthy has healthy called with each deployment of which this console wrote that it is healthy for the first time, and with the trace context
-// of what the cluster said. It must not block. Call it before anything is written.
+// of what the cluster said. healthy must not block. Call it before anything is written.
 func (s *Store) OnHealthy(healthy func(d Deployment, trace string)) { s.healthy = healthy }
 
 // LastRevisions returns who wrote services last, and how, by uid: Author and Action only.

@@ -54,7 +54,7 @@ func loadUntilGone(t *testing.T, s *store.Store, round int, gone func()) []strin
 				}
 				select {
 				case <-ending:
-					return // whatever a database says at its end
+					return // a database may say anything at its end
 				default:
 				}
 				if !errors.Is(err, store.ErrUnavailable) { // on a busy machine a write may wait for too long

@@ -56,7 +56,7 @@ func EventID(parts ...string) string {
 // NewEventID is one that no other event has.
 func NewEventID() string { return newID() }
 
-// OnEvents has told called after each commit of events by this console. It must not block.
+// OnEvents has told called after each commit of events by this console. told must not block.
 func (s *Store) OnEvents(told func()) { s.told = told }
 
 // GatherEvents sets what makes the events of a commit of statuses out of those that are about what was written. Call it before anything is written.
@@ -110,7 +110,8 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 	return t.trimEvents(ctx, s.clock())
 }
 
-// membersWeight is how many bytes of members came up to the last event that has some. What is kept is the difference of two of these.
+// membersWeight is how many bytes of members came up to the last event that has some. The weight of the kept events is the difference
+// of two of these.
 func (t *Tx) membersWeight(ctx context.Context) (bytes int64, err error) {
 	err = t.tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(weight), 0) FROM events WHERE members IS NOT NULL").Scan(&bytes)
 	if err != nil {
@@ -229,7 +230,8 @@ func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit in
 	return v.eventsOf(ctx, q, "seq > $1", " ORDER BY seq", func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) }, seq, limit)
 }
 
-// eventsOf returns events that fit, in an order. Those of one service or cluster and those of many are found by an index each.
+// eventsOf returns events that fit, in an order. Events of one service or cluster and events of many are found by an index
+// each.
 func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, compare func(a, b Event) int, seq int64, limit int) (list []Event, more bool, err error) {
 	if q.Cluster == "" && q.Service == "" {
 		where, args := q.where(first, seq)

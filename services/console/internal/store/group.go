@@ -11,8 +11,8 @@ import (
 )
 
 // Writers that wait at the same time share one transaction, and so one commit: making a commit durable
-// takes far longer than writing a row. Each has a savepoint of its own, so that one that fails leaves
-// nothing, and each hears of its success only when the commit is durable.
+// takes far longer than writing a row. Each writer has a savepoint of its own, so that one that fails leaves nothing,
+// and each hears of its success only when the commit is durable.
 const (
 	// maxGroup is how many writes share a commit at most.
 	maxGroup = 64
@@ -26,7 +26,7 @@ type write struct {
 	author string
 	fn     func(context.Context, *Tx) error
 
-	// What follows belongs to who runs the write until done is closed.
+	// The fields below belong to the goroutine that runs the write until done is closed.
 	done     chan struct{}
 	err      error
 	panicked any
@@ -45,7 +45,7 @@ func (s *Store) Write(ctx context.Context, author string, fn func(context.Contex
 		if s.withdraw(w) {
 			return fmt.Errorf("begin write: %w", s.classify(ctx.Err()))
 		}
-		<-w.done // it runs, and uses what belongs to the caller
+		<-w.done // the write runs, and uses what belongs to the caller
 	}
 	if w.panicked != nil {
 		panic(w.panicked)
@@ -94,7 +94,7 @@ func (s *Store) work() {
 	}
 }
 
-// commit runs writes in one transaction. It returns those for which there was no time.
+// commit runs writes in one transaction. commit returns the writes for which there was no time.
 func (s *Store) commit(group []*write) (rest []*write) {
 	ctx, cancel := together(group)
 	defer cancel()
@@ -121,7 +121,7 @@ func (s *Store) commit(group []*write) (rest []*write) {
 		return s.insertEvents(ctx, sqlTx, events)
 	})
 	if ran == 0 {
-		ran = len(group) // it did not begin
+		ran = len(group) // the transaction did not begin
 	}
 	if err == nil {
 		s.tell(&tx, events)
@@ -166,7 +166,7 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 	if w.err != nil {
 		w.err = t.store.classify(w.err)
 		if errors.Is(w.err, ErrUnavailable) {
-			return w.err // what it did may be gone with all of the transaction, or may not
+			return w.err // the effects of the write may be gone with all of the transaction, or may not
 		}
 		t.seq, t.changed = seq, changed
 		// The savepoint stays, and the next one hides it.
@@ -178,8 +178,8 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 	return nil
 }
 
-// Try calls fn as a part of the write, in another author's name. What it returns undoes what it did and nothing else; an error
-// is one of the database.
+// Try calls fn as a part of the write, in another author's name. An error of fn is returned as refused, and undoes what fn did
+// and nothing else; err is one of the database.
 func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *Tx) error) (refused, err error) {
 	part := *t
 	part.author, part.events, part.telling = author, nil, nil

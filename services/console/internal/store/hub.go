@@ -115,7 +115,7 @@ func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, s
 		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS new (uid, said) ON CONFLICT (service_uid) DO NOTHING RETURNING service_uid", added, addedStates)
 }
 
-// PutHubRefs keeps what is known of refs. Those of sources that are gone are passed over.
+// PutHubRefs keeps what is known of refs. Refs of sources that are gone are passed over.
 func (s *Store) PutHubRefs(ctx context.Context, states map[HubRef][]byte) error {
 	refs := make([]HubRef, 0, len(states))
 	for k := range states {

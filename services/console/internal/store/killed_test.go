@@ -76,7 +76,7 @@ func TestSQLiteIsWholeAfterAKillInsideItsMigrations(t *testing.T) {
 		child.Env = append(os.Environ(), migrateURL+"=sqlite:"+name, "GOMAXPROCS=1")
 		out, err := child.CombinedOutput()
 		if err == nil {
-			break // it ended before that write
+			break // the child ended before that write
 		}
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 			t.Skipf("strace can't kill here: %v: %s", err, out)

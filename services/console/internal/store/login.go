@@ -35,7 +35,7 @@ func urlsOf(path string, log *slog.Logger) (func() []string, error) {
 	}
 	var (
 		mu      sync.Mutex // guards good and refused
-		refused []string   // that was said of already
+		refused []string   // URLs that were reported already
 	)
 	return func() []string {
 		mu.Lock()

@@ -181,8 +181,8 @@ func postgresUnavailable(err error) bool {
 	return strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "unexpected EOF")
 }
 
-// Awaits says whether an error is one that ends by itself, so that a start may wait for it: the database is not there yet, or not for now. One that
-// refuses the login, or does not have the database, needs somebody.
+// Awaits says whether an error is one that ends by itself, so that a start may wait for it: the database is not there yet, or not for now. A server
+// that refuses the login, or does not have the database, needs a person.
 func (s *Store) Awaits(err error) bool {
 	if !s.Shared() || !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return false

@@ -42,7 +42,7 @@ type Piece struct {
 	Data     []byte // sealed
 }
 
-// What keeps recordings from growing.
+// Errors of the bounds of recordings.
 var (
 	// ErrFull is of a recording that has no room for a piece.
 	ErrFull = errors.New("the recording is full")
@@ -172,8 +172,8 @@ type recordingUsage struct {
 	View
 	bounds RecordingBounds
 
-	known   map[string]int64   // what a subject's young recordings take; the empty one: all
-	changes map[usageKey]int64 // that are not in the database yet
+	known   map[string]int64   // the bytes of a subject's young recordings; the empty one: all
+	changes map[usageKey]int64 // changes that are not in the database yet
 }
 
 type usageKey struct {
@@ -285,8 +285,8 @@ func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiec
 const over = "(end_time > 0 OR update_time < $1)"
 
 // TrimRecordings removes recordings that began before a time, and recordings that are not young while all have more than a number of bytes: of the person whose
-// recordings that are not young take the most, the oldest one first. None that goes on is removed. event makes the entry in the audit trail of one that is removed
-// for room. It returns how many were removed.
+// recordings that are not young take the most, the oldest one first. A recording that goes on is not removed. event makes the entry in the audit trail of one
+// that is removed for room. removed counts the removed recordings.
 func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds RecordingBounds, event func(now time.Time, r Recording) AuditEvent) (removed int, err error) {
 	for {
 		again, gone := false, false

@@ -43,7 +43,7 @@ type Draft struct {
 	Labels map[string]string
 	// Spec is JSON.
 	Spec []byte
-	// Sealed holds secret values, sealed. It is no part of the history.
+	// Sealed holds secret values, sealed. Sealed is no part of the history.
 	Sealed []byte
 	// Refs are the resources that the spec names.
 	Refs []Ref

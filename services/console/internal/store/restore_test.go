@@ -119,7 +119,7 @@ func TestAConsoleEndsARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := opener(t, url)(store.Options{})           // migrates
-	if err := again.Migrate(t.Context()); err != nil { // it was ended once
+	if err := again.Migrate(t.Context()); err != nil { // a migration has ended before
 		t.Fatal(err)
 	}
 	err = again.Read(t.Context(), func(ctx context.Context, v store.View) error {
@@ -138,7 +138,7 @@ func TestAConsoleEndsARestore(t *testing.T) {
 	}
 }
 
-// Who locks the file has the database, whether it has a connection just now or not.
+// The process that locks the file has the database, whether it has a connection just now or not.
 func TestOneProcessUsesASQLiteDatabase(t *testing.T) {
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "console.db")

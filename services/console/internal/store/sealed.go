@@ -21,8 +21,8 @@ type Sealed struct {
 // renewRows is how many rows are looked at in one transaction: others write in between.
 const renewRows = 200
 
-// RenewSealed has everything that is sealed sealed anew: renew returns nil for what can stay. What is changed meanwhile stays as it was
-// changed. Followers are told nothing, for nothing has changed.
+// RenewSealed has everything that is sealed sealed anew: renew returns nil for what can stay. A value that is changed meanwhile stays
+// as it was changed. Followers are told nothing, for nothing has changed.
 func (s *Store) RenewSealed(ctx context.Context, renew func(Sealed) ([]byte, error)) error {
 	for _, of := range []struct{ table, key, columns string }{
 		{"resources", "uid", "uid, kind, name"},

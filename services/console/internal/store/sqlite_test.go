@@ -107,7 +107,8 @@ func TestAStatusThatNobodyWaitsForIsNotBegun(t *testing.T) {
 	leave()
 }
 
-// An upgrade that lowers the number of events finds many too many. They go with the batches that come, some with each.
+// An upgrade that lowers the number of events finds many too many. The events go with the batches that come, some with
+// each.
 func TestTooManyEventsGoWithBatches(t *testing.T) {
 	t.Parallel()
 	s, err := New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), Options{})
@@ -148,7 +149,7 @@ func TestStatusesAreWrittenInPiecesOfAboutTheSameTime(t *testing.T) {
 	if got := s.StatusRows(); got != mostRows {
 		t.Errorf("%d at first", got)
 	}
-	s.fitRows(3, slow) // that is not for the number of rows
+	s.fitRows(3, slow) // the slowness is not for the number of rows
 	if got := s.StatusRows(); got != mostRows {
 		t.Errorf("%d after three rows that took long", got)
 	}

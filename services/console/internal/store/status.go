@@ -188,7 +188,8 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 	return err
 }
 
-// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in one. It returns those that were written.
+// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in one. putReports returns the reports that
+// were written.
 func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) (kept map[ReportKey]bool, err error) {
 	kept = make(map[ReportKey]bool, len(reports))
 	if !s.dialect.arrays {

@@ -1,7 +1,7 @@
 // Package store keeps the console's durable state in SQL: SQLite in the console's own folder, or
 // a PostgreSQL that several consoles share. Specs and statuses are JSON that it doesn't look into.
 //
-// What callers rely on, with either database; package storetest holds it to that:
+// Callers rely on these, with either database; package storetest tests them:
 //
 //   - Write is atomic: all of it happened, or nothing. Once it returned nil, it survives kill -9.
 //     Writes that wait at the same time share a commit; one that fails takes no other with it.
@@ -12,8 +12,8 @@
 //   - The change log names resources and doesn't copy them. Changes returns a resource once, at
 //     its last change; an older change of the same resource is passed over.
 //   - Statuses (reports, hub truths, signs of life) don't touch the change log nor its lock.
-//   - The log is bounded. Whoever resumes at a change that is gone, or that this history never
-//     had, gets false from Reaches and begins again with Snapshot.
+//   - The log is bounded. A follower that resumes at a change that is gone, or that this history never had, gets false
+//     from Reaches and begins again with Snapshot.
 //   - A missing row is ErrNotFound. A database that doesn't answer is ErrUnavailable.
 //   - A cancelled context ends a call; whether its write happened is then unknown to the caller.
 package store
@@ -52,7 +52,7 @@ const (
 	// readAllTimeout bounds one look at the whole catalog: followers give a silent stream up after 45 s.
 	readAllTimeout = 40 * time.Second
 	// defaultLogLimit is how many changes the log reaches back: hours of a busy catalog,
-	// under 20 MB. Whoever was away for longer begins with a snapshot.
+	// under 20 MB. A follower that was away for longer begins with a snapshot.
 	defaultLogLimit = 100_000
 	// maxRevisions is how many revisions of one resource are kept.
 	maxRevisions = 1000
@@ -95,7 +95,7 @@ type Store struct {
 	lock    *lockfile.Lock                   // nil: there is none, or Use was not called
 	written atomic.Int64                     // number of the last change that was committed here
 
-	statusRows atomic.Int64 // what StatusRows returns; 0: nothing was written yet
+	statusRows atomic.Int64 // the result of StatusRows; 0: no status was written yet
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
 
@@ -164,7 +164,7 @@ func (d *dialect) lock(ctx context.Context, tx *sql.Tx, statement string) error 
 	return nil
 }
 
-// New prepares a store for a database URL: sqlite:<file> or postgres://... It connects to nothing.
+// New prepares a store for a database URL: sqlite:<file> or postgres://... New connects to nothing.
 func New(url string, opts Options) (*Store, error) {
 	return open(func() []string { return []string{url} }, opts)
 }
@@ -287,8 +287,8 @@ func (s *Store) Databases() map[string]*sql.DB {
 }
 
 // Listen calls wake after each change of the catalog, by this console or another one, until ctx
-// ends. It may call it without cause, and may miss one while the connection to the database is
-// lost: look by yourself now and then. wake must not block.
+// ends. Listen may call wake without cause, and may miss a change while the connection to the database is lost: look by
+// yourself now and then. wake must not block.
 func (s *Store) Listen(ctx context.Context, wake func()) error {
 	s.setWake(wake)
 	defer s.setWake(nil)
@@ -390,7 +390,7 @@ func (s *Store) enterLane(ctx context.Context) (leave func(), err error) {
 		return nil, fmt.Errorf("begin write: %w", s.classify(ctx.Err()))
 	}
 	leave = func() { <-s.lane }
-	if err := ctx.Err(); err != nil { // nobody waits for it any more
+	if err := ctx.Err(); err != nil { // the caller waits no more
 		leave()
 		return nil, fmt.Errorf("begin write: %w", s.classify(err))
 	}

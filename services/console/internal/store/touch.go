@@ -10,8 +10,8 @@ import (
 // Touched are the uids of what has another status.
 type Touched struct{ Services, Clusters, Sources []string }
 
-// OnTouch has touched called after each commit of statuses by this console. It must not block. Call it before Run of
-// anything.
+// OnTouch has touched called after each commit of statuses by this console. touched must not block. Call it before Run
+// of anything.
 func (s *Store) OnTouch(touched func(Touched)) { s.touched = touched }
 
 func (s *Store) tellTouched(t Touched) {
@@ -27,8 +27,8 @@ type Touch struct {
 	Time  int64
 }
 
-// Touched returns what was written within some time, by any console and by the database's clock. One that is slow to commit comes
-// with a time of up to the length of its transaction ago.
+// Touched returns what was written within some time, by any console and by the database's clock. A write that is slow to commit
+// comes with a time of up to the length of its transaction ago.
 func (v View) Touched(ctx context.Context, within time.Duration) ([]Touch, error) {
 	var out []Touch
 	for _, of := range []struct{ table, uid string }{{"hub", "service_uid"}, {"hub_refs", "source_uid"}, {"reports", "service_uid"}, {"seen", "cluster_uid"}} {

@@ -195,7 +195,7 @@ func encodeLabels(labels map[string]string) string {
 	return string(text)
 }
 
-// insert writes rows with as few statements as are good for the database. They come behind VALUES in the query.
+// insert writes rows with as few statements as are good for the database. The rows come behind VALUES in the query.
 func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(T) []any) error {
 	size := t.dialect.insertRows
 	before, after, _ := strings.Cut(query, "VALUES ")

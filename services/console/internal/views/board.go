@@ -43,7 +43,7 @@ type Deps struct {
 	Log      *slog.Logger
 }
 
-// Board is the views of all clusters in memory. It is safe for concurrent use.
+// Board is the views of all clusters in memory. A Board is safe for concurrent use.
 type Board struct {
 	Deps
 
@@ -96,7 +96,7 @@ func (b *Board) Run(ctx context.Context) error {
 		failed = err != nil
 		wait := lookEvery
 		if !b.Store.Shared() && !failed {
-			wait = pruneEvery // nobody else writes
+			wait = pruneEvery // no other console writes
 		}
 		select {
 		case <-ctx.Done():

@@ -186,7 +186,7 @@ func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView
 }
 
 // visible are the rows of a section that the caller may see: with the right to read the Kubernetes API of the cluster all, else those that name nothing but
-// API groups, and services that the caller sees. What an agent says of services that are not meant for its cluster is left out for all.
+// API groups, and services that the caller sees. Rows of services that are not meant for the agent's cluster are left out for all.
 func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees live.Sees, mayRead bool) (rows []*deliveryv1.ViewRow) {
 	switch {
 	case s.GetName() == "apis":
@@ -363,7 +363,7 @@ type place struct {
 }
 
 func (p place) String() string {
-	text, _ := json.Marshal(p) // it always can
+	text, _ := json.Marshal(p) // a place can always be encoded
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 

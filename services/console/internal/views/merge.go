@@ -18,7 +18,7 @@ func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewReque
 	case push.GetTerm() < current.GetTerm():
 		return nil, &deliveryv1.PushViewResponse{SupersededBy: current.GetTerm()}, nil
 	case push.GetTerm() == current.GetTerm() && push.GetSequence() <= current.GetSequence():
-		return nil, &deliveryv1.PushViewResponse{}, nil // it came before
+		return nil, &deliveryv1.PushViewResponse{}, nil // the push came before
 	case push.GetBase() != 0 && (push.GetTerm() != current.GetTerm() || push.GetBase() != current.GetSequence()):
 		return nil, &deliveryv1.PushViewResponse{WholeWanted: true}, nil
 	}
@@ -51,7 +51,7 @@ func section(view *deliveryv1.PushViewRequest, name string) *deliveryv1.ViewSect
 	return nil
 }
 
-// mergeSection returns a section with a change, as agents make it. It shares rows with both.
+// mergeSection returns a section with a change, as agents make it. The result shares rows with both.
 func mergeSection(was, change *deliveryv1.ViewSection, whole bool) *deliveryv1.ViewSection {
 	out := &deliveryv1.ViewSection{
 		Name: change.GetName(), State: change.GetState(), Reason: change.GetReason(), Figures: change.GetFigures(), Withheld: change.GetWithheld(), Sample: change.GetSample(),

@@ -1,9 +1,9 @@
 // Package watch carries the catalog's change log to whoever follows it.
 //
 // One goroutine per console, Run, reads the log: when woken by a write, of this console or another,
-// and in any case every pollInterval. What it read it keeps in a ring in memory, from which all
-// streams are served; a stream that is further behind reads the log by itself. A stream holds
-// nothing but its place in the log, so a slow one costs nobody anything, and writers never wait.
+// and in any case every pollInterval. Run keeps what it read in a ring in memory, from which all streams are served; a
+// stream that is further behind reads the log by itself. A stream holds nothing but its place in the log, so a slow one
+// costs nobody anything, and writers never wait.
 package watch
 
 import (
@@ -70,7 +70,7 @@ const (
 
 // Hub follows the log for all streams of a console.
 type Hub struct {
-	// Hold has removals wait: somebody knows a history that this database does not have. It is set before Run.
+	// Hold has removals wait: somebody knows a history that this database does not have. Hold is set before Run.
 	Hold func(ctx context.Context, reason string) error
 
 	store     *store.Store
@@ -149,7 +149,7 @@ func (h *Hub) Run(ctx context.Context) error {
 func (h *Hub) signal() {
 	select {
 	case h.wake <- struct{}{}:
-	default: // it is going to look anyway
+	default: // the hub is going to look anyway
 	}
 }
 
@@ -427,7 +427,7 @@ func (h *Hub) advance(ctx context.Context, at place, to *Follower) (next place, 
 			return at, nil, err
 		}
 	}
-	// What is left out moves the token all the same, with the next message.
+	// A change that is left out moves the token all the same, with the next message.
 	if changes = to.wanted(changes); len(changes) > 0 {
 		if err := to.Send(Event{Kind: Delta, Changes: changes, Token: Token(next.Cursor), Seq: next.Seq}); err != nil {
 			return at, nil, err
@@ -452,7 +452,7 @@ func (h *Hub) readAfter(ctx context.Context, at store.Cursor) (list []store.Chan
 		return err
 	})
 	if next.Seq == at.Seq {
-		next = at // nothing was read, so its nonce wasn't either
+		next = at // no change was read, so its nonce wasn't either
 	}
 	return list, next, err
 }
@@ -488,7 +488,7 @@ func (h *Hub) sendSnapshot(ctx context.Context, to *Follower) (at store.Cursor, 
 	return at, to.Send(Event{Kind: Snapshot, Changes: all, Token: Token(at), Seq: at.Seq, Removals: removals})
 }
 
-// Token resumes behind a place. It is "<number>.<nonce>"; nobody but us reads it.
+// Token resumes behind a place. A token is "<number>.<nonce>"; only this package reads it.
 func Token(c store.Cursor) string {
 	return strconv.FormatInt(c.Seq, 10) + "." + c.Nonce
 }

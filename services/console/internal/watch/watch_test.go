@@ -216,7 +216,7 @@ func TestMemoryOfChangesIsBounded(t *testing.T) {
 			t.Fatalf("the ring has %d changes", len(h.ring))
 		}
 	}
-	// Whatever it says that it has follows without a gap, a batch at a time.
+	// The changes behind each place that the view has follow without a gap, a batch at a time.
 	for _, seq := range []int64{h.from, h.from + 1, h.end.Seq - 1} {
 		view := h.after(place{store.Cursor{Seq: seq}, h.history})
 		if !view.has || view.changes[0].Cursor.Seq != seq+1 || view.next.Seq != min(seq+batchSize, h.end.Seq) || view.next.Nonce != fmt.Sprint(view.next.Seq) {
@@ -273,7 +273,7 @@ func TestDatabasePutBackToAnEarlierStateIsNoticed(t *testing.T) {
 	f.put(t, "other", 9) // beyond the number that the follower has
 	for {
 		e := next(t, events)
-		if e.Kind == Delta { // what was on its way
+		if e.Kind == Delta { // the batch that was on its way
 			t.Fatalf("changes of another history: %+v", e.Changes)
 		}
 		var names []string

@@ -21,7 +21,7 @@ type Subject struct {
 	Backend backend.Backend
 	// Path of a name.
 	Path func(name string) string
-	// Put writes all values of a place. One that its server takes no more of says so.
+	// Put writes all values of a place. Put fails if the server of the backend takes no more.
 	Put func(ctx context.Context, path string, values backend.Values) error
 	// Remove has nothing be at a path any more.
 	Remove func(ctx context.Context, path string) error
@@ -32,7 +32,7 @@ type Subject struct {
 // soon is how long something that is cancelled may go on.
 const soon = 5 * time.Second
 
-// Run tests a backend. It opens it once; the tests keep to places of their own.
+// Run tests a backend. Run opens the backend once; the tests keep to places of their own.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	s := open(t)
@@ -156,7 +156,7 @@ func large(t *testing.T, s Subject) {
 	} {
 		path := s.Path("large-" + name)
 		if s.Put(t.Context(), path, values) != nil {
-			continue // it takes no more itself
+			continue // the server itself takes no more
 		}
 		if got, err := s.Backend.Read(t.Context(), path); !errors.Is(err, backend.ErrTooLarge) || got != nil {
 			t.Errorf("%s: got %d values, %v", name, len(got), err)

@@ -100,7 +100,7 @@ func testAuditKeeps(t *testing.T, open Open) {
 			t.Errorf("the database does %q", statement)
 		}
 	}
-	// What is too old goes by itself.
+	// An event that is too old goes by itself.
 	old := event(3, "user:ada", "", "old")
 	old.Time = time.Now().AddDate(0, 0, -91)
 	appendAudit(t, s, old)

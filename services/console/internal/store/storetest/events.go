@@ -103,7 +103,7 @@ func testEvents(t *testing.T, open Open) {
 
 	// When nothing is left, the end is where it was.
 	clock = clock.Add(2 * store.EventsKeep)
-	if err := s.AddEvents(t.Context(), happened("e", clock)); err != nil { // it is there
+	if err := s.AddEvents(t.Context(), happened("e", clock)); err != nil { // the event is there
 		t.Fatal(err)
 	}
 	err = s.Read(t.Context(), func(ctx context.Context, v store.View) error {
@@ -118,7 +118,7 @@ func testEvents(t *testing.T, open Open) {
 	}
 }
 
-// Who follows events while several consoles write them misses none.
+// A follower of events misses none while several consoles write them.
 func testEventFollower(t *testing.T, open Open) {
 	const writers, each = 4, 25
 	reader := open(store.Options{})
@@ -283,7 +283,7 @@ func hubOf(t *testing.T, s *store.Store, uids []string) map[string][]byte {
 	return read(t, s, func(ctx context.Context, v store.View) (map[string][]byte, error) { return v.Hub(ctx, uids) })
 }
 
-// What is said of each of many services is bounded in bytes: of what one read returns, and of what is kept.
+// The members of events of many services are bounded in bytes: in what one read returns, and in what is kept.
 func testHeavyEvents(t *testing.T, open Open) {
 	s := open(store.Options{})
 	const each, most = 1 << 20, 256 << 20

@@ -108,7 +108,7 @@ func testLogins(t *testing.T, open Open) {
 		t.Error("a foreign token is exchanged once")
 	}
 	now = now.Add(time.Hour)
-	if !exchange("y") { // nobody takes it by then
+	if !exchange("y") { // the token has expired by then
 		t.Error("what has expired is kept")
 	}
 	write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.LoggedIn(ctx, "ada", "", "user:ada", nil) })
@@ -153,7 +153,7 @@ func testAuditVolume(t *testing.T, open Open) {
 	if told := auditIDs(t, s, store.AuditFilter{Action: "audit.trimmed"}); gone+int64(len(left)) != 200 || len(told) != len(trims) {
 		t.Errorf("%d went by %d trims, of which %d were told; %d are left", gone, len(trims), len(told), len(left))
 	}
-	// What is younger than a week stays, whatever it takes.
+	// An event that is younger than a week stays, whatever it takes.
 	for i := 1000; i < 1100; i++ {
 		appendAudit(t, s, event(i, "user:ada", "", "young"))
 	}

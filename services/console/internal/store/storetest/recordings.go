@@ -20,7 +20,7 @@ func testRecordings(t *testing.T, open Open) {
 	begin := func(id, cluster, subject string, minutes int) {
 		t.Helper()
 		r := store.Recording{ID: id, Cluster: cluster, Subject: subject, Begin: at.Add(time.Duration(minutes) * time.Minute), RecordingData: store.RecordingData{Pod: "web-0", Verb: "exec"}}
-		for range 2 { // it is idempotent
+		for range 2 { // BeginRecording is idempotent
 			if err := s.BeginRecording(t.Context(), r, bounds); err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,8 @@ func testRecordingRoom(t *testing.T, open Open) {
 	}
 	never := now.Add(-1000 * day)
 	trim(never, 45, "01", "02", "03", "04", "05", "06", "07", "09")
-	// Those of bob go, which are 15 of days before, and 10 after the first one. 03 has no end, and had a piece just now.
+	// Recordings of bob go, which are 15 of days before, and 10 after the first one. 03 has no end, and had a piece
+	// just now.
 	trim(never, 39, "01", "03", "05", "06", "07", "09")
 	trim(never, 31, "03", "05", "06", "07", "09")
 	trim(never, 0, "03", "05", "06", "07", "09") // young ones, and one that goes on, stay
@@ -217,7 +218,7 @@ func testRecordingRemovedOnce(t *testing.T, open Open) {
 		})
 		done := make(chan struct{})
 		go func() { others.Wait(); close(done) }()
-		select { // they wait for the end of the transaction; that they have come so far can't be seen from here
+		select { // writes wait for the end of the transaction; that they have come so far can't be seen from here
 		case <-done:
 		case <-time.After(300 * time.Millisecond):
 		}

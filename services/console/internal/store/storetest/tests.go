@@ -159,7 +159,7 @@ func testTestsOfDeployments(t *testing.T, open Open) {
 	}
 	begin(t, s, web, "one", "", at)
 	begin(t, s, web, "one", "", at)
-	begin(t, s, web, "one+a", "one", at) // somebody asked for tests
+	begin(t, s, web, "one+a", "one", at) // a person asked for tests
 	check("1 one+a one  ended false")
 	put("a", "one", "begun", 1, false)
 	put("a", "one", "passed", 1, true)
