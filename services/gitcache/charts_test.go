@@ -122,7 +122,7 @@ func TestChartFollowsItsVersions(t *testing.T) {
 	if files := n.download(n.resolve(ref, "").GetArtifact().GetDigest()); files["templates/web.yaml"] != "patched" {
 		t.Errorf("the artifact has %v", files)
 	}
-	// What ran before stays there to go back to.
+	// The version that ran before stays there to go back to.
 	if files := n.download(n.resolve(first.GetRevision().GetCommit(), "").GetArtifact().GetDigest()); files["templates/web.yaml"] != "one" {
 		t.Errorf("the older artifact has %v", files)
 	}

@@ -69,7 +69,7 @@ type Service struct {
 	mover   *handoff.Mover
 }
 
-// New puts a gitcache together. It reads what DataDir holds and dials nothing.
+// New puts a gitcache together. New reads what DataDir holds and dials nothing.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	var err error
 	s.replica, err = replica.New(identity.ServiceGitcache, cfg.Config, deps,
 		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_SECRET,
-		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_CLUSTER) // who may see what
+		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_CLUSTER) // grants, roles and clusters say who may see what
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (s *Service) bytes() http.Handler {
 	return rpc.Bytes(s.store, rpc.Tickets(s.replica.Tickets(), refusals.Artifact), s.builder.Open, s.peers.Open)
 }
 
-// ready says why others should ask another replica. What there should be only the catalog tells.
+// ready says why others should ask another replica. Only the catalog says which sources there should be.
 func (s *Service) ready(from *origin.Origin) func() error {
 	return func() error {
 		if err := s.replica.Ready(); err != nil {

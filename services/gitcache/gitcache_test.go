@@ -388,7 +388,7 @@ func TestAStaleOwnerStandsDown(t *testing.T) {
 		_, refused := f.console.publishes()
 		return atLeast(refused, 1)
 	})
-	// It comes back with an epoch of its own, not with the old one.
+	// The old owner comes back with an epoch of its own, not with the old epoch.
 	status := f.published("HEAD", second)
 	if status.GetEpoch() <= usurper {
 		t.Errorf("epoch %d after %d", status.GetEpoch(), usurper)
@@ -415,7 +415,7 @@ func TestConsoleDownPollsOnAndPublishesLater(t *testing.T) {
 }
 
 // A pack that can't be used, such as one with an object beyond the limit, would be the same one again.
-// It is not downloaded with every poll; what is pushed next is.
+// The pack is not downloaded with every poll; the next push is.
 func TestAPackThatCanNotBeUsedIsNotFetchedWithEveryPoll(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -439,7 +439,7 @@ func TestAPackThatCanNotBeUsedIsNotFetchedWithEveryPoll(t *testing.T) {
 }
 
 // A replica that owned the source long ago owns it again, and reaches the console only after its first
-// poll. What that poll did not see is no news, and must not replace what was published since.
+// poll. A head that the poll did not see is no news, and must not replace what was published since.
 func TestAnOldOwnerTakesNoHeadBack(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]struct {
@@ -509,7 +509,7 @@ func TestRestartWithUpstreamAndConsoleOffServesEverything(t *testing.T) {
 	if got := again.metric("fairlead_gitcache_builds_total"); got != 0 {
 		t.Errorf("%v builds for what was built before", got)
 	}
-	// What was fetched and never built is built from the mirror.
+	// A folder that was fetched and never built is built from the mirror.
 	if got := again.download(again.resolve("HEAD", "other").GetArtifact().GetDigest()); got["b"] != "2" {
 		t.Errorf("the other folder holds %q", got)
 	}
@@ -597,7 +597,7 @@ func TestAnyReplicaAnswersByAskingTheOwner(t *testing.T) {
 	// The owner goes: the other one takes over, and what it had served it still serves.
 	owner.stop()
 	third := f.repo.Commit("three", gittest.Files{"deploy/a": "3"})
-	other.refresh() // it goes on with the schedule of the one before
+	other.refresh() // the new owner goes on with the schedule of the one before
 	f.published("HEAD", third)
 	if !other.live().GetOwnedHere() || other.live().GetEpoch() != 2 {
 		t.Errorf("after the owner went: %v", other.live())
@@ -686,7 +686,7 @@ func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 		t.Error("a source that came back was not polled")
 	}
 
-	// It stays away, and after some hours the catalog changes again.
+	// The source stays away, and after some hours the catalog changes again.
 	f.console.deleteSource()
 	wait(true)
 	then := time.Now().Add(-24 * time.Hour)

@@ -91,7 +91,7 @@ func TestAnyReplicaPacksAServiceAtARevisionThatNoServiceFollows(t *testing.T) {
 		wantCode(t, err, connect.CodeNotFound, "refs/tags/v2", "name that")
 		_, _, err = packed(t.Context(), n.sources, "web", strings.Repeat("1", 40))
 		wantCode(t, err, connect.CodeFailedPrecondition, "11111111")
-		// Nobody else sees the revision by its name.
+		// No other call sees the revision by its name.
 		_, err = n.sources.ListTree(t.Context(), &gitcachev1.ListTreeRequest{Source: "shop", Revision: "next"})
 		wantCode(t, err, connect.CodeNotFound, `"next"`)
 	}
@@ -106,7 +106,7 @@ func TestAnyReplicaPacksAServiceAtARevisionThatNoServiceFollows(t *testing.T) {
 		t.Errorf("a question was published: %v", after)
 	}
 
-	// What was fetched is there without the Git host; what was not is asked for again later.
+	// A commit that was fetched is there without the Git host; one that was not is asked for again later.
 	f.git.SetFault(gittest.Status(http.StatusServiceUnavailable))
 	if commit, _, err := packed(t.Context(), nodes[1].sources, "web", next); err != nil || commit != next {
 		t.Errorf("with upstream off: %s, %v", commit, err)

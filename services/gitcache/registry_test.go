@@ -146,7 +146,7 @@ func TestChartsOfARegistryFollowTheirVersions(t *testing.T) {
 	if got := headOf(f.console.status(), catalog.ChartRef("web", "^1")); got.GetRevision().GetCommit() != again.GetRevision().GetCommit() {
 		t.Errorf("the replaced version is published: %v", got)
 	}
-	// What a registry lacks is in nobody's way.
+	// A chart that a registry lacks is in no other service's way.
 	f.console.setService("other", catalog.ChartRef("absent", ""))
 	f.problem(`chart "absent" of service "other" is not in the registry`)
 }
@@ -185,7 +185,7 @@ func TestArtifactsOfARegistry(t *testing.T) {
 	if moved := f.resolved("tag:1.0.0", "tag:1.0.0@"+second); moved.GetRevision().GetCommit() == first.GetRevision().GetCommit() {
 		t.Error("other content is the same commit")
 	}
-	// What ran before stays there to go back to, and its digest is asked for only once.
+	// The version that ran before stays there to go back to, and its digest is asked for only once.
 	if files := n.filesOf(first.GetRevision().GetCommit(), "deploy"); files["web.yaml"] != "one" {
 		t.Errorf("the older artifact has %v", files)
 	}

@@ -105,7 +105,7 @@ func (f *fleet) member(name, dir string) (gitcache.Config, coordination.Coordina
 	return cfg, c
 }
 
-// end stops a replica as SIGTERM does. Nobody is sent to it any more before it is gone.
+// end stops a replica as SIGTERM does. Callers are not sent to it any more before it is gone.
 func (f *fleet) end(name string) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -191,7 +191,7 @@ func (f *fleet) allPublished() {
 	})
 }
 
-// fetch asks for a source's folder and reads the artifact: what a distributor does. It says what is wrong.
+// fetch asks for a source's folder and reads the artifact: what a distributor does. The error says what is wrong.
 func (n *node) fetch(ctx context.Context, source string) error {
 	resp, err := n.artifacts.Resolve(ctx, &artifactv1.ResolveRequest{
 		Queries: []*artifactv1.Query{{Source: source, Revision: "HEAD", Path: "deploy"}},
@@ -471,7 +471,7 @@ func TestASourceThatWasMovedStays(t *testing.T) {
 	if s := shard(); s.GetOwner() != other {
 		t.Errorf("it did not stay: %v", s)
 	}
-	// It goes with the replica, though.
+	// The move ends with the replica, though.
 	f.end(other)
 	f.mu.Lock()
 	left := f.nodes[preferred]
@@ -649,7 +649,7 @@ func TestAKilledOwnerIsFollowedByItsCopyWithUpstreamOff(t *testing.T) {
 		t.Errorf("%d packs were asked for", g-fetches)
 	}
 
-	// It comes back under its name with its disk, and gets its share back.
+	// The replica comes back under its name with its disk, and gets its share back.
 	again, _ := f.spawnOne(dir)
 	again.settled(2)
 	if got := len(two.listShards("two")); got != mine {
@@ -738,7 +738,8 @@ func (f *front) cutOff() {
 	f.CloseClientConnections()
 }
 
-// What a replica fetches that reaches Redis and not the console waits: it leaves its sources to one that reaches both.
+// Commits that a replica fetches wait if it reaches Redis and not the console: the replica leaves its sources to one
+// that reaches both.
 func TestAnOwnerThatIsCutOffFromTheConsoleIsFollowedByOneThatReachesIt(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 4)

@@ -186,7 +186,7 @@ func TestOnlySignedTagsArePublished(t *testing.T) {
 	f.signed("refs/tags/v1.0.0", first, ada.Fingerprint)
 	f.problem() // the default branch is not signed, and nobody wants it
 
-	// Whoever can push can show the very tag that was just verified as a higher one.
+	// A person who can push can show the very tag that was just verified as a higher one.
 	f.repo.Bare("update-ref", "refs/tags/v1.0.1", f.repo.Bare("rev-parse", "refs/tags/v1.0.0"))
 	n.refresh()
 	f.problem(`tag "v1.0.1" is signed as tag "v1.0.0" and not under this name`)
@@ -203,7 +203,7 @@ func TestOnlySignedTagsArePublished(t *testing.T) {
 	f.tag("v1.2.0", false)
 	n.refresh()
 	f.problem("is not an annotated tag")
-	// Whoever can push can show an old release under a new name.
+	// A person who can push can show an old release under a new name.
 	f.repo.Bare("update-ref", "refs/tags/v1.3.0", f.repo.Bare("rev-parse", "refs/tags/v1.0.0"))
 	n.refresh()
 	f.problem(`tag "v1.3.0" is signed as tag "v1.0.0" and not under this name`)

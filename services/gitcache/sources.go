@@ -81,7 +81,7 @@ func (s *Service) refresh(ctx context.Context, uid string) error {
 	return s.replica.Coordinator.Publish(ctx, refreshTopic, []byte(uid))
 }
 
-// newWebhooks mounts what Git hosts call. It has no role: each carries a proof of its own.
+// newWebhooks mounts what Git hosts call. The mount has no role: each webhook carries a proof of its own.
 func (s *Service) newWebhooks() (server.Mount, error) {
 	count := telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_gitcache_webhooks_total", Help: "Webhooks by result: accepted, ping, ignored, refused, limited, bad, failed.",

@@ -59,7 +59,7 @@ func (o *Objects) Close() {
 	_ = os.Remove(o.spool.Name())
 }
 
-// Pack is the objects as a pack of Git. It can be read once.
+// Pack is the objects as a pack of Git. The pack can be read once.
 func (o *Objects) Pack() (io.Reader, error) {
 	if _, err := o.spool.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func New(dir string, limits Limits) (*Builder, error) {
 // Close ends a builder that no commit is made of.
 func (b *Builder) Close() { b.objects.Close() }
 
-// Commit ends the builder with a commit of its files. It has neither a time nor the names of people.
+// Commit ends the builder with a commit of its files. The commit has neither a time nor the names of people.
 func (b *Builder) Commit(author, message string) (*Objects, error) {
 	tree, err := b.writeFolder(b.root)
 	if err != nil {
@@ -178,7 +178,7 @@ func (b *Builder) AddTarGzip(ctx context.Context, body io.Reader, place func(nam
 	if err := b.AddTar(ctx, gz, place); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, body) // what its digest is of
+	_, err = io.Copy(io.Discard, body) // the digest covers these bytes, too
 	return err
 }
 
@@ -193,7 +193,7 @@ func (b *Builder) AddTar(ctx context.Context, body io.Reader, place func(name st
 		if err != nil {
 			return unreadable("it is not a tar archive that can be read", err)
 		}
-		// What a header says counts before a byte of the file is read: names can't fill the memory either.
+		// A header counts before a byte of the file is read: names can't fill the memory either.
 		if err := b.count(); err != nil {
 			return err
 		}

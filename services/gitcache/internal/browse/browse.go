@@ -1,6 +1,6 @@
 // Package browse shows what is in a source: its history, its folders, its files, as they are in the
-// mirrors. It answers from this replica's mirror if that has the commit, else from the owner's, else from
-// any other replica's.
+// mirrors. A Browser answers from this replica's mirror if that has the commit, else from the owner's, else from any
+// other replica's.
 package browse
 
 import (
@@ -89,7 +89,7 @@ type Place struct {
 	Until string
 }
 
-// Replica is another one that can be asked. It answers from what it has.
+// Replica is another one that can be asked. A replica answers from what it has.
 type Replica interface {
 	Commits(ctx context.Context, p Place, page Page) (Commits, error)
 	Tree(ctx context.Context, p Place, page Page) (Listing, error)

@@ -384,7 +384,7 @@ func TestWhatIsNotHereIsAskedOfTheOwnerThenOfOthers(t *testing.T) {
 	if got, err := ask(); got != "hello" || err != nil || third.asked != 0 {
 		t.Errorf("got %q, %v", got, err)
 	}
-	// What the owner says of the content is final.
+	// The owner's answer about the content is final.
 	_, err := r.File(t.Context(), at("main", "b"), false)
 	wantError(t, err, browse.NotFound, `no file "b"`)
 	if third.asked != 0 {
@@ -398,13 +398,13 @@ func TestWhatIsNotHereIsAskedOfTheOwnerThenOfOthers(t *testing.T) {
 	third.away = true
 	_, err = ask()
 	wantError(t, err, browse.Unavailable, `revision "main" of source "shop" is not here`, "does not answer")
-	// What was published is known by its commit, and asked for from a copy that is not whole yet.
+	// A published head is known by its commit, and asked for from a copy that is not whole yet.
 	r.source.Heads = []mirror.Head{{Ref: "refs/heads/main", Commit: plumbing.NewHash(repo.Bare("rev-parse", "main"))}}
 	third.away = false
 	if got, err := ask(); got != "hello" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
-	// Who is asked by another asks nobody.
+	// A replica that is asked by another one asks nobody.
 	asked := owner.asked
 	_, err = r.File(t.Context(), at("main", "a"), true)
 	wantError(t, err, browse.Unavailable)

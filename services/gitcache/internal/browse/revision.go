@@ -51,7 +51,7 @@ func (b *Browser) resolve(ctx context.Context, o *mirror.Objects, s Source, m *m
 // unknown says which refs there are: those that services name.
 func unknown(owned bool, p Place, heads map[string]mirror.Head) error {
 	if !owned && len(heads) == 0 {
-		return errElsewhere // nothing was published; the owner may have something
+		return errElsewhere // no head was published; the owner may have one
 	}
 	refs := slices.Sorted(maps.Keys(heads))
 	list := strings.Join(refs[:min(len(refs), named)], ", ")

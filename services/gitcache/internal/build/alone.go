@@ -3,7 +3,7 @@ package build
 import "sync"
 
 // alone remembers source_ids of folders that nothing leads out of, also of those that are built elsewhere:
-// what the present generation or the one before it has used. Each has at most maxPlaces, of about 50 bytes.
+// what the present generation or the one before it has used. Each generation has at most maxPlaces, of about 50 bytes.
 type alone struct {
 	mu       sync.Mutex // guards what follows
 	now, was map[key]struct{}
@@ -28,7 +28,7 @@ func (s *alone) put(id key) {
 	s.add(id)
 }
 
-// add puts an id into the present generation. One that is full begins the next. mu is held.
+// add puts an id into the present generation. A full generation begins the next. mu is held.
 func (s *alone) add(id key) {
 	if s.now == nil || len(s.now) >= maxPlaces {
 		s.now, s.was = map[key]struct{}{}, s.now

@@ -28,7 +28,7 @@ import (
 var (
 	// ErrNotFetched: the commit is not in the mirror.
 	ErrNotFetched = errors.New("commit is not fetched")
-	// ErrDamaged: the mirror turned out to be damaged. It is noted and will be cloned again.
+	// ErrDamaged: the mirror turned out to be damaged. The damage is noted, and the mirror will be cloned again.
 	ErrDamaged = errors.New("the mirror is damaged and is being fetched again")
 	// errOtherContent: what a folder refers to is not what its record says.
 	errOtherContent = errors.New("the folder refers to other content than is remembered")
@@ -204,7 +204,7 @@ func (b *Builder) late() error {
 	return fmt.Errorf("%w: it takes longer than the limit of %s", context.DeadlineExceeded, b.time)
 }
 
-// wasRefused is the error of a build that was refused. It would be again.
+// wasRefused is the error of a build that was refused. A second build would be refused as well.
 func (b *Builder) wasRefused(id key) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,7 +215,7 @@ func (b *Builder) refuse(id key, source string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.refused) >= maxRefused {
-		clear(b.refused) // they are found out again
+		clear(b.refused) // a new build finds the refusals again
 	}
 	b.refused[id] = refusal{source, err}
 }

@@ -41,7 +41,7 @@ type content struct {
 	submodules bool
 	// reach is set if the folder refers to something beyond itself.
 	reach reach
-	// alone: it is known that it never will. It is no part of the source_id.
+	// alone: it is known that it never will. This field is no part of the source_id.
 	alone bool
 }
 

@@ -126,5 +126,5 @@ func TestABuildThatTakesTooLongNamesTheLimitAndWhereItWas(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	w.builder.time = buildTime
-	w.resolve(p) // it was no verdict on the content
+	w.resolve(p) // the timeout was no verdict on the content
 }

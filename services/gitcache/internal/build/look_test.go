@@ -34,7 +34,7 @@ func TestAPlaceIsLookedUpOnceHoweverManyAsk(t *testing.T) {
 	t.Parallel()
 	b, commit := newBuilder(t)
 	for range lookers {
-		b.looks.all <- struct{}{} // all are busy
+		b.looks.all <- struct{}{} // all lookers are busy
 	}
 	const callers = 10
 	deploy, root := Place{Source: "u1", Commit: commit, Path: "deploy"}, Place{Source: "u1", Commit: commit}

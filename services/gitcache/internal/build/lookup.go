@@ -2,7 +2,7 @@ package build
 
 import "context"
 
-// Lookup says what a place became, if that is known and its commit is here. It builds nothing.
+// Lookup says what a place became, if that is known and its commit is here. Lookup builds nothing.
 func (b *Builder) Lookup(ctx context.Context, p Place) (Record, bool) {
 	f, err := b.find(ctx, p)
 	if err != nil {

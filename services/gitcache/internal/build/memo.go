@@ -19,7 +19,7 @@ const (
 	maxMemos     = 100_000
 	maxMemoBytes = 64 << 20
 	// Of a source those contents are remembered that are current, as many again, and so many more, least
-	// recently used ones out first. What was built or learned lately stays anyway: it may be current soon.
+	// recently used ones out first. A content that was built or learned lately stays anyway: it may be current soon.
 	maxRecent = 16
 	lately    = 10 * time.Minute
 )
@@ -38,7 +38,7 @@ type memo struct {
 	byID     map[key]*entry
 	byDigest map[key]*entry // the first of a chain
 	sources  map[string]*contents
-	pinned   map[string]map[key]bool // what is current, by source; replaced, never changed
+	pinned   map[string]map[key]bool // the current contents, by source; replaced, never changed
 }
 
 // key is a source_id or a digest without its prefix.

@@ -35,7 +35,7 @@ func openMemo(path string, log *slog.Logger) (*memo, error) {
 	return m, nil
 }
 
-// load reads the file's lines. Those that are torn, damaged or too long are left out.
+// load reads the file's lines. Lines that are torn, damaged or too long are left out.
 func (m *memo) load() error {
 	f, err := os.Open(m.path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -122,7 +122,7 @@ func TestTwoContentsMayBecomeOneArtifact(t *testing.T) {
 	}
 }
 
-// Whatever is in the middle of the file, the whole lines around it are known.
+// With any bytes in the middle of the file, the whole lines around them are known.
 func FuzzMemo(f *testing.F) {
 	f.Add([]byte("\x00\x00"))
 	f.Add(bytes.Repeat([]byte("x"), 3*maxLine))

@@ -47,7 +47,7 @@ func (s *places) put(p Place, f found) {
 	s.add(p, f)
 }
 
-// add puts a place into the present generation. One that is full begins the next. mu is held.
+// add puts a place into the present generation. A full generation begins the next. mu is held.
 func (s *places) add(p Place, f found) {
 	if len(s.present) >= max(fewPlaces, min(2*s.current, maxPlaces)) {
 		s.present, s.past = map[Place]found{}, s.present
@@ -66,7 +66,7 @@ func (s *places) expect(n int) {
 func (s *places) keep(here func(uid string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := map[string]bool{} // it is a question to the disk
+	known := map[string]bool{} // each answer is a question to the disk
 	for _, some := range []map[Place]found{s.present, s.past} {
 		maps.DeleteFunc(some, func(p Place, _ found) bool {
 			is, asked := known[p.Source]

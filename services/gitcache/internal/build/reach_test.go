@@ -177,7 +177,8 @@ func TestWhatIsReferredToMayComeLater(t *testing.T) {
 	}
 }
 
-// What an earlier release has built is looked at once, and what has turned out to refer to nothing never again.
+// A content that an earlier release has built is looked at once, and one that has turned out to refer to nothing never
+// again.
 func TestContentsOfAnEarlierReleaseAreLookedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)

@@ -62,10 +62,10 @@ func (r record) summary() artifact.Summary {
 // Known are the contents of a source that were built, for a replica that takes it over.
 func (b *Builder) Known(uid string) []Record { return b.memo.of(uid) }
 
-// Learn takes what another replica knows of a source. What does not fit together is left out: a
-// source_id says all but the artifact, and should that be wrong, it shows when it is built again.
+// Learn takes what another replica knows of a source. A record that does not fit together is left out: a source_id says
+// all but the artifact, and should that be wrong, it shows when it is built again.
 func (b *Builder) Learn(ctx context.Context, uid string, records []Record) {
-	for _, r := range slices.Backward(records) { // what was used last comes first
+	for _, r := range slices.Backward(records) { // the record that was used last comes first
 		known, ok := fit(record{Source: uid, Record: r})
 		if !ok || r.Root != "" && !b.refersAsSaid(ctx, known) {
 			continue
@@ -81,7 +81,7 @@ func (b *Builder) Learn(ctx context.Context, uid string, records []Record) {
 // and this folder. A record whose commit is not here is of no use.
 func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 	id, ok := parseKey(r.SourceID)
-	if !ok || b.memo.knows(id) { // it is not taken, or is here already
+	if !ok || b.memo.knows(id) { // the record is not taken, or is here already
 		return false
 	}
 	m, ok := b.deps.Mirrors.Lookup(r.Source)

@@ -59,7 +59,7 @@ func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
 	w := artifact.NewWriter(out, limits())
 	err := b.pack(ctx, r.content(), w)
 	if errors.Is(err, errOtherContent) {
-		// Somebody else's word: the next to ask has it built.
+		// The record is another replica's word: the next request builds the content.
 		b.deps.Log.ErrorContext(ctx, "a record does not fit its content", "source_id", r.SourceID, "err", err)
 		b.memo.forget(r.SourceID)
 		return artifact.ErrCorrupt
@@ -72,7 +72,7 @@ func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
 		return err
 	}
 	if sum != r.summary() {
-		// Somebody else's word, or another release's: the next to ask has it built.
+		// The record is the word of another replica, or of another release: the next request builds the content.
 		b.deps.Log.ErrorContext(ctx, "content became another artifact than is remembered", "source_id", r.SourceID, "digest", sum.Digest, "remembered", r.Digest)
 		b.memo.forget(r.SourceID)
 		return artifact.ErrCorrupt

@@ -130,12 +130,12 @@ func TestBuildsForDownloadsAreBounded(t *testing.T) {
 	w := newWorld(t, 0)
 	d := w.resolve(place(w.commit(gittest.Files{"a": noise(1, 200_000)}), "")).Artifact.Digest
 	var slow []io.ReadCloser
-	for range builders { // nobody reads from these
+	for range builders { // no client reads from these
 		r, err := w.builder.Open(t.Context(), d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Read(make([]byte, 1)); err != nil { // it is at work
+		if _, err := r.Read(make([]byte, 1)); err != nil { // the builder is at work
 			t.Fatal(err)
 		}
 		slow = append(slow, r)

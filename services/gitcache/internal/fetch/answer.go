@@ -12,9 +12,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
-// decode gives the pack within an answer to an ask that ended with "done". What comes before the
-// pack are acknowledgements, one or many depending on what was agreed. They tell us nothing that we
-// need, and in no dialect does a pack begin like one.
+// decode gives the pack within an answer to an ask that ended with "done". Before the pack come acknowledgements, one
+// or many depending on what was agreed. Acknowledgements tell us nothing that we need, and in no dialect does a pack
+// begin like one.
 func (ask ask0) decode(body io.Reader) (pack io.Reader, err error) {
 	defer recoverTo(&err)
 	br := bufio.NewReader(body)
@@ -78,8 +78,8 @@ func (ask ask0) demux(r io.Reader) io.Reader {
 	return r
 }
 
-// saysNo is for words in which upstream says why there is nothing. They are not clean yet: that is for
-// broken, which takes out credentials first.
+// saysNo is for words in which upstream says why there is nothing. The words are not clean yet: that is for broken,
+// which takes out credentials first.
 func saysNo(text string) error { return saidNo(text) }
 
 type saidNo string

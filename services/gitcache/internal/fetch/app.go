@@ -27,7 +27,7 @@ import (
 const (
 	// appUser goes with an installation's token.
 	appUser = "x-access-token"
-	// A token lives an hour. It is renewed when less than tokenMargin is left: longer than a poll, and a fetch
+	// A token lives an hour. The token is renewed when less than tokenMargin is left: longer than a poll, and a fetch
 	// presents it at its beginning only.
 	tokenMargin = 5 * time.Minute
 	// GitHub takes a proof of at most 10 minutes, and wants none from the future: clocks differ.
@@ -111,8 +111,8 @@ func (a *apps) login(ctx context.Context, r Remote) (with Remote, fresh bool, er
 	if r.Credentials.Password = a.get(of); r.Credentials.Password != "" {
 		return r, false, nil
 	}
-	// All sources of a repository need the token at the same time; one request gets it. Whoever gives up
-	// leaves the others in peace.
+	// All sources of a repository need the token at the same time; one request gets it. A caller that gives up ends no
+	// other caller's wait.
 	answer := a.flight.DoChan(fmt.Sprintf("%q %q %q %q %q", of.api, of.repository, of.ID, of.InstallationID, of.PrivateKey), func() (any, error) {
 		detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()

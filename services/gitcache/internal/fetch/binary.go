@@ -20,8 +20,8 @@ import (
 // the builtin ones speak.
 //
 // Git gets no credentials, no certificates, no proxies and no redirects, and dials nobody: it talks to a
-// relay in this process, which sends what it asks the way HTTP does, by the same rules. What git brings
-// goes into a scratch repository, and from there into the Target, which checks it again.
+// relay in this process, which sends what it asks the way HTTP does, by the same rules. The objects that git brings go
+// into a scratch repository, and from there into the Target, which checks it again.
 type Binary struct {
 	http *HTTP
 	git  *gitProgram
@@ -36,7 +36,7 @@ func NewBinary(h *HTTP, dir string) (*Binary, error) {
 	return &Binary{http: h, git: git}, nil
 }
 
-// List asks where all refs point: git ls-remote knows no prefixes. It costs a process.
+// List asks where all refs point: git ls-remote knows no prefixes. A list costs a process.
 func (b *Binary) List(ctx context.Context, r Remote, _ Names) (*Listing, error) {
 	return authenticated(ctx, b.http, r, func(r Remote) (*Listing, error) { return b.list(ctx, r) })
 }
@@ -75,7 +75,7 @@ const sha256Digits = 64
 // parseLsRemote reads what git ls-remote prints.
 func parseLsRemote(out io.Reader) (*Listing, error) {
 	l := &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, capabilities: capability.NewList()}
-	// What upstream hands out shows only when it is asked.
+	// The objects that upstream hands out show only when it is asked.
 	if err := l.capabilities.Set(allowAny); err != nil {
 		return nil, err
 	}

@@ -57,8 +57,8 @@ func findGit(dir string, limits Limits) (*gitProgram, error) {
 	return &gitProgram{path: path, dir: dir, limits: limits}, nil
 }
 
-// mostAlloc bounds what git takes of memory at once: a pack can claim objects of any size. It is room for
-// the index of as many objects as the mirror takes. Large files are streamed.
+// mostAlloc bounds what git takes of memory at once: a pack can claim objects of any size. The bound has room for the
+// index of as many objects as the mirror takes. Large files are streamed.
 const mostAlloc = "512m"
 
 // environment is all that git gets of one: nothing of this process's own.
@@ -70,7 +70,7 @@ func environment(home string) []string {
 	}
 }
 
-// configuration of a scratch repository. What could run a program, dial, ask or write elsewhere is off.
+// configuration of a scratch repository. Every setting that could run a program, dial, ask or write elsewhere is off.
 // The relay's token is in this file since everybody on the machine can see a program's arguments.
 const configuration = `[core]
 	repositoryFormatVersion = 0
@@ -162,7 +162,7 @@ func (s *scratch) borrow(objects string, haves []plumbing.Hash) error {
 	return nil
 }
 
-// remove throws the scratch away. What can't be removed is an error of its own.
+// remove throws the scratch away. A scratch folder that can't be removed is an error of its own.
 func (s *scratch) remove(err *error) {
 	if failed := os.RemoveAll(s.dir); failed != nil && *err == nil {
 		*err = storage(failed)

@@ -18,14 +18,14 @@ import (
 
 const (
 	relayHeader = "Fairlead-Relay"
-	// maxAskBytes of one request of git. It is held in memory.
+	// maxAskBytes of one request of git. The request is held in memory.
 	maxAskBytes = 8 << 20
 	// relayHeaderTime is for a program on this machine.
 	relayHeaderTime = 10 * time.Second
 )
 
-// relay is what git talks to. It forwards the two requests that reading one repository takes, for those
-// who know its token, and nothing else.
+// relay is what git talks to. The relay forwards the two requests that reading one repository takes, for those who know
+// its token, and nothing else.
 type relay struct {
 	x     *exchange
 	r     Remote
@@ -65,7 +65,7 @@ func (y *relay) serve(ctx context.Context, do func(ctx context.Context, at endpo
 		},
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: relayHeaderTime,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // what goes wrong is in failed
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // errors of requests are in failed
 	}
 	served := make(chan struct{})
 	go func() {

@@ -52,8 +52,8 @@ const (
 )
 
 // Budget is how much is asked of each Git host, by all sources together: requests at once and per second,
-// and pauses that the host asked for. Who waits for one host is in nobody's way to another one. In line
-// it is first come, first served.
+// and pauses that the host asked for. A request that waits for one host delays no request to another one. In line it is
+// first come, first served.
 type Budget struct {
 	all    [lanes]*semaphore.Weighted
 	checks *semaphore.Weighted

@@ -30,7 +30,7 @@ type Charts struct {
 	// Bytes that came for it: none if it is as it was.
 	Bytes int64
 
-	// What the next poll tells the host, so that it answers with the index only if that has changed.
+	// The next poll tells the host these, so that it answers with the index only if that has changed.
 	of           string // the URL
 	refs         []string
 	etag         string

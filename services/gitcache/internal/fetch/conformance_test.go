@@ -20,8 +20,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-// What every Fetcher must do, over real servers: git http-backend and sshd. Limits on the size of objects
-// are the mirror's, which all of them give their packs to.
+// The duties of every Fetcher, over real servers: git http-backend and sshd. Limits on the size of objects are the
+// mirror's, which all of them give their packs to.
 
 // way is a Fetcher with a server of its own.
 type way struct {
@@ -34,7 +34,7 @@ type way struct {
 	wrong  fetch.Credentials
 
 	newRepo func(t testing.TB, name string) *gittest.Repo
-	// Faults. Those of packs let lists be served.
+	// Faults. The faults of packs let lists be served.
 	hangList, hang, stall, endless func()
 	truncate                       func(n int)
 	advertise                      func(lines string)

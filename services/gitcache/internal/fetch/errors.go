@@ -30,7 +30,7 @@ const (
 	KindThrottled   Kind = "throttled"    // 429
 	KindServer      Kind = "server_error" // 5xx and other statuses
 	KindNotGit      Kind = "not_git"      // an answer, but not Git's
-	KindContent     Kind = "content"      // what came is broken or breaks a limit
+	KindContent     Kind = "content"      // the content is broken or breaks a limit
 	KindStorage     Kind = "storage"      // our own disk
 )
 
@@ -44,7 +44,7 @@ type Error struct {
 
 	cause  error
 	status int  // of the answer; 0: there was none, or it was good
-	limit  bool // what came is larger than one
+	limit  bool // the content is larger than a limit
 	// unauthorized tells that the very host that credentials are for does not take them.
 	unauthorized bool
 }

@@ -1,5 +1,5 @@
-// Package fetch asks Git hosts where refs point and brings the objects. It is the only part of the hub
-// that talks to them: one small request per poll, and a pack only for what is wanted and not there yet.
+// Package fetch asks Git hosts where refs point and brings the objects. The package is the only part of the hub that
+// talks to Git hosts: one small request per poll, and a pack only for what is wanted and not there yet.
 //
 // Invariants: credentials go to the scheme, host and port they were given for and to nobody else; every
 // network step has a deadline; no error carries a credential or a URL's user.
@@ -27,8 +27,8 @@ type Remote struct {
 	Registry Registry
 }
 
-// Credentials authenticate to a Git host, and say which host is the right one. They are bound to the
-// scheme, host and port of the Remote that they are part of. Comparable; the zero value is none.
+// Credentials authenticate to a Git host, and say which host is the right one. Credentials are bound to the scheme,
+// host and port of the Remote that they are part of. Comparable; the zero value is none.
 type Credentials struct {
 	Username string
 	Password string // or a token
@@ -87,7 +87,7 @@ type Listing struct {
 	Bytes int64
 
 	base     *url.URL // where the repository is after redirects
-	binary   bool     // what came over the git binary goes on so
+	binary   bool     // a listing that came over the git binary goes on so
 	version2 bool     // of the protocol; what came over it goes on so
 	partial  bool     // upstream was asked for some refs only
 	others   bool     // upstream has refs, though none that it was asked for
@@ -124,8 +124,8 @@ const allowAny capability.Capability = "allow-any-sha1-in-want"
 type Target interface {
 	// Haves are commits whose whole history is there: upstream leaves out what they reach.
 	Haves() ([]plumbing.Hash, error)
-	// AddPack stores a pack. It reads to the end, checks everything, and returns only once the
-	// objects are durable. After an error none of them is there.
+	// AddPack stores a pack. AddPack reads to the end, checks everything, and returns only once the objects are
+	// durable. After an error none of them is there.
 	AddPack(ctx context.Context, pack io.Reader) (bytes int64, err error)
 	// ObjectsDir is the folder of the objects that are there already, for Git's own tools to read.
 	ObjectsDir() string

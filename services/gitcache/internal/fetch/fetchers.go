@@ -12,7 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// What Options.Git says.
+// The values of Options.Git.
 const (
 	GitAuto    = "auto"    // builtin, but for hosts that need the binary
 	GitBuiltin = "builtin" // never run git
@@ -30,7 +30,7 @@ func CheckGit(git string) error {
 
 // Fetchers is the Fetcher for every URL that ParseURL takes. ssh has one way. For http there are two:
 // the builtin one, which costs next to nothing, and the git binary, a process per request, for hosts that
-// the builtin one turned out not to do. What was learned of a host is kept for a day, in memory.
+// the builtin one turned out not to do. The need for git is remembered per host for a day, in memory.
 type Fetchers struct {
 	http *HTTP
 	ssh  *SSH
@@ -95,7 +95,7 @@ func workFolder(dir string) (string, error) {
 	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
 }
 
-// Close releases what is idle. Nothing may be running.
+// Close releases what is idle. No request may be running.
 func (f *Fetchers) Close() {
 	f.http.Close()
 	if f.temp {
@@ -135,7 +135,7 @@ func (f *Fetchers) Fetch(ctx context.Context, r Remote, l *Listing, wants []plum
 	return n, f.advise(r, err)
 }
 
-// unfit is what the builtin fetchers can't do with a host, and git itself may. Nothing was taken in yet.
+// unfit is what the builtin fetchers can't do with a host, and git itself may. No object was taken in yet.
 type unfit string
 
 func (u unfit) Error() string { return string(u) }

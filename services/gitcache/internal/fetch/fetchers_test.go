@@ -305,8 +305,8 @@ func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	}
 }
 
-// TestFailuresLeaveNothing counts what the process has before and after many fetches that go wrong. It runs
-// with no other test.
+// TestFailuresLeaveNothing counts what the process has before and after many fetches that go wrong. The test runs with
+// no other test.
 func TestFailuresLeaveNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks into /proc")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What git prints about refs has names in it that upstream chose.
+// The lines that git prints about refs have names in them that upstream chose.
 func FuzzParseLsRemote(f *testing.F) {
 	id := strings.Repeat("1", 40)
 	f.Add([]byte(id + "\tHEAD\n" + id + "\trefs/tags/v1\n" + id + "\trefs/tags/v1^{}\n"))

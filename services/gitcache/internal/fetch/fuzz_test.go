@@ -39,7 +39,7 @@ func FuzzDecodeListing(f *testing.F) {
 				t.Errorf("%q is listed", name)
 			}
 		}
-		// What go-git reads as well, it reads the same way.
+		// A list that go-git reads as well, the decoder reads the same way.
 		adv := packp.NewAdvRefs()
 		if func() (err error) { defer recoverTo(&err); return adv.Decode(bytes.NewReader(b)) }() != nil {
 			return
@@ -124,7 +124,7 @@ func FuzzParseURL(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is asked for and what is compared can be made of every URL, and holds no user.
+		// The request and the key for comparison can be made of every URL, and hold no user.
 		req, err := request(t.Context(), Remote{URL: u}, "GET", u.JoinPath("info", "refs"), nil)
 		if u.Scheme == "ssh" {
 			return

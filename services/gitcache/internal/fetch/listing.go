@@ -38,7 +38,7 @@ var errSHA256 = errors.New("the repository uses SHA-256 object names, which Fair
 const onlyVersion2 = unfit("it speaks only version 2 of Git's protocol")
 
 // decodeAdvertised reads what a host says first and nothing that follows it: a list of refs, or, in version 2, what
-// it can do. That is a listing without refs then, to be filled by the answer to ls-refs.
+// it can do. In version 2 the listing has no refs yet, to be filled by the answer to ls-refs.
 func decodeAdvertised(lines lines, names Names) (l *Listing, err error) {
 	defer recoverTo(&err) // capabilities are go-git's to decode
 	line, err := lines.first()
@@ -63,12 +63,12 @@ func decodeAdvertised(lines lines, names Names) (l *Listing, err error) {
 	return l, nil
 }
 
-// lines of Git's protocol. What next returns is good until it is called again.
+// lines of Git's protocol. The result of next is good until the next call.
 type lines struct{ r *bufio.Reader }
 
 func newLines(r io.Reader) lines { return lines{bufio.NewReaderSize(r, usualLine)} }
 
-// next reads a line, without its end; nil: the end of the list. It waits for no more than that.
+// next reads a line, without its end; nil: the end of the list. The call waits for no more than the line.
 func (l lines) next() ([]byte, error) {
 	head, err := l.r.Peek(4)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l lines) next() ([]byte, error) {
 	if err != nil {
 		return nil, cut(err)
 	}
-	_, err = l.r.Discard(length) // what was peeked at stays where it is until the next peek
+	_, err = l.r.Discard(length) // the bytes that were peeked at stay where they are until the next peek
 	return bytes.TrimSuffix(line[4:], []byte("\n")), err
 }
 

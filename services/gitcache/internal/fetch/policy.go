@@ -11,9 +11,9 @@ import (
 )
 
 // Policy says which addresses may be dialled: public ones, and of the special ones (private, loopback,
-// link-local with the clouds' metadata, and so on) those that the operator allows. It is asked with the
-// address that is really dialled, so a name that resolves to another one later gains nothing. The nil
-// Policy allows public addresses only.
+// link-local with the clouds' metadata, and so on) those that the operator allows. The policy is asked with the address
+// that is really dialled, so a name that resolves to another one later gains nothing. The nil Policy allows public
+// addresses only.
 type Policy struct {
 	allowed *addresses.Policy
 }
@@ -30,7 +30,7 @@ func (p *Policy) Control(_, address string, _ syscall.RawConn) error {
 	return told(p.ranges().Check(a.Addr()))
 }
 
-// Dial is for transports. What is refused is said with the host's name.
+// Dial is for transports. A refusal comes with the host's name.
 func (p *Policy) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return dial(ctx, network, address, p.Control)
 }

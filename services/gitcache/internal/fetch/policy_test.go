@@ -143,7 +143,7 @@ func rebinding(t *testing.T, addresses ...[4]byte) *net.Resolver {
 
 func TestRebindingANameChangesNothing(t *testing.T) {
 	t.Parallel()
-	// Whoever checks the name first and dials it then sees a public address, and dials the machine itself.
+	// A program that checks the name first and dials it then sees a public address, and dials the machine itself.
 	resolver := rebinding(t, [4]byte{93, 184, 215, 14}, [4]byte{127, 0, 0, 1})
 	first, err := resolver.LookupNetIP(t.Context(), "ip4", "git.rebind.test.")
 	if err != nil || first[0].String() != "93.184.215.14" {

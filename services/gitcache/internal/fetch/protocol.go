@@ -45,7 +45,7 @@ func newAsk(l *Listing, wants, haves []plumbing.Hash) (packAsk, error) {
 type ask0 struct{ *packp.UploadPackRequest }
 
 // encode writes what upstream is asked for: all that is there is named at once, and nothing has to be
-// read in between. That is good for some hundred commits, and spares round trips.
+// read in between. One request is good for some hundred commits, and spares round trips.
 func (ask ask0) encode(w io.Writer) error {
 	if err := ask.UploadRequest.Encode(w); err != nil {
 		return fmt.Errorf("send wants: %w", err)

@@ -141,7 +141,7 @@ func TestASourcesProxyIsNoWayAroundThePolicy(t *testing.T) {
 	_, err := newFetcher(t, fetch.Options{Addresses: policy(t)}).List(t.Context(), r, fetch.Names{})
 	t.Log(err)
 	wantError(t, err, fetch.KindRefused, "loopback", "--allow-addresses")
-	// What the proxy would dial is judged as far as the URL says it.
+	// The address that the proxy would dial is judged as far as the URL says it.
 	f := newFetcher(t, fetch.Options{})
 	for raw, words := range map[string]string{
 		"https://169.254.169.254/latest": "cloud metadata", "https://10.0.0.1/x": "private", "https://[fd00::1]/x": "private",
@@ -217,8 +217,8 @@ func TestOnlyTheSourcesAuthorityIsTrusted(t *testing.T) {
 	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
 }
 
-// Whoever brings an authority or a proxy decides what answers in a host's name. That must not pause, nor
-// crowd out, the sources of those who mean the true host.
+// A source with an authority or a proxy of its own decides what answers in a host's name. Its requests must not pause,
+// nor crowd out, the sources that mean the true host.
 func TestAHostByASourcesOwnAuthorityOrProxyPausesNoOthers(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewTLSServer(t)

@@ -205,7 +205,7 @@ func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see fu
 		list, to, n, err := h.tagPage(ctx, r, repository, next)
 		bytes += n
 		if known, ok := err.(*Error); ok && known.status == http.StatusBadRequest && next.RawQuery != "" && len(seen) == 1 { //nolint:errorlint // of tagPage
-			next = first // some take no number, or none so large
+			next = first // some registries take no number, or none so large
 			continue
 		}
 		if err != nil {
@@ -251,7 +251,7 @@ func (h *HTTP) tagPage(ctx context.Context, r Remote, repository string, u *url.
 	return tags, next, bytes, err
 }
 
-// getBlob downloads a layer and has it read. What it has is checked only at its end.
+// getBlob downloads a layer and has it read. The content of the layer is checked only at its end.
 func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
 	if l.Size > oci.MaxLayerBytes {
 		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB", l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}

@@ -20,7 +20,7 @@ const (
 	askMediaType  = "application/x-git-upload-pack-request"
 	packMediaType = "application/x-git-upload-pack-result"
 
-	// What is read to keep a connection costs less than a new one does.
+	// The bytes that are read to keep a connection cost less than a new connection does.
 	maxDrain, drainTime = 16 << 10, 250 * time.Millisecond
 )
 
@@ -231,7 +231,7 @@ func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 	if !l.version2 || !worthVersion0(err) {
 		return n, withoutNoPack(err)
 	}
-	// The host lists in version 2, and can't fetch in it. What it can do in version 0 stands above its list.
+	// The host lists in version 2, and can't fetch in it. Its capabilities in version 0 stand above its list.
 	limited, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
 	old, failed := x.advertised(limited, Names{}, "")
 	cancel()

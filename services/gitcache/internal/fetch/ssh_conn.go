@@ -106,7 +106,7 @@ func (c *sshCommand) start(command, version string) (err error) {
 	}
 	go func() {
 		defer close(c.ended)
-		_ = c.session.Wait() // what it said tells more than its status
+		_ = c.session.Wait() // its output tells more than its status
 	}()
 	return nil
 }

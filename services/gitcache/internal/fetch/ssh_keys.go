@@ -37,7 +37,7 @@ type keyring struct {
 // maxLogins bounds the keyring, far above the number of sources with ssh that one replica polls.
 const maxLogins = 4096
 
-// login is made of the Remote's credentials. It fails closed: without known hosts there is none.
+// login is made of the Remote's credentials. login fails closed: without known hosts there is none.
 func (k *keyring) login(r Remote) (*login, error) {
 	c := r.Credentials
 	switch {

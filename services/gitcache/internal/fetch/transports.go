@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxTransports that are kept: one for each authority and proxy that sources name. Those of most
-	// sources are the same; past that, the one that was used least recently gives way.
+	// maxTransports that are kept: one for each authority and proxy that sources name. Most sources share one; past the
+	// bound, the transport that was used least recently gives way.
 	maxTransports = 32
 	// idleConns per host are as many as one host is asked at once: polls in a row do no handshakes.
 	idleConns = hostLists

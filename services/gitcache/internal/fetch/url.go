@@ -20,8 +20,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// loopbackName tells whether a name stands for this machine. What it resolves to is checked again when
-// it is dialled.
+// loopbackName tells whether a name stands for this machine. The address that it resolves to is checked again when it
+// is dialled.
 func loopbackName(host string) bool {
 	if host == "localhost" {
 		return true
@@ -52,7 +52,7 @@ func place(u *url.URL) string {
 }
 
 // door is what a budget is for: a place and, where the source brings its own, the authority and the proxy
-// by which it is known and reached. What answers there need not be the host that others mean, so it has them
+// by which it is known and reached. The host that answers there need not be the host that others mean, so it has them
 // neither wait nor change their ways.
 func (r Remote) door(u *url.URL) string {
 	if r.Credentials.CA == "" && r.Proxy == nil {

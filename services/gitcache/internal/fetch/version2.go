@@ -87,7 +87,7 @@ func (l lines) capabilities2() error {
 	return errors.New("its capabilities have no end")
 }
 
-// listRefs reads the answer to ls-refs into a listing. Whatever a host sends besides is left out.
+// listRefs reads the answer to ls-refs into a listing. Other lines of the host are left out.
 func (l lines) listRefs(into *Listing, names Names) error {
 	wanted := names.filter()
 	for first := true; ; first = false {
@@ -167,7 +167,7 @@ func (l lines) nextSection() ([]byte, error) {
 			return nil, cut(err)
 		}
 		if string(head) == delimiter {
-			_, _ = l.r.Discard(len(delimiter)) // they were peeked at
+			_, _ = l.r.Discard(len(delimiter)) // the bytes were peeked at
 			return l.next()
 		}
 		line, err := l.next()

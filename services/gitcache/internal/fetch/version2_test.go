@@ -90,7 +90,7 @@ func TestWhatGoesOverTheWireOfAPollIsSmall(t *testing.T) {
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	repo.AddRefs(manyRefs, id)
 	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
-	for i, requests := range []int{2, 1, 1} { // what the host can do is asked for once
+	for i, requests := range []int{2, 1, 1} { // the host's capabilities are asked for once
 		before := len(server.Log())
 		wantRefs(t, listNames(t, f, r, some()), id, "HEAD", "refs/heads/main")
 		log := server.Log()[before:]

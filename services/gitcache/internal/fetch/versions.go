@@ -66,7 +66,8 @@ func (v *versions) forget(r Remote) {
 // noteFails notes that the host of a source can't list in version 2.
 func (v *versions) noteFails(r Remote) { v.note(r, r.door(r.URL)) }
 
-// noteFetchFails notes that one repository can't be fetched in version 2. That says nothing about others of the host.
+// noteFetchFails notes that one repository can't be fetched in version 2. The failure says nothing about other
+// repositories of the host.
 func (v *versions) noteFetchFails(r Remote) { v.note(r, repository(r)) }
 
 // note remembers a key of fails2.

@@ -41,7 +41,7 @@ func (r *Repo) URLOnDisk() string { return r.dir }
 // Files are contents by path. A value that begins with "-> " is a symlink.
 type Files map[string]string
 
-// Commit writes files in the work tree of branch main, commits and pushes. It returns the commit id.
+// Commit writes files in the work tree of branch main, commits and pushes. Commit returns the commit id.
 func (r *Repo) Commit(message string, files Files) string {
 	r.t.Helper()
 	for name, content := range files {
@@ -69,7 +69,7 @@ func (r *Repo) write(path, content string) {
 	}
 }
 
-// Push makes the repository's main what the work tree has, by force. It returns the commit id.
+// Push makes the repository's main what the work tree has, by force. Push returns the commit id.
 func (r *Repo) Push() string {
 	r.t.Helper()
 	r.Work("push", "--quiet", "--force", r.dir, "HEAD:refs/heads/main")

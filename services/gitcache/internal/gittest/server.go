@@ -120,7 +120,7 @@ func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 // listCommand is how a request for refs begins in version 2 of the protocol, where it goes where fetches go.
 const listCommand = "0014command=ls-refs\n"
 
-// Service is what a request is for: "list" or "fetch". What the answer to the former is shows only in the log.
+// Service is what a request is for: "list" or "fetch". The kind of answer to a "list" shows only in the log.
 func Service(r *http.Request) string {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/info/refs"):

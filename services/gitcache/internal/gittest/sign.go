@@ -58,7 +58,7 @@ func newKeyring(t testing.TB) *Signer {
 	s := &Signer{home: home, wrapper: filepath.Join(home, "git-gpg")}
 	writeProgram(t, s.wrapper, fmt.Sprintf("#!/bin/sh\nexec gpg --homedir %q --batch \"$@\"\n", home))
 	t.Cleanup(func() {
-		_ = s.command(t, "gpgconf", "--homedir", home, "--kill", "all").Run() // it may not run
+		_ = s.command(t, "gpgconf", "--homedir", home, "--kill", "all").Run() // the agent may not run
 		_ = os.RemoveAll(home)
 	})
 	return s

@@ -188,7 +188,7 @@ func (s *SSHServer) Authorize(t testing.TB, key crypto.Signer) {
 	s.write(t, "authorized_keys", string(old)+string(ssh.MarshalAuthorizedKey(public)))
 }
 
-// UseHostKeys gives the server new keys. It returns the lines by which they are known, in that order;
+// UseHostKeys gives the server new keys. UseHostKeys returns the lines by which they are known, in that order;
 // KnownHosts gets the first.
 func (s *SSHServer) UseHostKeys(t testing.TB, kinds ...string) (lines []string) {
 	t.Helper()
@@ -248,8 +248,8 @@ func (s *SSHServer) Count(service string) int {
 	return strings.Count(string(b), service+"\n")
 }
 
-// SetFault makes the server misbehave. Both are lines of shell: command is run before git-upload-pack,
-// with the repository's path in $2, and pack before a pack is made by "$@". Empty: none.
+// SetFault makes the server misbehave. Both arguments are lines of shell: command is run before git-upload-pack, with
+// the repository's path in $2, and pack before a pack is made by "$@". Empty: none.
 func (s *SSHServer) SetFault(command, pack string) {
 	for name, script := range map[string]string{"fault": command, "packfault": pack} {
 		_ = os.Remove(s.path(name))

@@ -2,8 +2,8 @@
 // come, drain or end, and when somebody says so.
 //
 // The owner offers a source until the other replica has a copy of it (Take on that side), finishes its
-// poll, gives the lease back and says that it is free. Nothing is lost when a step fails: until the lease
-// is given back the owner goes on, and from then on whoever comes first in the ranking takes it.
+// poll, gives the lease back and says that it is free. A failed step loses nothing: until the lease is given back the
+// owner goes on, and from then on whoever comes first in the ranking takes it.
 package handoff
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	// ErrCold: the other replica has no copy yet. It is making one: offer it again.
+	// ErrCold: the other replica has no copy yet. The replica is making one: offer the source again.
 	ErrCold = errors.New("the copy is not complete yet")
 	// ErrUnknown: the source is not in the catalog, or not yet.
 	ErrUnknown = errors.New("the source is not in the catalog")
@@ -85,7 +85,7 @@ func (r *Receiver) Take(ctx context.Context, o Offer) error {
 	case !r.Known(o.UID):
 		return ErrUnknown
 	case owns && !o.Released:
-		return errOwned // it was stopped, maybe, and will notice any moment
+		return errOwned // the owner was stopped, maybe, and will notice any moment
 	case !owns && r.Peers.Draining():
 		return ErrDraining
 	case !owns && r.Peers.CutOff():

@@ -106,7 +106,7 @@ func New(replica string, settle time.Duration, settled func() time.Time, deps De
 	return &Mover{replica: replica, settle: settle, settled: settled, deps: deps, wake: make(chan struct{}, 1), moves: map[string]*move{}}
 }
 
-// Run hands sources over until ctx ends. It returns after all work did.
+// Run hands sources over until ctx ends. Run returns after all work did.
 func (m *Mover) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()

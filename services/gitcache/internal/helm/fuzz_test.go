@@ -31,7 +31,7 @@ func FuzzChoose(f *testing.F) {
 			} `yaml:"entries"`
 		}
 		if yaml.Unmarshal([]byte(text), &whole) != nil {
-			return // it can't be read as a whole, and here it is cut into pieces that can
+			return // the index can't be read as a whole, and here it is cut into pieces that can
 		}
 		for _, e := range whole.Entries[chart] {
 			if e.Version == found[w].Version.Version && len(e.URLs) > 0 && e.URLs[0] == found[w].Version.URL {

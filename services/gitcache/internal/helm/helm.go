@@ -50,7 +50,7 @@ type Version struct {
 type Choice struct {
 	Version Version // of no chart: there is none
 	Highest string  // of all versions, in the range or not; empty: the chart is not listed, or with no good version
-	Bad     string  // what is wrong with the first entry of the chart that can't be read; empty: all can
+	Bad     string  // the defect of the first entry of the chart that can't be read; empty: all can
 	Err     error   // why it is not known what there is
 }
 
@@ -163,7 +163,7 @@ func (e *entry) version(chart string) (Version, error) {
 	}
 	created, err := time.Parse(time.RFC3339Nano, e.Created)
 	if err != nil || created.Year() < 1970 || created.Year() > 9999 {
-		created = time.Time{} // it is for people only
+		created = time.Time{} // the time is for people only
 	}
 	return Version{Chart: chart, Version: e.Version, URL: e.URLs[0], Digest: digest, Created: created.UTC()}, nil
 }

@@ -142,8 +142,8 @@ func uncomment(value []byte) []byte {
 	return bytes.TrimSpace(value)
 }
 
-// readCharts reads what is below entries: names of charts, each with a list. It ends, with a line read, where the first level
-// goes on.
+// readCharts reads what is below entries: names of charts, each with a list. The read ends, with a line read, where the first
+// level goes on.
 func (x *index) readCharts(l *lines) error {
 	level, here := -1, &list{x: x}
 	for {
@@ -201,7 +201,7 @@ func (l *lines) key() (string, error) {
 	return name, nil
 }
 
-// list is the versions of one chart. Those of a chart that is not wanted are not kept.
+// list is the versions of one chart. The versions of a chart that is not wanted are not kept.
 type list struct {
 	x      *index
 	chart  string

@@ -58,7 +58,7 @@ func place(name string) (string, error) {
 	return within, nil
 }
 
-// identify reads Chart.yaml and checks that it is what the index says. It returns what the commit says.
+// identify reads Chart.yaml and checks that it is what the index says. identify returns the text of the commit.
 func identify(about []byte, want Version) (string, error) {
 	if about == nil {
 		return "", errors.New("it has no Chart.yaml")

@@ -1,6 +1,6 @@
 // Package kustomization reads which files and folders a kustomization refers to, and which folders a chart takes
-// dependencies from, without rendering anything. It finds more than kustomize and Helm read rather than less: a reference
-// that leads nowhere does no harm.
+// dependencies from, without rendering anything. The package finds more than kustomize and Helm read rather than less:
+// a reference that leads nowhere does no harm.
 package kustomization
 
 import (

@@ -87,7 +87,7 @@ func TestAliasesAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever a repository holds: no panic, and no more than there is text for.
+// With any content of a repository: no panic, and no more than there is text for.
 func FuzzReferences(f *testing.F) {
 	f.Add([]byte("resources: [../a]\n---\ngenerators:\n- |-\n  path: x\n"))
 	f.Add([]byte("a: &a [*a]\nresources: *a\n<<: *a\n"))

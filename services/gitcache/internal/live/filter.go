@@ -11,7 +11,7 @@ type Filter struct {
 	terms []func(*Source) bool
 }
 
-// Nobody as the owner in a filter.
+// The word for no owner in a filter.
 const nobody = "none"
 
 // ParseFilter reads terms with spaces between: name:<part>, host:<part>, owner:<replica> or owner:none,

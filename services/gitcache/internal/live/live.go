@@ -10,7 +10,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/owner"
 )
 
-// Source is a source as it is right now. It is never changed once others can see it.
+// Source is a source as it is right now. A Source is never changed once others can see it.
 type Source struct {
 	UID, Name, URL string // URL without userinfo
 	// Owner is the replica that fetches; empty: nobody, or it can't be told.

@@ -74,7 +74,7 @@ func (o Order) sort(sources []*Source) {
 	slices.SortFunc(sources, func(a, b *Source) int { return o.compare(o.key(a), o.key(b)) })
 }
 
-// token is where the page after s begins. It is of this filter and order only.
+// token is where the page after s begins. The token is good for this filter and order only.
 func (q Query) token(o Order, s *Source) string {
 	b, err := json.Marshal(token{Bound: q.bound(), Last: o.key(s)})
 	if err != nil {

@@ -168,7 +168,7 @@ func (v *View) ask(ctx context.Context) (answers, error) {
 	if said, ok := v.remembered(); ok {
 		return said, nil
 	}
-	// What is learned is for the others that wait, too: one that leaves does not cut it off.
+	// The answers are for the others that wait, too: a caller that leaves does not cut them off.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
 	said := gather(ctx, others)

@@ -22,9 +22,8 @@ type Event struct {
 	Synced  bool
 }
 
-// Watch tells what the filter lets through, then what changes, until ctx ends or send fails. All that
-// it holds of what was sent is one pointer per source: a slow reader misses what was between, and
-// nothing waits for it.
+// Watch tells what the filter lets through, then what changes, until ctx ends or send fails. Of the sent sources Watch
+// holds one pointer each: a slow reader misses what was between, and nothing waits for it.
 func (v *View) Watch(ctx context.Context, filter string, send func(Event) error) error {
 	f, err := ParseFilter(filter)
 	if err != nil {

@@ -136,7 +136,7 @@ func (m *Mirror) indexAgain(ctx context.Context, p *member) error {
 	if sum.String() != p.Name {
 		return fmt.Errorf("%w: it is another pack than its name says", pack.ErrDamaged)
 	}
-	objects, err := pack.Check(ctx, f, p.Bytes, m.dir, pack.Bounds{}) // it was accepted when it came
+	objects, err := pack.Check(ctx, f, p.Bytes, m.dir, pack.Bounds{}) // the pack was accepted when it came
 	if err != nil {
 		return err
 	}

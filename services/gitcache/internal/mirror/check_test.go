@@ -171,7 +171,7 @@ func TestDamageIsNotJoined(t *testing.T) {
 				break
 			}
 		}
-		all.Close() // what is open still has what was there
+		all.Close() // open packs still have what was there
 		if err := m.Maintain(t.Context()); err == nil {
 			t.Error("joined")
 		}

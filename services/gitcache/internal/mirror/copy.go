@@ -18,7 +18,7 @@ func (m *Mirror) coming() string   { return filepath.Join(m.dir, comingName) }
 func (m *Mirror) adopting() string { return filepath.Join(m.dir, adoptingName) }
 
 // AddPart stores a pack of a copy beside the mirror, where nobody sees it before Adopt: a commit that is
-// in the mirror must have all that it needs there. It outlives the process.
+// in the mirror must have all that it needs there. The part outlives the process.
 func (m *Mirror) AddPart(ctx context.Context, r io.Reader) (int64, error) {
 	if err := os.MkdirAll(m.coming(), 0o700); err != nil {
 		return 0, fmt.Errorf("make folder of a copy: %w", err)
@@ -46,8 +46,8 @@ func (m *Mirror) Parts() ([]string, error) {
 }
 
 // Adopt makes a copy what its original is: these packs and no others, and these heads. The packs that
-// were missing must have been added before. Others are removed last. After an error, or a kill, it is
-// what it was or has all of these packs.
+// were missing must have been added before. Other packs are removed last. After an error, or a kill, it is what it was
+// or has all of these packs.
 func (m *Mirror) Adopt(_ context.Context, packs []string, heads []Head) error {
 	byRef := make(map[string]Head, len(heads))
 	for _, h := range heads {

@@ -45,7 +45,7 @@ func (f *Fresh) AddPack(ctx context.Context, r io.Reader) (int64, error) {
 }
 
 // Use puts the fresh clone in the mirror's place. Packs that Check found good come along: they may hold
-// what upstream has no more. Who is killed in between finishes it at the next start.
+// what upstream has no more. A process that is killed in between finishes the change at the next start.
 func (f *Fresh) Use() error {
 	m := f.m
 	m.change.Lock()

@@ -20,7 +20,7 @@ import (
 const maxGitObjects = 500_000
 
 // bounds of the memory of git pack-objects: about 100 MiB with all of it in use. Larger files than
-// bigFileThreshold are copied without being held. It writes to its output only, and never to the mirror.
+// bigFileThreshold are copied without being held. git pack-objects writes to its output only, and never to the mirror.
 func bounds() []string {
 	return []string{
 		"-c", "pack.threads=1", "-c", "pack.windowMemory=16m", "-c", "pack.deltaCacheSize=8m", "-c", "core.bigFileThreshold=8m",

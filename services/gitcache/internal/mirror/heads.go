@@ -141,7 +141,7 @@ func (m *Mirror) Haves() ([]plumbing.Hash, error) {
 	return haves[:min(len(haves), maxHaves)], nil
 }
 
-// maxHaves bounds a fetch request. What upstream is not told of it sends again.
+// maxHaves bounds a fetch request. Upstream sends again the objects of commits that it is not told of.
 const maxHaves = 256
 
 // present are those of these objects that are there, sorted.

@@ -59,7 +59,7 @@ func (t *intake) receive(ctx context.Context, r io.Reader) error {
 	t.name = id.String()
 	objects, err := pack.Check(ctx, f, t.bytes, t.dir, t.bounds)
 	if limit, ok := errors.AsType[*pack.LimitError](err); ok {
-		return limit // it is in words for people
+		return limit // the error is in words for people
 	}
 	if err != nil {
 		return fmt.Errorf("check pack: %w", err)
@@ -104,7 +104,7 @@ func (t *intake) install() error {
 	return durable.SyncDir(t.dir)
 }
 
-// discard removes what has no name yet. What can't be removed is swept at the next start.
+// discard removes what has no name yet. A file that can't be removed is swept at the next start.
 func (t *intake) discard() {
 	for _, path := range []string{t.pack, t.index} {
 		if path != "" {

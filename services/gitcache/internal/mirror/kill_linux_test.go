@@ -55,7 +55,7 @@ func TestKillNineWhilePacksAreJoinedLeavesAWholeMirror(t *testing.T) {
 	}
 }
 
-// killed has the packs of a copy joined under strace, and looks at what is left. It returns whether it
+// killed has the packs of a copy joined under strace, and looks at what is left. The result says whether the process
 // was killed before the end.
 func killed(t *testing.T, u *upstream, origin, without, inject string) bool {
 	t.Helper()

@@ -22,10 +22,10 @@ const (
 	maintainTime = 15 * time.Minute
 )
 
-// Maintain joins small packs when there are many of them; mostly nothing is due. It is for the owner,
-// after a poll, and costs CPU and up to 150 MiB of memory, so one at a time will do for all mirrors. Polls,
-// reads and fetches may go on meanwhile. Objects that no head reaches any more (after a force-push) are
-// kept: what was published once is served for ever. After an error all is as it was.
+// Maintain joins small packs when there are many of them; mostly nothing is due. Maintain is for the owner, after a
+// poll, and costs CPU and up to 150 MiB of memory, so one at a time will do for all mirrors. Polls, reads and fetches
+// may go on meanwhile. Objects that no head reaches any more (after a force-push) are kept: what was published once is
+// served for ever. After an error all is as it was.
 func (m *Mirror) Maintain(ctx context.Context) error {
 	m.forgetParts()
 	if m.Doubted() {
@@ -59,7 +59,7 @@ func due(set []*member) []*member {
 		n--
 	}
 	if n == 1 {
-		return nil // they grow as they should, from a few bytes to all that fits on a disk
+		return nil // packs grow as they should, from a few bytes to all that fits on a disk
 	}
 	sum := int64(0)
 	for _, p := range set[:n] {

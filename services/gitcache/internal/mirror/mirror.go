@@ -139,8 +139,8 @@ func (m *Mirror) ObjectsDir() string { return filepath.Join(m.repo(), "objects")
 // Objects opens the mirror for reading by one goroutine, which closes it.
 func (m *Mirror) Objects() *Objects { return &Objects{m: m} }
 
-// Doubt notes that the mirror is damaged: the next poll replaces it, unless Check finds it whole. It
-// outlives the process.
+// Doubt notes that the mirror is damaged: the next poll replaces it, unless Check finds it whole. The note outlives the
+// process.
 func (m *Mirror) Doubt(cause error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +161,7 @@ const (
 	mostClonePause  = 6 * time.Hour
 )
 
-// Doubted tells whether the mirror is to be replaced. It was not replaced just before.
+// Doubted tells whether the mirror is to be replaced. A mirror that was replaced just before is not.
 func (m *Mirror) Doubted() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

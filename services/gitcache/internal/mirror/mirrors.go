@@ -39,7 +39,7 @@ type Mirrors struct {
 	open map[string]*Mirror
 }
 
-// Open makes the folder if need be. It opens no mirror.
+// Open makes the folder if need be. Open opens no mirror.
 func Open(dir string, log *slog.Logger) (*Mirrors, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder of mirrors: %w", err)
@@ -65,7 +65,7 @@ func (s *Mirrors) Mirror(uid string) (*Mirror, error) {
 	return m, nil
 }
 
-// Close gives descriptors back. Those of readers that are not closed come with them.
+// Close gives descriptors back. The descriptors of readers that are not closed are included.
 func (s *Mirrors) Close() {
 	s.readers.closeAll()
 }

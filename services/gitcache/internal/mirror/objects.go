@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
-// What can go wrong with an object.
+// Errors of an object.
 var (
 	// ErrMissing: the object is not there.
 	ErrMissing = errors.New("object is missing")
@@ -20,16 +20,16 @@ var (
 	ErrCorrupt = errors.New("object is damaged")
 	// ErrTooLarge: the object is larger than the caller takes.
 	ErrTooLarge = errors.New("object is too large")
-	// ErrKind: the object is another kind of thing than what refers to it says. That is how it came
-	// from upstream.
+	// ErrKind: the object is another kind of thing than what refers to it says. The object came like that from
+	// upstream.
 	ErrKind = errors.New("object is of the wrong kind")
 )
 
-// Objects reads a mirror, for one goroutine. It sees packs as they come and go: what was there when it
-// was opened stays readable, however often the packs are joined meanwhile.
+// Objects reads a mirror, for one goroutine. Packs may come and go meanwhile: an object that was there when Objects was
+// opened stays readable, however often the packs are joined meanwhile.
 type Objects struct {
 	m *Mirror
-	// last is the pack that had the last object, which is likely to have the next one. It is kept open.
+	// last is the pack that had the last object, which is likely to have the next one. The pack is kept open.
 	last *member
 	file *pack.File
 }
@@ -147,8 +147,8 @@ func (o *Objects) findIn(set []*member, id plumbing.Hash, use func(f *pack.File,
 	return ErrMissing
 }
 
-// readError sorts what can be wrong into the errors above. What says nothing about the object stays as it
-// is: a mirror is not cloned again because this process is short of something, or a disk is full.
+// readError sorts what can be wrong into the errors above. An error that says nothing about the object stays as it is:
+// a mirror is not cloned again because this process is short of something, or a disk is full.
 func readError(id plumbing.Hash, err error) error {
 	var limit *pack.LimitError
 	switch {

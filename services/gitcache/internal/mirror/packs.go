@@ -40,8 +40,8 @@ func (m *Mirror) Size() (bytes int64, packs int) {
 	return bytes, len(set)
 }
 
-// OpenPack opens a pack to be copied. It stays readable when the mirror does not need it any more.
-// An error that is fs.ErrNotExist: the mirror has no such pack, maybe not any more; list them again.
+// OpenPack opens a pack to be copied. The file stays readable when the mirror does not need it any more. An error that
+// is fs.ErrNotExist: the mirror has no such pack, maybe not any more; list them again.
 func (m *Mirror) OpenPack(name string) (*os.File, error) {
 	if !plumbing.IsHash(name) {
 		return nil, fmt.Errorf("open pack %q: %w", name, fs.ErrNotExist)
@@ -128,8 +128,7 @@ func (m *Mirror) settle() {
 	defer m.change.Unlock()
 }
 
-// replace makes set the packs of the mirror. Those that are not in it are closed when their last reader
-// is done with them.
+// replace makes set the packs of the mirror. A pack that is not in set is closed when its last reader is done with it.
 func (m *Mirror) replace(set []*member) {
 	old := m.packs.Swap(&set)
 	if old == nil {

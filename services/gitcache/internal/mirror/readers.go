@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// maxOpen packs, of all mirrors together; two descriptors each. Those that are being read at the
-	// moment are open in any case.
+	// maxOpen packs, of all mirrors together; two descriptors each. Packs that are being read at the moment are open in
+	// any case.
 	maxOpen = 64
 	// idleTime is how long a pack stays open after it was read.
 	idleTime = 10 * time.Second
-	// cacheBytes bounds what is remembered of objects that were read, of all mirrors together. It is
-	// forgotten when nothing was read for idleTime, and each object when it was not used for cacheTime.
+	// cacheBytes bounds what is remembered of objects that were read, of all mirrors together. The memory is dropped
+	// when nothing was read for idleTime, and each object when it was not used for cacheTime.
 	cacheBytes = 8 << 20
 	cacheTime  = time.Minute
 )

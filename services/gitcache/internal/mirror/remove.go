@@ -25,7 +25,7 @@ const (
 )
 
 // Keep removes the mirrors of sources that are gone for a while, and returns how many went and how many
-// wait for it. Those of a source that came back are as they were.
+// wait for it. The mirror of a source that came back is as it was.
 func (s *Mirrors) Keep(uids map[string]bool) (removed, waiting int, err error) {
 	gone, waiting, err := s.others(uids)
 	if err != nil {
@@ -39,8 +39,8 @@ func (s *Mirrors) Keep(uids map[string]bool) (removed, waiting int, err error) {
 	return len(gone), waiting, nil
 }
 
-// others puts the mirrors aside whose sources are gone for long enough, and says where they are. What a
-// killed process has not removed is there, too.
+// others puts the mirrors aside whose sources are gone for long enough, and says where they are. Folders that a killed
+// process has not removed are there, too.
 func (s *Mirrors) others(uids map[string]bool) (gone []string, waiting int, err error) {
 	wanted, open := map[string]bool{}, map[string]string{}
 	for uid := range uids {
@@ -81,8 +81,8 @@ func (s *Mirrors) others(uids map[string]bool) (gone []string, waiting int, err 
 	return gone, waiting, nil
 }
 
-// stays says whether a mirror whose source is gone is kept, and notes since when it is gone. One that can't be
-// noted goes: it would stay for ever.
+// stays says whether a mirror whose source is gone is kept, and notes since when it is gone. A mirror without a note
+// goes: it would stay for ever.
 func stays(mark string) bool {
 	info, err := os.Stat(mark)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +97,7 @@ func (s *Mirrors) Exists(uid string) bool {
 	return err == nil
 }
 
-// Remove removes one mirror. Whoever reads it finds it empty from now on.
+// Remove removes one mirror. Readers find the mirror empty from now on.
 func (s *Mirrors) Remove(uid string) error {
 	s.mu.Lock()
 	s.forget(uid)

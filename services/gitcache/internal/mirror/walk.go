@@ -91,7 +91,7 @@ func (w *walker) mark(id plumbing.Hash) (first bool, err error) {
 	return false, fmt.Errorf("%w: %s", ErrMissing, id)
 }
 
-// tree adds the entries: "<mode> <name>\0<20 bytes>" each. What is malformed came so from upstream.
+// tree adds the entries: "<mode> <name>\0<20 bytes>" each. A malformed entry came so from upstream.
 func (w *walker) tree(b []byte) {
 	for len(b) > 0 {
 		head, rest, ok := bytes.Cut(b, []byte{0})

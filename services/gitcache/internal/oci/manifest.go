@@ -118,7 +118,7 @@ func Decode(body []byte, contentType string) (*Manifest, Digest, error) {
 	if err := json.Unmarshal(body, &doc); err != nil {
 		return nil, "", errors.New("the manifest is not JSON that can be read")
 	}
-	// What one reader takes for a manifest and another for an index has two contents under one digest.
+	// A document that one reader takes for a manifest and another for an index has two contents under one digest.
 	if doc.MediaType != "" && doc.MediaType != contentType {
 		return nil, "", fmt.Errorf("the manifest says that it is %s, and the registry that it is %s", quoted(doc.MediaType), quoted(contentType))
 	}
@@ -168,7 +168,7 @@ func (d *document) manifest() (*Manifest, error) {
 	}
 	m := &Manifest{}
 	if created, err := time.Parse(time.RFC3339, d.Annotations[annotationCreated]); err == nil && created.Year() >= 1970 && created.Year() <= 9999 {
-		m.Created = created.UTC() // it is for people only
+		m.Created = created.UTC() // the time is for people only
 	}
 	for _, l := range d.Layers {
 		digest, err := ParseDigest(l.Digest)

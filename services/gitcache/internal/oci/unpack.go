@@ -79,7 +79,7 @@ func (u *Unpacking) Add(ctx context.Context, body io.Reader, l Layer) error {
 			return err
 		}
 	}
-	_, err = io.Copy(io.Discard, br) // what the digest is of
+	_, err = io.Copy(io.Discard, br) // the digest covers these bytes, too
 	return err
 }
 

@@ -1,6 +1,6 @@
 // Package origin answers what the content network asks a gitcache: which artifact is a folder of a
-// source at a revision. It serves what this replica has, and asks the others for the rest: the owner of
-// the source first.
+// source at a revision. An Origin serves what this replica has, and asks the others for the rest: the owner of the
+// source first.
 package origin
 
 import (

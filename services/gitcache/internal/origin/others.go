@@ -37,7 +37,7 @@ func (o *Origin) askOthers(ctx context.Context, queries []Query, answers []Answe
 			}
 			got, err := o.deps.Peers.Resolve(ctx, s.UID, batch)
 			if err != nil || len(got) != len(batch) {
-				return // what is said already is still right
+				return // the answers so far are still right
 			}
 			for i, p := range places {
 				if got[i].better() && s.covers(got[i]) {
@@ -58,8 +58,8 @@ func (s Source) pinned(q Query) Query {
 	return q
 }
 
-// covers tells whether another replica's answer is about this source, and of an epoch that nothing newer was published in. What says
-// neither is of an older version.
+// covers tells whether another replica's answer is about this source, and of an epoch that nothing newer was published in. An answer
+// with neither is of an older version.
 func (s Source) covers(a Answer) bool {
 	return a.SourceUID == "" || a.SourceUID == s.UID && a.Epoch >= s.Epoch
 }

@@ -17,10 +17,10 @@ import (
 	"fairlead.dev/services/gitcache/internal/submodule"
 )
 
-// bring fetches one commit of one submodule. What does not work is not tried again with every poll.
+// bring fetches one commit of one submodule. A fetch that failed is not tried again with every poll.
 func (g *gatherer) bring(ctx context.Context, m submodule.Module) error {
 	holds, at := g.t.holds, m.URL.String()
-	if g.lends(m.URL) { // what was refused without credentials is tried with them at once
+	if g.lends(m.URL) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
 	}
 	this := at + " " + m.Commit.String()
@@ -133,7 +133,7 @@ func (g *gatherer) branches(l *fetch.Listing) (tips []plumbing.Hash) {
 const branchPrefix = "refs/heads/"
 
 // remote is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows; those of its proxy
-// are for the proxy. What a host is known by goes with the host.
+// are for the proxy. The authority and the keys of a host go with the host.
 func (g *gatherer) remote(u *url.URL) fetch.Remote {
 	r := g.source
 	r.URL = u
@@ -205,7 +205,7 @@ func (g *gatherer) target(u *url.URL) fetch.Target {
 	if g.known == nil {
 		g.known = map[string][]plumbing.Hash{}
 		for _, h := range g.t.heads {
-			// What can't be read of an old head is fetched once more, no harm.
+			// Submodules of an old head that can't be read are fetched once more, no harm.
 			_ = g.walk(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
 				if !g.t.has(m.Commit) {
 					return mirror.ErrMissing

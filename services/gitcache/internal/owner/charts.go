@@ -162,7 +162,7 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 	}
 	if err != nil {
 		if p.fresh {
-			clear(t.fetched) // what came is in no mirror
+			clear(t.fetched) // the packages that came are in no mirror
 		}
 		return false, err
 	}

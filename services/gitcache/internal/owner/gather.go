@@ -21,8 +21,8 @@ import (
 // maxSubmoduleDepth of submodules, one within the other; builds go no deeper.
 const maxSubmoduleDepth = 8
 
-// gather fetches the submodules of what was found, and drops what is not whole without them. Nobody is
-// asked while all of them are here.
+// gather fetches the submodules of what was found, and drops what is not whole without them. No host is asked while all
+// of them are here.
 func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	if !s.Submodules {
 		clear(t.whole)
@@ -36,7 +36,7 @@ func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 		if err != nil && unreadable(err) {
 			return t.doubt(ref, err)
 		}
-		if err != nil { // whatever it is: nobody has looked for its submodules
+		if err != nil { // the submodules were not looked at, whatever the error is
 			p.drop(ref, unusable(s, ref, err))
 			continue
 		}

@@ -32,8 +32,8 @@ var (
 	errYielded = errors.New("handed over")
 )
 
-// Schedule is when a source was polled last, and is to be polled next. It goes with a source that moves,
-// so that moving costs upstream nothing.
+// Schedule is when a source was polled last, and is to be polled next. The schedule goes with a source that moves, so
+// that moving costs upstream nothing.
 type Schedule struct{ Last, Next time.Time }
 
 // handover is how a source changes hands: who may write its mirror, and when its lease comes and goes.
@@ -50,12 +50,12 @@ type handover struct {
 
 	expected time.Time // until then the source is about to change hands, and its lease is left alone
 	forced   time.Time // until then the lease is tried for out of turn
-	kept     bool      // somebody wants the source here, whoever is preferred
+	kept     bool      // a person wants the source here, whatever replica is preferred
 	early    bool      // this tenure began while the source was about to change hands: its schedule comes later
 	given    *Schedule // of the owner before, for the next tenure
 	givenAt  time.Time
 	left     Schedule  // of the last tenure
-	wished   time.Time // somebody asked for a poll while it was not owned
+	wished   time.Time // a poll was asked for while the source was not owned
 }
 
 type loan struct {
@@ -69,10 +69,9 @@ func newHandover() handover {
 	return handover{again: make(chan struct{}, 1), yield: make(chan struct{}, 1), late: make(chan Schedule, 1), began: make(chan struct{}), over: over}
 }
 
-// begin starts a tenure when nobody writes the mirror any more. It says when to poll, and whether the
-// source was handed over. A try for the lease that was on its way when the owner said that the source is
-// about to move may succeed before this replica is told when to poll: then there is time until it should
-// have been told.
+// begin starts a tenure when nobody writes the mirror any more. The results say when to poll, and whether the source
+// was handed over. A try for the lease that was on its way when the owner said that the source is about to move may
+// succeed before this replica is told when to poll: then there is time until it should have been told.
 func (h *handover) begin() (due Schedule, handed bool) {
 	h.mu.Lock()
 	h.over = make(chan struct{})
@@ -116,8 +115,8 @@ func (h *handover) recall(l *loan) {
 	}
 }
 
-// end is the end of a tenure; the lease is given back after it. One that was handed over is left alone for
-// a while. If nobody takes it, this replica goes on where it was.
+// end is the end of a tenure; the lease is given back after it. A source that was handed over is left alone for a
+// while. If nobody takes it, this replica goes on where it was.
 func (h *handover) end(s Schedule, yielded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +175,7 @@ func (l *loop) turn() time.Duration {
 	switch {
 	case forced:
 		return 0
-	case place < 0, expected: // who takes it before it is told does not know when to poll
+	case place < 0, expected: // a replica that takes the lease before it is told does not know when to poll
 		return -1
 	case kept, place == 0:
 		return 0
@@ -295,8 +294,8 @@ func (o *Owner) Expect(uid string) {
 	}
 }
 
-// Take tries for the lease of a source at once: its owner has given it back. It returns when this replica
-// owns it. With keep it stays here, whoever is preferred.
+// Take tries for the lease of a source at once: its owner has given it back. Take returns when this replica owns the
+// source. With keep it stays here, whoever is preferred.
 func (o *Owner) Take(ctx context.Context, uid string, s Schedule, keep bool) error {
 	l := o.loop(uid)
 	if l == nil {

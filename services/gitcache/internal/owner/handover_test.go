@@ -53,7 +53,7 @@ func TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore(t *testing.T) {
 	}
 }
 
-// Who was told while a copy into its mirror ends, after it got the lease, polls as the owner before.
+// A replica that was told while a copy into its mirror ends, after it got the lease, polls as the owner before.
 func TestWhoIsToldWhileItsTenureBeginsPollsAsTheOwnerBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

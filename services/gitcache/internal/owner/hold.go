@@ -7,7 +7,7 @@ import (
 
 const (
 	// mostSpoiled bounds the pause between two fetches of what could not be used: each may be a whole
-	// clone. Whatever is pushed in between is fetched at once.
+	// clone. A commit that is pushed in between is fetched at once.
 	mostSpoiled = time.Hour
 	// limitTimes is with how many failures a repository begins of which a pack broke a limit: a pause of about two minutes.
 	limitTimes = 6

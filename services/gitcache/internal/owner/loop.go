@@ -142,7 +142,7 @@ type tenure struct {
 	planned   time.Time // when the next poll was due before somebody asked for one; zero: nobody did
 
 	answers   map[string]looked // of the last looks, by ref
-	lookHolds holds             // what is not tried again with every look
+	lookHolds holds             // fetches that are not tried again with every look
 	work
 }
 
@@ -217,7 +217,7 @@ func (t *tenure) step(ctx context.Context) error {
 	return nil
 }
 
-// warm takes in what other replicas have and is missing here. What upstream itself has told stands.
+// warm takes in what other replicas have and is missing here. Heads that upstream itself has told stand.
 func (t *tenure) warm(ctx context.Context) {
 	if !t.o.deps.Warm(ctx, t.uid, t.current().Name) {
 		return
@@ -392,8 +392,8 @@ func (t *tenure) publish(ctx context.Context) error {
 	return nil
 }
 
-// claim takes the next epoch. What was published last stands wherever this replica has not seen
-// upstream for itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
+// claim takes the next epoch. The heads that were published last stand wherever this replica has not seen upstream for
+// itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
 func (t *tenure) claim(ctx context.Context, s Source) error {
 	epoch, published, err := t.o.deps.Console.Claim(ctx, s.Name, s.UID, t.o.cfg.Replica)
 	if err != nil {
@@ -408,8 +408,8 @@ func (t *tenure) claim(ctx context.Context, s Source) error {
 			mine.FetchTime, mine.Traceparent = h.FetchTime, h.Traceparent
 			t.heads[h.Ref] = mine
 		case !t.seen[h.Ref]:
-			// Published by somebody who was the owner after us. It has no Object, so the next poll
-			// compares nothing and fetches.
+			// Published by somebody who was the owner after us. The head has no Object, so the next poll compares
+			// nothing and fetches.
 			t.heads[h.Ref] = h
 		}
 	}

@@ -54,7 +54,7 @@ type Deps struct {
 	Artifacts fetch.ArtifactFetcher
 	Mirrors   *mirror.Mirrors
 	// Warm brings what other replicas have of a source and is missing here, before upstream is asked for
-	// it, and tells whether anything came. It ends with its context. nil: nobody has anything.
+	// it, and tells whether anything came. Warm ends with its context. nil: nobody has anything.
 	Warm func(ctx context.Context, uid, name string) (news bool)
 	// Kept is told when mirrors of sources that are gone may have been removed; nil: nobody cares.
 	Kept func()
@@ -108,7 +108,7 @@ func New(cfg Config, deps Deps) *Owner {
 	}
 }
 
-// Run follows the catalog until ctx ends. It returns after all loops did.
+// Run follows the catalog until ctx ends. Run returns after all loops did.
 func (o *Owner) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -148,7 +148,7 @@ func (o *Owner) follow(ctx context.Context, running *sync.WaitGroup) {
 		<-l.done
 		o.deps.Log.InfoContext(ctx, "source was deleted", "source", l.current().Name)
 	}
-	// What a memory of the catalog does not know may exist all the same.
+	// A source that a memory of the catalog does not know may exist all the same.
 	if live && (!maps.Equal(present, o.kept) || o.waiting > 0 && time.Since(o.keptAt) >= goneEvery) {
 		o.keep(ctx, present)
 	}
@@ -252,7 +252,8 @@ func (o *Owner) announce(ctx context.Context, host string) {
 }
 
 // HostAnswered has the sources of a host polled that it did not answer, for it answers another replica again: after a random part of
-// announceSpread, so that the host does not meet all replicas at once. It returns then. A host that no source of this replica waits for is passed over.
+// announceSpread, so that the host does not meet all replicas at once. HostAnswered returns then. A host that no source of this replica waits for is
+// passed over.
 func (o *Owner) HostAnswered(ctx context.Context, host string) {
 	waits := func(l *loop) bool { return l.isAway() && hostOf(l.current().URL) == host }
 	if !slices.ContainsFunc(o.all(), waits) || !o.knowAnswered(host) {

@@ -23,18 +23,18 @@ import (
 // work is what polls keep for the next ones.
 type work struct {
 	checked bool                              // that the mirror has the objects of its heads
-	holds   holds                             // what is not tried again with every poll
+	holds   holds                             // fetches that are not tried again with every poll
 	trust   *trust                            // nil: nothing has to be signed
 	whole   map[plumbing.Hash][]plumbing.Hash // the submodules of commits that have all of them here
 	lacking map[string]bool                   // wanted refs that upstream did not have: their namesakes are asked for, too
 	grown   bool                              // the mirror, since it was last looked after
 
-	charts    *fetch.Charts                   // what the last good poll of a chart repository found; nil: there was none
+	charts    *fetch.Charts                   // the result of the last good poll of a chart repository; nil: there was none
 	artifacts *fetch.Artifacts                // the same of a registry
 	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
 
 	credentials fetch.Credentials
-	known       credentialsKey // what credentials are of
+	known       credentialsKey // the key of credentials
 }
 
 func newWork() work {
@@ -135,7 +135,8 @@ func (t *tenure) ask(ctx context.Context, s Source, began time.Time) (moved bool
 	return moved, p.troubles, err
 }
 
-// planPoll asks upstream what there is, and plans what to bring. It is the one place where the kind of a source is decided.
+// planPoll asks upstream what there is, and plans what to bring. planPoll is the one place where the kind of a source
+// is decided.
 func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(context.Context) (moved bool, err error), err error) {
 	if s.Charts {
 		r, charts, err := t.listCharts(ctx, s)

@@ -19,13 +19,13 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-// RefHead stands for the default branch. It is wanted always.
+// RefHead stands for the default branch. The default branch is wanted always.
 const RefHead = "HEAD"
 
 // Source is what the catalog says of a repository.
 type Source struct {
 	UID, Name, URL string
-	// Charts: it is a repository of Helm charts, and not one of Git. What is about tags, submodules and signatures is not for it.
+	// Charts: it is a repository of Helm charts, and not one of Git. Fields about tags, submodules and signatures are not for it.
 	Charts bool
 	// Artifacts: it is a repository of artifacts in a registry.
 	Artifacts bool
@@ -100,7 +100,7 @@ type Publication struct {
 type Problem struct {
 	Message string
 	Since   time.Time
-	Refs    []string // What it is about; empty: all of the source.
+	Refs    []string // the refs of the problem; empty: all of the source.
 	// Single are the refs at fault, in order. Where Refs is set the message repeats theirs, else it is about the whole source only.
 	Single []RefProblem
 }
@@ -138,7 +138,7 @@ type Console interface {
 	Credentials(ctx context.Context, secret string) (fetch.Credentials, error)
 }
 
-// What a Console answers.
+// Errors of a Console.
 var (
 	// ErrStale: somebody claimed the source since. Step down.
 	ErrStale = errors.New("another replica has claimed the source")
@@ -157,7 +157,7 @@ type State struct {
 	StaleSince time.Time
 	// UpstreamRequests in the last hour, by this replica.
 	UpstreamRequests int
-	// What the mirror takes on the disk.
+	// The size of the mirror on the disk.
 	MirrorBytes int64
 	MirrorPacks int
 }

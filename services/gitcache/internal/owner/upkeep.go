@@ -11,7 +11,7 @@ const upkeepers = 1
 // mostNeglect bounds the pause after upkeep that did not succeed.
 const mostNeglect = time.Hour
 
-// lookAfter keeps the mirror small after it has grown, while the lease is held. Who finds all places taken
+// lookAfter keeps the mirror small after it has grown, while the lease is held. A tenure that finds all places taken
 // goes on polling and comes again: the repack of a large repository delays nobody else.
 func (t *tenure) lookAfter(ctx context.Context) {
 	const key = "upkeep"
@@ -58,8 +58,8 @@ func (t *tenure) recheck(ctx context.Context) {
 	}
 }
 
-// Repair polls now if the mirror of a source is to be replaced, so that nobody waits for the next poll. It
-// may be called with every request: while upstream fails, or a mirror was cloned just before, it does nothing.
+// Repair polls now if the mirror of a source is to be replaced, so that nobody waits for the next poll. Repair may be
+// called with every request: while upstream fails, or a mirror was cloned just before, it does nothing.
 func (o *Owner) Repair(uid string) {
 	l := o.loop(uid)
 	if l == nil {

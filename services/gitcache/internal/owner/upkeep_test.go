@@ -43,7 +43,8 @@ func TestRequestsAreCountedForAnHour(t *testing.T) {
 	})
 }
 
-// Whoever pushes to a repository whose packs break a limit has it checked every few minutes at most, and then ever more seldom.
+// A repository whose packs break a limit is checked every few minutes at most, however often it is pushed to, and then ever
+// more seldom.
 func TestARepositoryOverALimitIsHeldWhateverIsPushed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -49,13 +49,13 @@ func (f *found) subject(ref string) subject {
 
 type verdict struct {
 	signedBy string
-	what     string // that was looked at, for messages
+	what     string // the object that was looked at, for messages
 	err      *signature.Refusal
 	until    time.Time
 }
 
-// verify drops what is not signed as the source wants it. It comes before submodules are fetched: an
-// unsigned commit must not say whom to ask.
+// verify drops what is not signed as the source wants it. verify comes before submodules are fetched: an unsigned
+// commit must not say whom to ask.
 func (t *tenure) verify(ctx context.Context, s Source, p *plan) error {
 	if !s.Verification.Commit && !s.Verification.Tag {
 		t.trust = nil
@@ -78,7 +78,7 @@ func (t *tenure) verify(ctx context.Context, s Source, p *plan) error {
 		switch {
 		case err != nil && unreadable(err):
 			return t.doubt(ref, err)
-		case err != nil: // whatever it is: nobody has looked at it
+		case err != nil: // the signature was not looked at, whatever the error is
 			p.drop(ref, unusable(s, ref, err))
 			continue
 		}

@@ -15,12 +15,12 @@ import (
 
 // trouble is what a poll could not do.
 type trouble struct {
-	ref       string // what it is about; "": all of the source
+	ref       string // the ref of the trouble; "": all of the source
 	text      string
 	isMissing bool // upstream does not have the ref
 }
 
-// told puts troubles into words. What was wrong before, too, keeps its beginning.
+// told puts troubles into words. A problem that was there before, too, keeps its beginning.
 func told(s Source, troubles []trouble, before Problem, now time.Time) (p Problem) {
 	var whole, single []string
 	for _, t := range troubles {

@@ -9,7 +9,7 @@ import (
 )
 
 // Cache remembers objects that were read, least recently used ones out first. Safe for many goroutines.
-// What it gives out must not be changed.
+// Callers must not change the objects that a Cache gives out.
 type Cache struct {
 	most int64
 

@@ -10,8 +10,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// TempPrefix begins the names of temporary files. They have no name for long; a killed process may
-// leave one.
+// TempPrefix begins the names of temporary files. Temporary files have no name for long; a killed process may leave
+// one.
 const TempPrefix = "tmp_"
 
 // content is an object: in memory, or in the scratch file.
@@ -68,7 +68,7 @@ func full(err error, n, size int64) error {
 	return err
 }
 
-// openFile makes the scratch file. It has no name, so that it goes with the process.
+// openFile makes the scratch file. The file has no name, so that it goes with the process.
 func (s *space) openFile(size int64) error {
 	if s.end+size > maxScratch {
 		return overLimit("the history has deltas upon deltas of large files that take more than %d GiB to follow. Keep manifests in a repository without them", maxScratch>>30)
@@ -87,7 +87,7 @@ func (s *space) openFile(size int64) error {
 	return nil
 }
 
-// free gives a content's space back. What is last in the scratch file makes room in it.
+// free gives a content's space back. The last content of the scratch file makes room in it.
 func (s *space) free(c *content) {
 	switch {
 	case c.file == nil:

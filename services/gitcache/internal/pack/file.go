@@ -18,8 +18,7 @@ const (
 	IndexExt = ".idx"
 )
 
-// File is a pack on disk with its index. It holds two descriptors and a KiB of memory. Safe for many
-// goroutines.
+// File is a pack on disk with its index. A File holds two descriptors and a KiB of memory. Safe for many goroutines.
 type File struct {
 	pack, idx *os.File
 	end       int64 // of the last object
@@ -65,7 +64,7 @@ func open(path string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Close gives the descriptors back. Nobody may be reading.
+// Close gives the descriptors back. No read may be under way.
 func (f *File) Close() error {
 	var err error
 	for _, file := range []*os.File{f.pack, f.idx} {

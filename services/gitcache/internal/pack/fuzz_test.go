@@ -14,8 +14,8 @@ import (
 
 const fuzzHeader = "PACK\x00\x00\x00\x02\x00\x00\x00"
 
-// FuzzCheck takes packs whose sum at the end, which comes first in real life, was right. What it finds
-// good must be read back under the names that it gave.
+// FuzzCheck takes packs whose sum at the end, which comes first in real life, was right. A pack that Check finds good
+// must be read back under the names that it gave.
 func FuzzCheck(f *testing.F) {
 	blob := "\x31\x78\x9c\x33\x04\x00\x00\x32\x00\x32"
 	f.Add([]byte(fuzzHeader + "\x01" + blob))

@@ -81,7 +81,7 @@ func (b *batch) flush() {
 	b.b = b.b[:0]
 }
 
-// Index finds objects in an index. It keeps a KiB in memory. Safe for many goroutines.
+// Index finds objects in an index. An Index keeps a KiB in memory. Safe for many goroutines.
 type Index struct {
 	r      io.ReaderAt
 	counts [256]uint32

@@ -13,7 +13,7 @@ import (
 type inflater struct {
 	src  *bufio.Reader // compressed
 	z    io.ReadCloser // zlib over src; nil before its first use
-	out  *bufio.Reader // what comes out, for those who read it byte by byte
+	out  *bufio.Reader // inflated bytes, for callers that read byte by byte
 	left int64
 }
 

@@ -11,7 +11,7 @@ import (
 	githash "github.com/go-git/go-git/v5/plumbing/hash"
 )
 
-// namer computes the names of objects, one after the other. It knows a forged SHA-1 when it sees one.
+// namer computes the names of objects, one after the other. A namer knows a forged SHA-1 when it sees one.
 type namer struct{ hash.Hash }
 
 //nolint:gochecknoglobals // one is a KiB, and needed for every object that is read

@@ -20,7 +20,7 @@ import (
 // ErrDamaged: the bytes are not what a pack or an index is made of.
 var ErrDamaged = errors.New("damaged")
 
-// LimitError says which limit a pack breaks. It is in words for people.
+// LimitError says which limit a pack breaks. The message is in words for people.
 type LimitError struct{ message string }
 
 func (e *LimitError) Error() string { return e.message }
@@ -35,7 +35,7 @@ const (
 
 	// MaxObjects in one pack: about 50 bytes of memory each while it is checked.
 	MaxObjects = 5_000_000
-	// MaxObjectBytes of an object that is stored as it is. It is never in memory.
+	// MaxObjectBytes of an object that is stored as it is. Such an object is never in memory.
 	MaxObjectBytes = 4 << 30
 	// MaxDeltaBytes of an object that is stored as a delta. Git makes none of larger ones unless it is
 	// told to (core.bigFileThreshold).

@@ -25,7 +25,7 @@ func (f *File) Read(at, most int64, cache *Cache, dir string) (plumbing.ObjectTy
 	if err != nil {
 		return plumbing.InvalidObject, nil, err
 	}
-	if kind != plumbing.BlobObject { // what is likely to be asked for again
+	if kind != plumbing.BlobObject { // objects that are likely to be asked for again
 		cache.put(f.number, at, kind, b)
 	}
 	return kind, b, nil

@@ -54,8 +54,8 @@ func (f *frame) next() (delta uint32) {
 	return delta
 }
 
-// frame finds the deltas that are made from an object. Those that name it are made from its first copy:
-// they are taken in their order, so when the last is done none is left for another copy.
+// frame finds the deltas that are made from an object. The deltas that name the object are made from its first copy:
+// deltas are taken in their order, so when the last is done none is left for another copy.
 func (c *checker) frame(o *object) (f frame) {
 	lo, hi := equal(len(c.byPlace), func(i int) int { return cmp.Compare(c.byPlace[i].base, o.at) })
 	f.places = c.byPlace[lo:hi]
@@ -119,7 +119,7 @@ func (c *checker) whole(at int64) (*content, error) {
 	return c.space.hold(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, c.buffer) })
 }
 
-// delta makes the object of a delta, and names it. It is held if others are made from it.
+// delta makes the object of a delta, and names it. The object is held if others are made from it.
 func (c *checker) delta(o *object, base *content) (f frame, err error) {
 	_, z, err := c.open(o.at)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *checker) delta(o *object, base *content) (f frame, err error) {
 	if err != nil {
 		return f, err
 	}
-	f = c.frame(o) // those that point to its place; its name is not known yet
+	f = c.frame(o) // the deltas that point to its place; its name is not known yet
 	if len(f.places) == 0 && len(c.byName) == 0 {
 		c.names.begin(base.kind, size)
 		if err := apply(z.out, base, size, c.names); err != nil {

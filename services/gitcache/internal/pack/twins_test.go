@@ -29,7 +29,7 @@ func twins(t *testing.T) (one, other []byte) {
 	return one, other
 }
 
-// What names objects has other names for both of two forged contents than SHA-1 has, so that no forgery is what a list of names promises.
+// A namer has other names for both of two forged contents than SHA-1 has, so that no forgery is what a list of names promises.
 func TestForgedTwinsHaveNoNameInCommon(t *testing.T) {
 	t.Parallel()
 	one, other := twins(t)

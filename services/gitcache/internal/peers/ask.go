@@ -27,8 +27,8 @@ const (
 	mostAsked = 4
 )
 
-// Resolve asks the owner of a source, then those that may have a copy, until all is answered. One that
-// does not answer holds nobody up for long.
+// Resolve asks the owner of a source, then those that may have a copy, until all is answered. A replica that does not
+// answer delays nobody for long.
 func (p *Peers) Resolve(ctx context.Context, uid string, queries []origin.Query) ([]origin.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -49,7 +49,7 @@ func (p *Peers) Resolve(ctx context.Context, uid string, queries []origin.Query)
 	return nil, errors.Join(origin.ErrNoOwner, err)
 }
 
-// ask asks one peer. It answers from what it has.
+// ask asks one peer. The peer answers from what it has.
 func (p *Peers) ask(ctx context.Context, m coordination.Member, queries []origin.Query) ([]origin.Answer, error) {
 	client := artifactv1connect.NewArtifactServiceClient(p.HTTP(m), m.URL, connect.WithReadMaxBytes(wire.MaxAnswerBytes))
 	resp, err := client.Resolve(ctx, wire.Request(queries))
@@ -103,10 +103,10 @@ func open(a origin.Answer) bool {
 	return a.Err != nil && a.Err.Reason != origin.PathNotFound && a.Err.Reason != origin.Refused
 }
 
-// Open finds an artifact at any other replica, as an artifact.FetchFunc. One that does not answer holds
-// nobody up for long.
+// Open finds an artifact at any other replica, as an artifact.FetchFunc. A replica that does not answer delays nobody
+// for long.
 func (p *Peers) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
-	// Who is read from must not be cut off with those that were slower.
+	// The answer that is being read must not be cut off with the slower ones.
 	life, end := context.WithCancel(ctx)
 	var mu sync.Mutex // guards found
 	var found io.ReadCloser
@@ -152,8 +152,8 @@ func (c closing) Close() error {
 }
 
 // inTurn asks one member after the other until one gives no error: the next when one has failed, or has
-// not answered for a while. It returns when all questions have ended; those that are not needed any more
-// are cut short. The error is the last one; with no members there is one, too.
+// not answered for a while. inTurn returns when all questions have ended; questions that are not needed any more are
+// cut short. The error is the last one; with no members there is one, too.
 func inTurn(ctx context.Context, members []coordination.Member, ask func(context.Context, coordination.Member) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup

@@ -100,7 +100,7 @@ func (in *incoming) Next() (string, io.Reader, error) {
 // Close ends the copy.
 func (in *incoming) Close() error {
 	in.cancel(nil)
-	_ = in.stream.Close() // what was needed has come, or the error is known
+	_ = in.stream.Close() // the packs that were needed have come, or the error is known
 	return nil
 }
 

@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/placement"
 )
 
-// A replica that reaches the others and not the console fetches what it can't publish. It leaves its sources to the others, as one that
-// drains does, if one of them hears the console. If none does, nothing moves.
+// A replica that reaches the others and not the console fetches what it can't publish. The replica leaves its sources to the others, as
+// one that drains does, if one of them hears the console. If none does, nothing moves.
 //
 // Each replica says how long ago it heard the console. When the console is away for all, no two of these times are farther apart than the
 // time between two polls (12 s), two heartbeats of members and two reads of their list; cutOffAfter is longer than all of that and

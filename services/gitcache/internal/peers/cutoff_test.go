@@ -124,7 +124,7 @@ func TestNothingMovesWhenTheConsoleIsAwayForAll(t *testing.T) {
 	}
 }
 
-// What the others said before the store went away says nothing of now.
+// The records of the others from before the store went away say nothing of now.
 func TestNothingMovesWhenTheConsoleAndTheStoreAreAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

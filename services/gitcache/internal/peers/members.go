@@ -23,7 +23,7 @@ const (
 	membersTopic = "gitcache/members"
 )
 
-// What a member says of itself.
+// Keys of what a member says of itself.
 const (
 	metaDraining = "draining"
 	metaVersion  = "version"
@@ -116,9 +116,8 @@ func (p *Peers) learn(ctx context.Context, news <-chan []byte) {
 	}
 }
 
-// remember takes a list of members in. One that is missing is not forgotten at once, unless it had
-// begun to drain: a flushed store has nobody until all have said again that they live, and in the
-// meantime nothing is to move.
+// remember takes a list of members in. A missing member is not forgotten at once, unless it had begun to drain: a
+// flushed store has nobody until all have said again that they live, and in the meantime nothing is to move.
 func (p *Peers) remember(members []coordination.Member) {
 	now := time.Now()
 	next := make(map[string]known, len(members))
@@ -157,8 +156,8 @@ func (p *Peers) replicasLocked() []placement.Replica {
 	return replicas
 }
 
-// Rank says who should own a source, the best first: the second keeps a copy. It is empty until the
-// members were listed for the first time.
+// Rank says who should own a source, the best first: the second keeps a copy. The ranking is empty until the members
+// were listed for the first time.
 func (p *Peers) Rank(uid string) []string {
 	p.mu.Lock()
 	learned, replicas := p.learned, p.replicasLocked()

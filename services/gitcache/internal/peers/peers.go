@@ -55,7 +55,7 @@ type Peers struct {
 
 	mu       sync.Mutex // guards what follows
 	known    map[string]known
-	learned  bool // that is, since the start
+	learned  bool // members were listed since the start
 	listed   bool // the last list of members succeeded
 	draining bool // this replica
 	cutOff   bool // this replica, from the console
@@ -101,8 +101,8 @@ func (p *Peers) OwnerMember(ctx context.Context, uid string) (coordination.Membe
 	return p.member(ctx, holder)
 }
 
-// HTTP is the client for requests to another replica. They are made as this service, for that replica only, and marked as
-// forwarded: who gets one answers from what it has.
+// HTTP is the client for requests to another replica. The client makes requests as this service, for that replica only,
+// and marks them as forwarded: the other replica answers from what it has.
 func (p *Peers) HTTP(m coordination.Member) *http.Client {
 	hc := *p.client
 	hc.Transport = forReplica{p.client.Transport, m.ID}

@@ -25,7 +25,7 @@ func (w *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// What is in Redis anybody who reaches Redis may have written.
+// Any program that reaches Redis may have written what is in Redis.
 func TestAForgedReplicaIsNotAskedInClearText(t *testing.T) {
 	t.Parallel()
 	c, err := coordination.Open("memory:")

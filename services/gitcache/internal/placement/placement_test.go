@@ -109,7 +109,7 @@ func TestSharesAreEven(t *testing.T) {
 	})
 }
 
-// What is written here must never change: see score.
+// The ranking that is written here must never change: see score.
 func TestTheRankingIsTheSameInEveryRelease(t *testing.T) {
 	t.Parallel()
 	got := placement.Rank("5d1b4b1e-0000-4000-8000-000000000002", []placement.Replica{{Name: "gitcache-0"}, {Name: "gitcache-1"}, {Name: "gitcache-2"}})

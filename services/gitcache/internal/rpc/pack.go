@@ -80,7 +80,7 @@ func (s *Sources) passOn(ctx context.Context, uid, source string, req *gitcachev
 	if err != nil {
 		return relayed(ctx, err)
 	}
-	defer func() { _ = from.Close() }() // it was read to its end, or is of no use
+	defer func() { _ = from.Close() }() // the stream was read to its end, or is of no use
 	for from.Receive() {
 		if err := out.Send(from.Msg()); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s *Sources) sendPacked(ctx context.Context, q origin.Query, out *connect.S
 		s.Log.WarnContext(ctx, "an artifact for a comparison can't be read", "digest", answer.Artifact.Digest, "err", err)
 		return connect.NewError(connect.CodeUnavailable, errors.New("the artifact can't be read right now: try again"))
 	}
-	defer func() { _ = content.Close() }() // it is only read
+	defer func() { _ = content.Close() }() // the content is only read
 	first := wire.Response(answers).GetResults()[0].GetResolved()
 	err = out.Send(&gitcachev1.PackServiceResponse{Part: &gitcachev1.PackServiceResponse_Service{
 		Service: &gitcachev1.PackedService{Revision: first.GetRevision(), Artifact: first.GetArtifact()},

@@ -69,7 +69,8 @@ func (a *Artifacts) Resolve(ctx context.Context, req *artifactv1.ResolveRequest)
 	return wire.Response(answers), nil
 }
 
-// Tickets gives agents what they have tickets for, and the hub's services all. What is refused is not found.
+// Tickets gives agents what they have tickets for, and the hub's services all. An artifact that is refused is answered
+// as not found.
 func Tickets(tickets artifact.Tickets, refused func(r *http.Request, digest, reason string)) artifact.AuthorizeFunc {
 	return func(r *http.Request, d artifact.Digest) error {
 		id, _ := identity.FromContext(r.Context())
@@ -82,7 +83,7 @@ func Tickets(tickets artifact.Tickets, refused func(r *http.Request, digest, rea
 }
 
 // Bytes is GET /v1/artifacts/<digest>: from the store, else built again from a mirror, else from
-// another replica. Who is asked by another replica asks nobody in turn, and does not wait for one of its own
+// another replica. A replica that is asked by another one asks no replica in turn, and does not wait for one of its own
 // callers, for whom it may be asking that very replica.
 func Bytes(store *artifact.Store, authorize artifact.AuthorizeFunc, built, peers artifact.FetchFunc) http.Handler {
 	find := func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {

@@ -48,7 +48,7 @@ type Source struct {
 // Shard is a source and its replicas.
 type Shard struct {
 	Source
-	Owner     string   // who holds the lease; empty: nobody
+	Owner     string   // the holder of the lease; empty: nobody
 	Preferred []string // the best first
 	Note      string   // why the owner is not the preferred one
 }
@@ -84,7 +84,7 @@ type Deps struct {
 	Peers   Peers
 	Holders func(ctx context.Context, keys []string) ([]string, error)
 	Move    func(ctx context.Context, uid, to string) error
-	Kept    func(uid string) bool // it is owned here because somebody moved it
+	Kept    func(uid string) bool // the source is owned here because a person moved it
 }
 
 // Shards answers for all replicas.
@@ -192,7 +192,7 @@ func noReplica(name string) error {
 	return refuse(Unknown, "there is no replica %q. See `fairlead shards` for those that live", name)
 }
 
-// Move hands a source over to a replica. It stays there until that replica drains or ends.
+// Move hands a source over to a replica. The source stays there until that replica drains or ends.
 func (s *Shards) Move(ctx context.Context, name, to string, forwarded bool) error {
 	sources := s.deps.Sources()
 	i := slices.IndexFunc(sources, func(source Source) bool { return source.Name == name })

@@ -92,8 +92,8 @@ func (k *Keys) judge(payload []byte, s *packet.Signature, now time.Time) (string
 	return fingerprint, nil
 }
 
-// merged is the key or subkey by its id. What was given twice, as it was and as it is, is one key: it is
-// revoked if any version is, and else may sign if any may.
+// merged is the key or subkey by its id. A key that was given twice, as it was and as it is, is one key: it is revoked
+// if any version is, and else may sign if any may.
 func merged(versions []*openpgp.Entity, id uint64, now time.Time, config *packet.Config) (found openpgp.Key, fingerprint string, err error) {
 	refused := error(nil)
 	for _, e := range versions {

@@ -114,7 +114,7 @@ func TestWhatGitSignsIsAccepted(t *testing.T) {
 				_, err = check(trusted, bytes.Replace(raw, []byte("Ada <ada@"), []byte("Eve <eve@"), 1))
 				refused(t, err, signature.Invalid, signer.Fingerprint, "was changed after it was signed")
 			}
-			// Whoever holds the repository can show a tag that was signed under another name.
+			// The holder of the repository can show a tag that was signed under another name.
 			_, err := trusted.Tag(raws["tag"], "v2.0.0", now)
 			refused(t, err, signature.Invalid, `signed as tag "v1.0.0"`)
 		})
@@ -408,7 +408,7 @@ func FuzzCommit(f *testing.F) {
 				t.Errorf("signed by %q", by)
 			}
 		}
-		// What was accepted is what was signed, but for the signature's own bytes.
+		// An accepted commit is what was signed, but for the signature's own bytes.
 		if _, err := k.Commit(raw, now); err == nil && !bytes.HasPrefix(raw, []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n")) && !bytes.HasPrefix(raw, []byte("gpgsig")) {
 			t.Errorf("accepted %q", raw)
 		}

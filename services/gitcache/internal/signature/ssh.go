@@ -18,7 +18,7 @@ const (
 	sshEnd       = "-----END SSH SIGNATURE-----"
 	sshMagic     = "SSHSIG"
 	sshVersion   = 1
-	sshNamespace = "git" // what Git signs; a signature for something else must not pass for a commit
+	sshNamespace = "git" // the namespace of Git; a signature for something else must not pass for a commit
 )
 
 // sshFormats are the signature algorithms that are accepted of a type of key: none with SHA-1, and nothing

@@ -48,7 +48,7 @@ type Peers interface {
 // Incoming is a copy that comes.
 type Incoming interface {
 	Manifest() Manifest
-	// Next returns the next pack. It must be read to its end; io.EOF: there are no more.
+	// Next returns the next pack. The pack must be read to its end; io.EOF: there are no more.
 	Next() (name string, r io.Reader, err error)
 	Close() error
 }
@@ -109,7 +109,7 @@ func (c *copier) copy(ctx context.Context, uid, name string, how mode) (o outcom
 	err = errNobody
 	for _, from := range c.peers.Holders(ctx, uid) {
 		if (!owned || from.ID != owner.ID) && !c.missing(uid, name) {
-			return o, err // what others than the owner have is no better
+			return o, err // a copy of others than the owner is no better
 		}
 		var one outcome
 		one, err = c.copyFrom(ctx, from, uid, name, how)
@@ -252,8 +252,8 @@ func (c *copier) take(ctx context.Context, into target, all Manifest, pack strin
 	return nil
 }
 
-// artifacts brings those that services use now and that the other replica has built. What nobody has
-// asked for yet is built from the mirror when somebody does.
+// artifacts brings those that services use now and that the other replica has built. An artifact that was not asked for
+// yet is built from the mirror when it is.
 func (c *copier) artifacts(ctx context.Context, from coordination.Member, name string) error {
 	for _, p := range c.catalog.Places(name) {
 		r, ok := c.builder.Lookup(ctx, p)
@@ -269,7 +269,7 @@ func (c *copier) artifacts(ctx context.Context, from coordination.Member, name s
 			if err := b.Close(); err != nil {
 				return fmt.Errorf("copy artifact: %w", err)
 			}
-		case errors.Is(err, artifact.ErrNotFound), errors.Is(err, artifact.ErrNoSpace): // it is built here, or passed through
+		case errors.Is(err, artifact.ErrNotFound), errors.Is(err, artifact.ErrNoSpace): // the artifact is built here, or passed through
 		default:
 			return fmt.Errorf("copy artifact: %w", err)
 		}
@@ -308,7 +308,7 @@ func (c *copier) elsewhere(ctx context.Context, uid, name string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = in.Close() }() // it has said what it had to
+	defer func() { _ = in.Close() }() // the peer has said what it had to
 	theirs := map[plumbing.Hash]bool{}
 	for _, h := range in.Manifest().Heads {
 		theirs[h.Commit] = true

@@ -92,7 +92,7 @@ type standing struct {
 	owned     bool
 	wanted    bool
 	hurried   time.Time // until then it is wanted because its owner says so
-	complete  bool      // it was all there when it was looked at last
+	complete  bool      // the copy was complete when it was looked at last
 
 	published string // heads that were published when it was looked at last
 	due       time.Time
@@ -118,7 +118,7 @@ func New(replica string, deps Deps) *Standby {
 	}
 }
 
-// Run keeps copies until ctx ends. It returns after all work did.
+// Run keeps copies until ctx ends. Run returns after all work did.
 func (s *Standby) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -228,7 +228,7 @@ func (s *Standby) Has(uid string, heads []mirror.Head) bool {
 }
 
 // Warm brings what other replicas have of a source that this replica owns, if something published is
-// missing here, and tells whether anything came. It ends with its context.
+// missing here, and tells whether anything came. Warm ends with its context.
 func (s *Standby) Warm(ctx context.Context, uid, name string) (news bool) {
 	if s.deps.Placement.Single() || !s.copier.missing(uid, name) {
 		return false

@@ -247,7 +247,7 @@ func TestACopyLosesNothingThatWasPublished(t *testing.T) {
 	if h, _ := ahead.mirror(t).Head("HEAD"); h.Commit != second.Commit {
 		t.Errorf("the head went back to %s", h.Commit)
 	}
-	// Who is behind gets it from the other one, also as the owner.
+	// The replica that is behind gets it from the other one, also as the owner.
 	if _, err := behind.copier(t, &network{others: []*replica{ahead}}, second).copy(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestWithoutItsOwnerASourceIsCopiedFromWhoHasIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, full, mine)
-	// What all have needs nobody to be asked, and is no failure.
+	// A copy that all have needs nobody to be asked, and is no failure.
 	if o, err := mine.copier(t, n, head).copy(t.Context(), uid, name, follow); !errors.Is(err, errNobody) || o.news {
 		t.Errorf("%+v, %v", o, err)
 	}
@@ -422,7 +422,7 @@ func TestCopiesAreMadeWhilePlacesAreLookedUp(t *testing.T) {
 	})
 	pinning := make(chan struct{})
 	s.pin = func(ctx context.Context, _ []build.Place) {
-		close(pinning) // it is begun once
+		close(pinning) // the pin is begun once
 		<-ctx.Done()
 	}
 	ctx, cancel := context.WithCancel(t.Context())

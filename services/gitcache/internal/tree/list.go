@@ -125,8 +125,8 @@ func (l *lister) add(ctx context.Context, p place, e entry) error {
 	return l.addFile(p, e)
 }
 
-// enter goes into a folder or a submodule. One that nobody fetches is refused even if its files may
-// not be wanted: without them a service could lose what it runs.
+// enter goes into a folder or a submodule. A submodule that is not fetched is refused even if its files may not be
+// wanted: without them a service could lose what it runs.
 func (l *lister) enter(ctx context.Context, p place, e entry, verdict filter.Verdict) error {
 	below := place{path: join(p.path, e.path), tree: e.id, depth: p.depth + 1, nested: p.nested}
 	if e.mode == modeSubmodule {

@@ -73,7 +73,7 @@ func TestRulesOfTheServiceAndOfFoldersLeaveFilesOut(t *testing.T) {
 	refused(t, o, root, Options{Rules: rules(t, []string{"*.jsonnet"}, nil)}, "nothing is left", `"*.jsonnet"`, filter.FileName)
 }
 
-// What is left out may be anything: no limit, no hostile name and no missing object there matters.
+// A file that is left out may be anything: no limit, no hostile name and no missing object there matters.
 func TestOnlyWhatIsLeftCounts(t *testing.T) {
 	t.Parallel()
 	o := objects{}
@@ -126,7 +126,7 @@ func TestSubmodules(t *testing.T) {
 	root := o.tree(entry{modeFile, "a", o.blob("x")}, entry{modeFolder, "v", o.tree(entry{modeSubmodule, "sub", outer}, entry{modeSubmodule, "gone", gone})})
 
 	refused(t, o, root, Options{}, `"v/sub"`, "submodules: true", "ignore")
-	refused(t, o, root, Options{Rules: rules(t, []string{"*.yaml"}, nil)}, `"v/sub"`) // it may hold some
+	refused(t, o, root, Options{Rules: rules(t, []string{"*.yaml"}, nil)}, `"v/sub"`) // the submodule may hold some
 	holds(t, o, root, Options{Rules: rules(t, nil, []string{"v"})}, "a")
 	holds(t, o, root, Options{Rules: rules(t, []string{"/a", "/v/*/"}, []string{"gone", "sub"})}, "a")
 	holds(t, o, root, Options{Submodules: true, Rules: rules(t, nil, []string{"gone"})}, "a", "v/sub/nested/i", "v/sub/o")

@@ -42,8 +42,8 @@ type Part struct {
 }
 
 // Reach finds what a folder of a commit's tree refers to beyond itself, within the repository: what a kustomization in
-// it needs, the charts that its charts depend on (repository: file://../db), and where the links of charts and links to files lead. Nothing is rendered. What leads nowhere is left out:
-// the agent has better words. The parts are sorted by path; folder is clean and has no links in it.
+// it needs, the charts that its charts depend on (repository: file://../db), and where the links of charts and links to files lead. Reach renders nothing. A
+// reference that leads nowhere is left out: the agent has better words. The parts are sorted by path; folder is clean and has no links in it.
 //
 // alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree, wherever
 // it is in whatever commit.
@@ -69,7 +69,7 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 		return nil, false, err
 	}
 	if len(w.parts) == 0 {
-		return nil, !w.out && w.problem == nil, nil // what is wrong within the folder is the agent's to say
+		return nil, !w.out && w.problem == nil, nil // a defect within the folder is the agent's to report
 	}
 	if w.problem != nil {
 		return nil, false, w.problem
@@ -109,7 +109,8 @@ type walker struct {
 	out bool
 	// yaml, kustomizations and references were read.
 	yaml, kustomizations, references int
-	// problem is the first thing that is wrong with the references. It is reported if there is something beyond the folder.
+	// problem is the first thing that is wrong with the references. The problem is reported if there is something
+	// beyond the folder.
 	problem error
 	// broken is why a look-up ended.
 	broken error
@@ -224,7 +225,7 @@ func (w *walker) find(p string) (destination, error) {
 	return destination{is, links, passed}, err
 }
 
-// target reads a link. One that no artifact holds leads nowhere.
+// target reads a link. A link that no artifact holds leads nowhere.
 func (w *walker) target(p string, id plumbing.Hash) (string, bool) {
 	if known, ok := w.links[p]; ok {
 		return known, known != ""
@@ -447,7 +448,7 @@ func (w *walker) depend(folder string, dependency kustomization.Dependency, dept
 		return nil
 	case err != nil:
 		return err
-	case to.path == "." || w.base == to.path || strings.HasPrefix(w.base, to.path+"/"): // it would be the repository
+	case to.path == "." || w.base == to.path || strings.HasPrefix(w.base, to.path+"/"): // the base would be the repository
 		return nil
 	}
 	w.carry(to)

@@ -101,7 +101,7 @@ func submoduleTree(r Reader, path string, commit plumbing.Hash) (plumbing.Hash, 
 	b, err := r.Read(plumbing.CommitObject, commit, maxCommitBytes)
 	switch {
 	case errors.Is(err, mirror.ErrMissing):
-		// Nothing is damaged: it is for the fetch of the submodule to bring it.
+		// The mirror is not damaged: the fetch of the submodule brings the commit.
 		return plumbing.ZeroHash, fmt.Errorf("%w: %q at commit %s", ErrNoSubmodule, path, commit)
 	case errors.Is(err, mirror.ErrTooLarge):
 		return plumbing.ZeroHash, refuse("submodule %q is at a commit of more than %d MiB", path, maxCommitBytes>>20)
@@ -143,7 +143,7 @@ func parse(b []byte) ([]entry, error) {
 			return nil, errDamaged
 		}
 		e := entry{mode: string(mode), path: string(name), id: plumbing.Hash(rest[:20])}
-		// These would make the path of one file that of another, before anybody can judge it.
+		// These names would make the path of one file that of another, before anybody can judge it.
 		if e.path == "" || e.path == "." || e.path == ".." || strings.Contains(e.path, "/") {
 			return nil, fmt.Errorf("%w: it holds the name %q", errDamaged, e.path)
 		}

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// perSecond and burst of signed webhooks for one source: a busy monorepo has some pushes a second. Whatever
-	// is beyond costs nothing but the polls between, which come anyway.
+	// perSecond and burst of signed webhooks for one source: a busy monorepo has some pushes a second. Webhooks beyond
+	// the rate cost nothing but the polls between, which come anyway.
 	perSecond = 10
 	burst     = 50
 	// buckets bounds the memory. Two sources that share one share its rate.
 	buckets = 1024
 )
 
-// limits is a rate per source. It is asked once a proof was good: strangers mute no source.
+// limits is a rate per source. The rate is asked once a proof was good: strangers mute no source.
 type limits struct {
 	seed  maphash.Seed
 	rates [buckets]*rate.Limiter

@@ -14,7 +14,7 @@ func signatures() []string {
 	return []string{"X-Hub-Signature-256", "X-Hub-Signature", "X-Gitea-Signature", "X-Forgejo-Signature", "X-Gogs-Signature"}
 }
 
-// claims tells whether there is any proof. What has none is not read.
+// claims tells whether there is any proof. A request without a proof is not read.
 func claims(header http.Header) bool {
 	for _, name := range append(signatures(), "X-Gitlab-Token", "Authorization") {
 		if header.Get(name) != "" {

@@ -56,7 +56,7 @@ func (t *tokens) of(ctx context.Context, s Source) ([]byte, error) {
 	if same && (e.err == nil || time.Since(e.asked) < retry) {
 		return e.token, e.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime) // others may wait for it, too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime) // other requests may wait for the token, too
 	defer cancel()
 	token, err := t.read(ctx, s.Secret)
 	if err == nil && token == "" { // which anybody could sign with

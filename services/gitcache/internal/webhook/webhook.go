@@ -1,6 +1,5 @@
-// Package webhook takes from Git hosts that something was pushed: POST /v1/webhooks/<source>. It carries
-// no identity of the hub; it is signed with a secret that the source names. All that it can do is to cause
-// a poll, so a replayed one is harmless.
+// Package webhook takes from Git hosts that something was pushed: POST /v1/webhooks/<source>. A webhook carries no identity of
+// the hub; it is signed with a secret that the source names. A webhook can only cause a poll, so a replayed one is harmless.
 //
 // Invariants: nobody learns whether a source exists, or has a webhook: an unknown one and a wrong
 // signature get the same answer, after the same work; a body goes through the hash, and only the events of a registry are read; how
@@ -114,7 +113,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(a.status)
-	_, _ = io.WriteString(w, a.text+"\n") // who does not read it has not lost anything
+	_, _ = io.WriteString(w, a.text+"\n") // a client that does not read the answer has not lost anything
 }
 
 type answer struct {
@@ -189,7 +188,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, sum io.Writer
 	_, err := io.Copy(sum, http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	h.bodies.Leave(place)
 	if timed && err == nil {
-		deadline.set(time.Time{}) // it could be set, so it can be lifted
+		deadline.set(time.Time{}) // the deadline could be set, so it can be lifted
 	}
 	deadline.end()
 	return err

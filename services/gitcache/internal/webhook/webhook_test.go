@@ -205,7 +205,7 @@ func TestWrongWebhooksCauseNothing(t *testing.T) {
 	}
 }
 
-// Nobody who asks learns which sources there are.
+// A caller does not learn which sources there are.
 func TestUnknownSourceAndWrongSignatureLookTheSame(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

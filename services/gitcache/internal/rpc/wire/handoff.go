@@ -46,7 +46,7 @@ func ManifestMessage(m standby.Manifest) (*gitcachev1.MirrorManifest, error) {
 	return message, nil
 }
 
-// Manifest reads what a peer has. What it says of artifacts is checked where it is used.
+// Manifest reads what a peer has. The records of artifacts are checked where it is used.
 func Manifest(m *gitcachev1.MirrorManifest) (standby.Manifest, error) {
 	all := standby.Manifest{Packs: m.GetPacks(), Copies: m.GetCopies()}
 	for _, name := range all.Packs {

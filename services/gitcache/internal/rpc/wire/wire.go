@@ -17,7 +17,7 @@ import (
 // MaxAnswerBytes bounds the answer of a peer to a batch: 256 results of less than 4 KiB.
 const MaxAnswerBytes = 4 << 20
 
-// forwarded marks requests that one replica asks another. They are answered from what is there.
+// forwarded marks requests that one replica asks another. Marked requests are answered from what is there.
 const forwarded = "Fairlead-Forwarded"
 
 // IsForwarded tells whether a request came from another replica.

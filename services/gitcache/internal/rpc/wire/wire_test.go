@@ -31,7 +31,7 @@ func full(t *testing.T, v any, but ...string) {
 	}
 }
 
-// What one replica says is what the other one hears.
+// The message that one replica sends is the message that the other one reads.
 func TestWhatReplicasSayArrives(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0).UTC()
