@@ -30,8 +30,8 @@ func (s *Service) artifacts(origin *edge.Edge) http.Handler {
 }
 
 // authorize gives a cluster what its services use, and what another distributor delivered to it, of which
-// this one may not know yet. All else does not exist for it. Who asks for that is written down, in log and audit trail:
-// an agent is told its digests, and has no need to guess.
+// this one may not know yet. All else does not exist for it. A request for anything else is written down, in log and
+// audit trail: an agent is told its digests, and has no need to guess.
 func (s *Service) authorize(r *http.Request, d artifact.Digest) error {
 	id, _ := identity.FromContext(r.Context())
 	if id.Kind == identity.KindAgent && (s.plan.Uses(id.Name, d) || s.replica.Tickets().Valid(r, id.ClusterUID, d)) {

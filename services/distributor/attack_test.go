@@ -65,8 +65,8 @@ func (r *record) refusals(t *testing.T) []string {
 	return all
 }
 
-// What is meant for others, be it another cluster or another project, was never made, or is on a gitcache only, is not found, all alike; and it is
-// written down who asked for what.
+// A digest that is meant for others, be it another cluster or another project, was never made, or is on a gitcache only, is not found, all alike;
+// and it is written down who asked for what.
 func TestDigestsOfOthersAreRefusedAndWrittenDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -109,7 +109,7 @@ func TestDigestsOfOthersAreRefusedAndWrittenDown(t *testing.T) {
 	}
 }
 
-// What is no digest reaches no file, whoever asks.
+// A name that is no digest reaches no file, whoever asks.
 func TestForgedNamesAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -211,7 +211,7 @@ func TestSlowAndHostileClientsCostLittle(t *testing.T) {
 		}
 	}
 	a.mustHave()
-	if took := time.Since(begun); took > 45*time.Second { // those who take nothing are cut after a minute
+	if took := time.Since(begun); took > 45*time.Second { // clients that take nothing are cut after a minute
 		t.Errorf("others wait: 20 polls and a download took %s", took)
 	}
 	grown := p.resident() - before

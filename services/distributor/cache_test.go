@@ -35,8 +35,8 @@ func noise(seed uint64, n int) string {
 	return string(b)
 }
 
-// Whatever happens to a file of the cache, before a start or while it is served, no agent ever gets other
-// bytes than those it asked for: the artifact is fetched again.
+// After any damage to a file of the cache, before a start or while it is served, no agent ever gets other bytes than
+// those it asked for: the artifact is fetched again.
 func TestDamagedCacheFilesAreNeverServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -73,7 +73,7 @@ func TestDamagedCacheFilesAreNeverServed(t *testing.T) {
 	}
 	get := func(damage string) {
 		t.Helper()
-		// What is found while it is sent cuts the answer: the next one is good.
+		// Damage that is found while the file is sent cuts the answer: the next one is good.
 		w.eventually("it is had in spite of: "+damage, func() bool {
 			b, err := ag.download(digest)
 			if err == nil && digestOf(b) != artifact.Digest(digest) {
@@ -209,7 +209,7 @@ func TestStoredArtifactsGoFromTheDiskToTheLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := &http.Client{Transport: client.Authorize(&http.Transport{DisableKeepAlives: true}, identitytest.Source(a.token, identity.ServiceDistributor))}
-	w.eventually("the kernel sends it", func() bool { // it is trusted when its file is a second old
+	w.eventually("the kernel sends it", func() bool { // the file is trusted when it is a second old
 		if got := get(t, line, p.url+artifact.Path+a.got["hello"].GetArtifact().GetDigest()); !bytes.Equal(got, stored) {
 			t.Fatalf("%d bytes of %d", len(got), len(stored))
 		}

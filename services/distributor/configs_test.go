@@ -81,7 +81,7 @@ func TestConfigurationGoesToItsClusterOnly(t *testing.T) {
 	if one.have["web"] == before {
 		t.Error("the digest is the same")
 	}
-	// What was in memory is on no disk.
+	// Configurations that were in memory are on no disk.
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

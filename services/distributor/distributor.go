@@ -67,7 +67,7 @@ type Service struct {
 	answers chan plan.Answer
 }
 
-// New puts a distributor together. It reads what DataDir holds and dials nothing.
+// New puts a distributor together. New reads what DataDir holds and dials nothing.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func (s *Service) Listen() error { return s.replica.Listen() }
 // URL is where the distributor is reached on this machine.
 func (s *Service) URL() string { return s.replica.URL() }
 
-// Run serves until ctx ends. What goes on behind the listener ends only when the listener has, so
-// that reports that were taken in are handed on.
+// Run serves until ctx ends. The work behind the listener ends only after the listener, so that reports that were taken
+// in are handed on.
 func (s *Service) Run(ctx context.Context) error {
 	presence := coordination.Presence{
 		Membership: s.replica.Coordinator, Group: identity.ServiceDistributor, Member: s.member, TTL: presenceTTL, Log: s.deps.Log,

@@ -146,7 +146,7 @@ func TestRulesAreAskedForWithTheFolder(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What is on the disk is of these rules.
+	// The content on the disk is of these rules.
 	e.stop()
 	w.gitServer.stop()
 	again := w.start().agent("edge-1")
@@ -181,7 +181,7 @@ func TestServiceThatMovesLeavesOneClusterForTheOther(t *testing.T) {
 	w.eventually("it left", func() bool { a.sync(); return len(a.have) == 0 })
 }
 
-// What can't be resolved changes nothing in the cluster, and says why.
+// A folder that can't be resolved changes nothing in the cluster, and says why.
 func TestMissingFolderKeepsWhatWasDelivered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -249,7 +249,7 @@ func TestClusterThatTheCatalogDoesNotHaveIsNotFound(t *testing.T) {
 		_, err := a.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()})
 		return connect.CodeOf(err) == connect.CodeNotFound
 	})
-	// It comes back with all it had.
+	// The cluster comes back with all it had.
 	w.console.put(cluster("edge-1"))
 	w.eventually("the cluster is back", func() bool {
 		resp, err := a.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: a.digest()})
@@ -286,7 +286,7 @@ func TestRestartWithEverythingElseDownServesTheSame(t *testing.T) {
 	again.mustHave()
 }
 
-// What a restart finds on the disk may be older than what agents were told: by this replica before it was
+// The catalog that a restart finds on the disk may be older than what agents were told: by this replica before it was
 // killed, or by another one. Until the console has confirmed it, it is good for what an agent lacks only.
 func TestOldCatalogTakesNothingAwayAndTurnsNothingBack(t *testing.T) {
 	t.Parallel()
@@ -432,7 +432,7 @@ func TestArtifactOfAnotherClusterIsNotFound(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	// What is on the gitcache, but of no service of this cluster.
+	// An artifact that is on the gitcache, but of no service of this cluster.
 	w.git.commit(t, commit("9"), "other", "secret of others")
 	if _, err := a.download(string(w.git.folders[commit("9")+" other"].Digest)); !errors.Is(err, artifact.ErrNotFound) {
 		t.Errorf("got %v", err)
@@ -488,7 +488,7 @@ func TestNudgeComesWhenTheContentIsLocal(t *testing.T) {
 	w.git.commit(t, commit("2"), "apps/hello", "two")
 	w.console.put(shop("HEAD", commit("2")))
 	// The nudge for the first commit may still be on its way when its content was seen already: with it
-	// nothing is new. One that came too early for the second would be the last.
+	// nothing is new. A nudge that came too early for the second would be the last.
 	for changed := false; !changed; changed = a.sync() {
 		a.awaitEvent(events, isNudge)
 	}

@@ -92,8 +92,8 @@ func (s *Service) settle(ctx context.Context, c plan.Change) {
 	s.folders.Changed(c.Services)
 }
 
-// digests puts what is delivered into the traces that follow its commits: one span per commit, however many services it is delivered to. It returns
-// their contexts by those of the commits.
+// digests puts what is delivered into the traces that follow its commits: one span per commit, however many services it is delivered to. digests
+// returns their contexts by those of the commits.
 func (s *Service) digests(ctx context.Context, delivered []plan.Delivered) map[string]string {
 	services := map[string]int{}
 	traces := map[string]string{}

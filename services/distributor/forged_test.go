@@ -39,7 +39,7 @@ func (w *world) withRedis() {
 	w.t.Cleanup(func() { _ = w.coord.Close() })
 }
 
-// Somebody who can write to Redis makes gitcaches of their own, copies and changes the real one's record, and takes the lease of the
+// A person who can write to Redis makes gitcaches of their own, copies and changes the real one's record, and takes the lease of the
 // source, so that their gitcache comes first: it is sent no request, and with that no token.
 func TestForgedGitcachesInRedisAreSentNothing(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func killAt(t *testing.T, inject string) {
 	w.ship()
 	told := w.shipUntilKilled(inject)
 
-	// It was told something by now, or the process ended before it told anybody anything.
+	// The agent was told something by now, or the process ended before it told anybody anything.
 	w.consoleServer.stop()
 	if told.have["hello"] != "" {
 		again := w.startUnready().agent("edge-1")

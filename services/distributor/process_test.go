@@ -64,7 +64,8 @@ type process struct {
 	*subprocess.Process
 }
 
-// spawn runs one, after the words of a wrapper such as strace. It is nil if it ended before it was ready.
+// spawn runs one, after the words of a wrapper such as strace. The result is nil if the process ended before it was
+// ready.
 func (w *world) spawn(wrapper ...string) *process {
 	w.t.Helper()
 	words := append(wrapper, os.Args[0]) //nolint:gocritic // the caller's slice is not used again

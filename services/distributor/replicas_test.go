@@ -45,7 +45,7 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 	for _, req := range []*deliveryv1.SyncRequest{{Digest: a.digest(), Have: a.list(), Revision: seen}, {Digest: a.digest(), Revision: seen}} {
 		resp := b.ask(req)
 		if resp.GetHaveWanted() != nil {
-			continue // it asks for the list
+			continue // the distributor asks for the list
 		}
 		if resp.GetNotModified() == nil || resp.GetRevision() != 0 {
 			t.Errorf("turned back: %v", resp)
@@ -54,7 +54,7 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 			t.Errorf("asks again in %s", d)
 		}
 	}
-	// What an agent does not have at all it gets.
+	// An agent gets the services that it does not have at all.
 	if resp := b.ask(&deliveryv1.SyncRequest{Revision: seen}); len(resp.GetChanges().GetServices()) != 1 || len(resp.GetChanges().GetRemoved()) != 0 {
 		t.Errorf("lost everything, got %v", resp)
 	}

@@ -21,7 +21,7 @@ func TestDeliveryIsInTheTraceOfItsCommit(t *testing.T) {
 	a := w.start().agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
 	events := a.watch()
-	a.awaitEvent(events, func(*deliveryv1.WatchResponse) bool { return true }) // it is watched
+	a.awaitEvent(events, func(*deliveryv1.WatchResponse) bool { return true }) // the cluster is watched
 
 	w.git.commit(t, commit("2"), "apps/hello", "two")
 	found := shop("HEAD", commit("2"))

@@ -307,7 +307,7 @@ func (a *agent) ask(req *deliveryv1.SyncRequest) *deliveryv1.SyncResponse {
 	return resp
 }
 
-// sync asks as an agent does after a nudge, and takes in what comes. It says whether there was anything.
+// sync asks as an agent does after a nudge, and takes in what comes. The result says whether there was anything.
 func (a *agent) sync() bool {
 	a.t.Helper()
 	resp := a.ask(&deliveryv1.SyncRequest{

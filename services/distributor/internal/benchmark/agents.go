@@ -68,7 +68,7 @@ func syncs(ctx context.Context, rounds int, round time.Duration, stdout io.Write
 			fleets[i] = append(fleets[i], a)
 		}
 	}
-	for _, a := range fleets[1] { // what is measured is what is meant
+	for _, a := range fleets[1] { // check that the agents measure what is meant
 		if answer, err := a.sync(ctx); err != nil || answer.GetNotModified() == nil {
 			return fmt.Errorf("got %v: %w", answer, err)
 		}

@@ -69,7 +69,7 @@ func setDigest(cluster int) string {
 	return delivery.SetDigest(have)
 }
 
-// serve says its URL in a line, and serves until ctx ends. It gives memory back when it is asked to.
+// serve says its URL in a line, and serves until ctx ends. The process gives memory back when it is asked to.
 func serve(ctx context.Context, what string, stdout io.Writer) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)

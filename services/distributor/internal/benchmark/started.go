@@ -43,7 +43,7 @@ func start(ctx context.Context, what string, env ...string) (*started, error) {
 }
 
 func (s *started) stop() {
-	_ = s.cmd.Process.Signal(os.Interrupt) // it may be gone
+	_ = s.cmd.Process.Signal(os.Interrupt) // the process may be gone
 	_ = s.cmd.Wait()
 }
 

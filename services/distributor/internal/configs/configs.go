@@ -38,7 +38,7 @@ type Key struct {
 	Revision string
 }
 
-// Cache gets configurations. It is safe for concurrent use.
+// Cache gets configurations. A Cache is safe for concurrent use.
 type Cache struct {
 	console consolev1connect.ConfigServiceClient
 

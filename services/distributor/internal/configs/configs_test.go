@@ -52,7 +52,7 @@ func TestOnlyOneWaitsForAConsoleThatDoesNotAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It answers again: all may ask at once.
+	// The console answers again: all callers may ask at once.
 	err = first(func() error { return first(func() error { return nil }) })
 	if err != nil {
 		t.Fatal(err)

@@ -206,8 +206,8 @@ func unavailable(w plan.Want, text string) plan.Answer {
 	return plan.Answer{Want: w, Failure: &plan.Failure{Kind: plan.Unavailable, Text: text}}
 }
 
-// answer reads a result. It is held against what is published: a gitcache whose catalog has another source of that name, or an owner
-// before the one that published last, answers nothing, good or bad. A digest is only taken if it is one.
+// answer reads a result. answer holds the result against what is published: a gitcache whose catalog has another source of that
+// name, or an owner before the one that published last, answers nothing, good or bad. A digest is only taken if it is one.
 func (e *Edge) answer(w plan.Want, r *artifactv1.Result) plan.Answer {
 	_, published := e.cfg.Published(w.Source)
 	switch {

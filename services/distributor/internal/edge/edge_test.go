@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
-// What a gitcache answers is checked: a name is no digest, and another commit is no answer.
+// The answers of a gitcache are checked: a name is no digest, and another commit is no answer.
 func TestAnswersAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	w := plan.Want{Source: "shop", SourceUID: "uid-shop", Commit: "1111111"}
@@ -40,7 +40,7 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 		return r
 	}
 	for name, r := range map[string]*artifactv1.Result{
-		// It would stay until the next commit, and is about another content.
+		// The answer would stay until the next commit, and is about another content.
 		"with submodules": withSubmodules, "refused with submodules": refusedWith,
 		"no digest":      resolved("", "1111111"),
 		"path":           resolved("sha256:../../../etc/passwd", "1111111"),

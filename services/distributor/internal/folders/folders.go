@@ -32,8 +32,8 @@ const (
 	maxFiles = 10_000
 	// callTimeout bounds one call: thousands of resources in one transaction.
 	callTimeout = time.Minute
-	// retryTime is how soon a call that failed is repeated. What is not settled is asked again after twice as long each time, up to
-	// retryMost unless the console says later, and up to twice that for the jitter.
+	// retryTime is how soon a call that failed is repeated. A folder that is not settled is asked about again after twice as long
+	// each time, up to retryMost unless the console says later, and up to twice that for the jitter.
 	retryTime, retryMost = 5 * time.Second, time.Minute
 	// maxAtOnce is how many folders are brought at the same time: the console writes one after the other, and one may be slow to come here.
 	maxAtOnce = 4
@@ -78,7 +78,7 @@ func New(d Deps) *Folders {
 	return &Folders{Deps: d, signal: make(chan struct{}, 1), changed: map[string]struct{}{}}
 }
 
-// Changed says that something else may be delivered of these services. It never blocks.
+// Changed says that something else may be delivered of these services. Changed never blocks.
 func (f *Folders) Changed(services map[string]struct{}) {
 	if len(services) == 0 {
 		return
@@ -97,7 +97,7 @@ type state struct {
 	key     string
 	settled bool
 	due     time.Time
-	after   time.Duration // that was waited for last
+	after   time.Duration // the pause before the last call
 }
 
 // brought is what became of a folder.
@@ -134,8 +134,9 @@ func (f *Folders) Run(ctx context.Context) error {
 	}
 }
 
-// pass begins to bring what is due, as far as there is room, and says how long nothing more will be. What has been due longest
-// comes first, and what was never brought before that: folders that hang again and again starve no other.
+// pass begins to bring what is due, as far as there is room, and says how long nothing more will be. The folder that has been
+// due longest comes first, and folders that were never brought come before that: folders that hang again and again starve no
+// other.
 func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 	known := r.known
 	r.mu.Lock()
@@ -160,7 +161,7 @@ func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 			continue
 		}
 		if _, busy := r.busy[name]; busy {
-			continue // it counts for nothing if something changed since
+			continue // the call under way counts for nothing if something changed since
 		}
 		is := known[name]
 		if key := fmt.Sprint(truth.UID, truth.Revision, truth.Delivery.Digest); is.key != key {
@@ -209,7 +210,8 @@ func (r *run) take(b brought) {
 	r.known[b.service] = is
 }
 
-// bring tells the console of a folder, and sends it if it is wanted. It returns when to do that again; 0: it is settled.
+// bring tells the console of a folder, and sends it if it is wanted. bring returns when to do that again; 0: the folder
+// is settled.
 func (f *Folders) bring(ctx context.Context, name string, t plan.Truth) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -247,7 +247,7 @@ func TestSlowFolderHoldsUpNoOthers(t *testing.T) {
 		if n := b.waiting.Load(); n != 3 {
 			t.Errorf("%d calls are left, want 3", n)
 		}
-		// What changes while it is on its way is brought again when that has ended.
+		// A folder that changes while it is on its way is brought again when that has ended.
 		b.folders.Changed(changed)
 		for range 3 + 10 {
 			b.answer(&consolev1.ApplyFolderResponse{Settled: true})
@@ -292,7 +292,7 @@ func TestFoldersThatHangStarveNoOther(t *testing.T) {
 	})
 }
 
-// What a folder's kustomization refers to beyond the folder declares nothing.
+// Files beyond the folder that a folder's kustomization refers to declare nothing.
 func TestOnlyTheFolderItselfDeclares(t *testing.T) {
 	t.Parallel()
 	b := start(t)

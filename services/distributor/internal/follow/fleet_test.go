@@ -101,7 +101,7 @@ func answerAll(p *plan.Plan) {
 
 func live() float64 {
 	runtime.GC()
-	runtime.GC() // what finalizers let go
+	runtime.GC() // memory that finalizers release
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc) / (1 << 20)

@@ -2,8 +2,8 @@
 //
 // A console's database may have been put back to an earlier state: its catalog lacks what was made since. The console
 // says so when it knows, and then nothing is removed anywhere. Where it does not know, an agent that has seen a later
-// catalog than there is makes it plain, for its own cluster only: an agent may say what it likes. What is held is told
-// to the console, and goes when a person confirms it; what is made again is not held any more.
+// catalog than there is makes it plain, for its own cluster only: an agent may say what it likes. The console is told
+// of held services, which go when a person confirms it; a service that is made again is not held any more.
 package hold
 
 import (
@@ -34,7 +34,7 @@ type Console interface {
 	RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequest) (*consolev1.RecordHeldResponse, error)
 }
 
-// Gate stands before removals. It is safe for concurrent use.
+// Gate stands before removals. A Gate is safe for concurrent use.
 type Gate struct {
 	console  Console
 	removals func() catalog.Removals
@@ -72,7 +72,7 @@ func New(console Console, removals func() catalog.Removals, log *slog.Logger) *G
 // there is.
 func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Difference {
 	if d.HaveWanted || d.Behind {
-		return d // nothing is removed by it, and nothing is known of what would be
+		return d // the difference removes nothing, and nothing is known of removals
 	}
 	is := g.removals()
 	if !is.Known {
@@ -142,8 +142,9 @@ func (g *Gate) wake() {
 	}
 }
 
-// Changed is called when the console said something else about removals. It returns the clusters that hold some which are
-// not held any more: their agents do not know yet. The others are told to the console anew: it may have lost them.
+// Changed is called when the console said something else about removals. Changed returns the clusters that hold
+// services which are not held any more: their agents do not know yet. The others are told to the console anew: it may
+// have lost them.
 func (g *Gate) Changed() (released map[string]struct{}) {
 	is := g.removals()
 	g.mu.Lock()
@@ -189,7 +190,7 @@ func (g *Gate) tell(ctx context.Context) error {
 		}
 		err := g.record(ctx, req)
 		if connect.CodeOf(err) == connect.CodeInvalidArgument && len(req.GetClusters()) > 1 {
-			err = g.each(ctx, req) // one that is refused keeps no other from being told
+			err = g.each(ctx, req) // a cluster that is refused keeps no other from being told
 		}
 		if err != nil {
 			g.mu.Lock()
@@ -212,7 +213,7 @@ func (g *Gate) each(ctx context.Context, req *consolev1.RecordHeldRequest) error
 	return nil
 }
 
-// record makes one call. What the console refuses for good is no error, but of several clusters.
+// record makes one call. A call that the console refuses for good is no error, but of several clusters.
 func (g *Gate) record(ctx context.Context, req *consolev1.RecordHeldRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -172,7 +172,7 @@ func TestWhatIsHeldIsToldAnewWhenAnAgentMoves(t *testing.T) {
 	second, toldToo := start(t, &said)
 	first.Pass("edge-1", removes("new"), false)
 	told.await(t, "edge-1", "new")
-	second.Pass("edge-1", plan.Difference{None: true}, false) // it was made again
+	second.Pass("edge-1", plan.Difference{None: true}, false) // the service was made again
 	toldToo.await(t, "edge-1")
 	first.Moved("edge-1")
 	said.Confirmation = "c1"

@@ -1,10 +1,10 @@
 // Package ledger keeps what was delivered last, so that a restart with everything else away serves the
 // same.
 //
-// It is a log of lines, each with its checksum: what was had for a folder, however many services it is for,
-// or a service that is delivered something else; the last line about each counts. It is rewritten when most
-// of it is history. Losing some of it costs a
-// question to a gitcache, so a line that is damaged is skipped and what follows a torn end is cut off.
+// The ledger is a log of lines, each with its checksum: what was had for a folder, however many services it is for, or
+// a service that is delivered something else; the last line about each counts. The file is rewritten when most of it is
+// history. Losing some of it costs a question to a gitcache, so a line that is damaged is skipped and what follows a
+// torn end is cut off.
 package ledger
 
 import (
@@ -29,7 +29,7 @@ import (
 
 const (
 	fileName = "contents.log"
-	// formerName had a line per service. What it says is asked for again.
+	// formerName had a line per service. The contents in it are asked for again.
 	formerName = "deliveries.log"
 	// maxLine bounds one record, in bytes; names, paths and commit subjects are all far below it.
 	maxLine = 1 << 20
@@ -182,7 +182,7 @@ func (l *Ledger) Record(c plan.Change) error {
 	return nil
 }
 
-// entries are the lines for a change. What is gone comes first: it may be back.
+// entries are the lines for a change. Entries that are gone come first: they may be back.
 func entries(c plan.Change) iter.Seq[entry] {
 	return func(yield func(entry) bool) {
 		for i := range c.Gone {
@@ -213,7 +213,7 @@ func (l *Ledger) write(b []byte) error {
 		err = l.file.Sync()
 	}
 	if err != nil {
-		// What is in the file now is unknown: begin a new one next time.
+		// The content of the file is unknown now: begin a new one next time.
 		err = errors.Join(err, l.file.Close())
 		l.file = nil
 		return err

@@ -152,7 +152,7 @@ func TestLedgerThatCantBeReadIsBegunAnew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileName)
-	if err := os.Mkdir(path, 0o700); err != nil { // it can be opened, and not read
+	if err := os.Mkdir(path, 0o700); err != nil { // the folder can be opened, and not read
 		t.Fatal(err)
 	}
 	l, got := open(t, dir)

@@ -1,5 +1,6 @@
 // Package nudge tells the watchers of a cluster that there is something to do, and all watchers from time to
-// time that there is nothing. It never waits for one: what was not taken is one nudge, or one beat.
+// time that there is nothing. The package never waits for a watcher: nudges that were not taken are one nudge, or one
+// beat.
 package nudge
 
 import (
@@ -96,7 +97,7 @@ func (w *Watcher) tell(e Event) bool {
 	news := Event(w.events.Or(uint32(e)))&e == 0
 	select {
 	case w.c <- struct{}{}:
-	default: // it has one to take
+	default: // the watcher has a nudge to take
 	}
 	return news
 }

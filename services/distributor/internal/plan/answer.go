@@ -15,7 +15,7 @@ type Answer struct {
 // Failure is why a want has no artifact.
 type Failure struct {
 	Kind Kind
-	Text string // what the gitcache said, if that adds something
+	Text string // the text of the gitcache, if that adds something
 }
 
 // Kind of a failure.

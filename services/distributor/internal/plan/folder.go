@@ -61,7 +61,7 @@ func (u *Update) point(l *line) {
 		l.since = u.now
 		u.turnBack(l, head)
 	} else {
-		head.Traceparent = l.head.Traceparent // whoever finds a commit again: that is no news
+		head.Traceparent = l.head.Traceparent // a commit that is found again is no news
 	}
 	l.head = head
 	u.lines[l] = struct{}{}

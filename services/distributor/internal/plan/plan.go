@@ -6,9 +6,9 @@
 // a gitcache that is away) changes nothing in a cluster. A service that was never resolved is not delivered
 // and not removed either: only a service that the catalog does not have for a cluster is.
 //
-// Everything is computed when it changes, so that a cluster that has all it should have is answered by one
-// comparison of strings; and only what changes is computed: a commit touches the folders of its source, and
-// of their services those whose folder has other content than before.
+// The plan is computed when something changes, so that a cluster that has all it should have is answered by one
+// comparison of strings; and only what changes is computed: a commit touches the folders of its source, and of their
+// services those whose folder has other content than before.
 package plan
 
 import (
@@ -40,11 +40,11 @@ type Artifact struct {
 // Source is what the catalog says of one that exists.
 type Source struct {
 	UID        string
-	Submodules bool                // they belong to the content
+	Submodules bool                // submodules belong to the content
 	Heads      map[string]Revision // by canonical ref
 }
 
-// Want is a folder at a commit: what a gitcache is asked for. All that its content depends on is in it,
+// Want is a folder at a commit: what a gitcache is asked for. Everything that its content depends on is in the Want,
 // because the answer is never asked for again.
 type Want struct {
 	Source     string        `json:"source"`
@@ -56,7 +56,7 @@ type Want struct {
 	Submodules bool          `json:"submodules,omitempty"`
 }
 
-// Content is what was had for a folder. It is never changed once it is made.
+// Content is what was had for a folder. A Content is never changed once it is made.
 type Content struct {
 	Ref      string   `json:"ref"` // canonical
 	Want     Want     `json:"want"`
@@ -100,7 +100,7 @@ type Problem struct {
 	From time.Time
 }
 
-// Plan is the desired state of all clusters. It is safe for concurrent use.
+// Plan is the desired state of all clusters. A Plan is safe for concurrent use.
 type Plan struct {
 	mu       sync.RWMutex // guards everything below
 	ready    bool
@@ -239,7 +239,7 @@ type Apart struct {
 	Service string   `json:"service"`
 	UID     string   `json:"uid"`
 	Content *Content `json:"content,omitempty"` // nil: nothing is delivered
-	Over    bool     `json:"over,omitempty"`    // it is apart no more
+	Over    bool     `json:"over,omitempty"`    // the service is apart no more
 }
 
 // Memory is what was delivered last.
@@ -248,8 +248,7 @@ type Memory struct {
 	Apart    map[string]Apart // by service
 }
 
-// New makes a plan that remembers what was delivered last. It is not ready: the catalog has to come
-// in first.
+// New makes a plan that remembers what was delivered last. The plan is not ready: the catalog has to come in first.
 func New(last Memory) *Plan {
 	return &Plan{
 		services: map[string]*service{}, clusters: map[string]*cluster{}, rules: map[string]string{}, windows: map[string]string{}, sources: map[string]*source{},

@@ -410,7 +410,7 @@ func TestFailureThatMayPassIsToldLater(t *testing.T) {
 	if want := `service "hello": commit 1a2b3c4d of source "shop" can't be had from a gitcache: connection refused. It is tried again.`; truth.Problem.Text != want {
 		t.Errorf("got %s", truth.Problem.Text)
 	}
-	// It begins once, however often it is tried.
+	// The problem begins once, however often it is tried.
 	p.Answer(now.Add(time.Minute), fail)
 	if again, _ := p.Truth("hello"); again.Problem.From != truth.Problem.From || len(p.Open()) != 1 {
 		t.Errorf("from %v", again.Problem.From)
@@ -459,7 +459,7 @@ func rules(project string) string {
 	return catalog.BoundsOf(&consolev1.Project{Metadata: &consolev1.Metadata{Name: project}, Spec: &consolev1.ProjectSpec{Kinds: []string{"ConfigMap"}}})
 }
 
-// What an agent is to do with the content counts as much as the content; labels of the cluster where they are seen.
+// The options for the content count as much as the content; labels of the cluster where they are seen.
 func TestOptionsAreDelivered(t *testing.T) {
 	t.Parallel()
 	p, now := plan.New(plan.Memory{}), time.Unix(1, 0)

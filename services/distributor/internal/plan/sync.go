@@ -19,10 +19,10 @@ var (
 
 // Difference is what an agent has to do to have what it should have.
 type Difference struct {
-	None bool // it has, or may have newer
+	None bool // the agent has it, or may have newer
 	// HaveWanted: something differs, but the agent did not say what it has.
 	HaveWanted bool
-	// Behind: the agent has heard of a newer catalog than this one. It is told only what it lacks.
+	// Behind: the agent has heard of a newer catalog than this one. The agent is told only what it lacks.
 	Behind bool
 	// Pending: there may be more in a moment. A change that the agent was nudged for is not in yet, or content for the cluster
 	// is being asked for: for the first time, or since before that nudge. Another replica may have it already, and does not
@@ -51,7 +51,7 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen, nudged
 		}
 		return d, nil
 	}
-	if delivery.SetDigest(have) != digest { // it did not say, or its list was cut short
+	if delivery.SetDigest(have) != digest { // the agent did not say, or its list was cut short
 		d.HaveWanted = true
 		return d, nil
 	}
@@ -80,7 +80,7 @@ func (p *Plan) compare(c *cluster, d *Difference, have map[string]string, seen i
 		}
 	}
 	for _, service := range slices.Sorted(maps.Keys(have)) {
-		// One that the catalog has, but that was not resolved yet, is left alone.
+		// A service that the catalog has, but that was not resolved yet, is left alone.
 		if _, ok := c.find(service); !ok && !d.Behind {
 			d.Removed = append(d.Removed, service)
 		}
@@ -95,7 +95,8 @@ func (s *service) older(seen int64) bool {
 }
 
 // Lacking is what of a difference can't hurt where the plan may be behind what the agent was told
-// elsewhere, or before a restart: services that it doesn't have at all. What it has stays as it is.
+// elsewhere, or before a restart: services that it doesn't have at all. The services that the agent has stay as they
+// are.
 func (d Difference) Lacking(have map[string]string) Difference {
 	if d.None || d.HaveWanted {
 		return d

@@ -10,15 +10,15 @@ import (
 	"fairlead.dev/platform/delivery"
 )
 
-// Update changes the plan in one step: nobody sees half of it. It is valid within Plan.Update only.
+// Update changes the plan in one step: nobody sees half of it. An Update is valid within Plan.Update only.
 type Update struct {
 	plan   *Plan
 	now    time.Time
 	change Change
-	good   int64               // what was up to here was all known before
+	good   int64               // changes up to this one were all known before
 	dirty  map[*cluster]string // with the trace of the commit that made it so
 	trace  string              // of the commit that is being delivered
-	lines  map[*line]struct{}  // that may be worth telling
+	lines  map[*line]struct{}  // lines that may be worth telling
 }
 
 // Update runs fn and says what it did. fn must not call the plan.
@@ -38,8 +38,8 @@ func (p *Plan) Update(now time.Time, fn func(*Update)) Change {
 // At says which changes of the catalog are in: all up to low, and none above high.
 func (u *Update) At(low, high int64) { u.plan.low, u.plan.high = low, high }
 
-// Loaded says that the whole catalog has been brought in: the plan is ready from now on. What was
-// remembered of what the catalog does not have is forgotten.
+// Loaded says that the whole catalog has been brought in: the plan is ready from now on. Contents that are remembered
+// of services or folders that the catalog does not have are forgotten.
 func (u *Update) Loaded() {
 	u.plan.ready = true
 	for key := range u.plan.last.Contents {
@@ -135,8 +135,8 @@ func (u *Update) Project(name, rules, windows string) {
 	}
 }
 
-// options is what is delivered of a service besides its folder. What its project bounds stands behind, where it is one with them, and so do
-// the windows of its project and cluster.
+// options is what is delivered of a service besides its folder. The bounds of its project stand behind, where it is one with them, and so
+// do the windows of its project and cluster.
 func (p *Plan) options(c *cluster, s *catalog.Service) string {
 	return s.Options(c.labels) + p.rules[s.Project()] + p.windows[s.Project()] + c.windows
 }
@@ -207,8 +207,8 @@ func (u *Update) Remove(name string) {
 	u.change.Services[name] = struct{}{}
 }
 
-// recall gives a service back what was delivered before a restart. One that comes later to a folder whose
-// newest content can't be had gets nothing.
+// recall gives a service back what was delivered before a restart. A service that comes later to a folder whose newest
+// content can't be had gets nothing.
 func (u *Update) recall(s *service) {
 	last, known := u.plan.last.Apart[s.is.Name]
 	switch f := s.folder; {
@@ -223,7 +223,7 @@ func (u *Update) recall(s *service) {
 	}
 }
 
-// move brings a service to another folder. It keeps what it is delivered until that has something.
+// move brings a service to another folder. The service keeps what it is delivered until the folder has something.
 func (u *Update) move(s *service) {
 	was := s.delivered()
 	u.unite(s)

@@ -1,7 +1,7 @@
 // Package resolve gets answers to a plan's open wants: it asks in batches, brings what comes out into
 // the node's store, and only then tells the plan, so that the first agent that is nudged finds the bytes
-// here. What fails is tried again with full jitter. Neither a source that hangs nor content that does not
-// come holds anything up for long: agents are told then, and wait for the bytes themselves.
+// here. A question or fetch that fails is tried again with full jitter. Neither a source that hangs nor content that
+// does not come holds anything up for long: agents are told then, and wait for the bytes themselves.
 package resolve
 
 import (
@@ -25,8 +25,8 @@ const (
 	// maxBatch is the number of wants per question. One question is about one source, so that a
 	// source that is slow to build holds up nobody else's.
 	maxBatch = 64
-	// maxRunning bounds the questions at a time. One that takes longer than slowTime counts as stuck: it
-	// makes room for others, of which there may be maxAsked in all, and maxPerSource about one source.
+	// maxRunning bounds the questions at a time. A question that takes longer than slowTime counts as stuck: it makes
+	// room for others, of which there may be maxAsked in all, and maxPerSource about one source.
 	maxRunning   = 8
 	maxPerSource = 2
 	maxAsked     = 256
@@ -75,7 +75,7 @@ func New(p Plan, origin Origin, answer func(context.Context, plan.Answer), trace
 	return &Resolver{plan: p, origin: origin, answer: answer, tracer: tracer, log: log, kick: make(chan struct{}, 1)}
 }
 
-// Kick says that the plan may have new wants. It never blocks.
+// Kick says that the plan may have new wants. Kick never blocks.
 func (r *Resolver) Kick() {
 	select {
 	case r.kick <- struct{}{}:
@@ -94,10 +94,10 @@ type try struct {
 // batch is one question and its end.
 type batch struct {
 	wants  []plan.Want
-	tired  map[plan.Want]bool // that are delivered even if their content can't be fetched
+	tired  map[plan.Want]bool // wants that are delivered even if their content can't be fetched
 	failed map[plan.Want]bool
 	cold   map[plan.Want]bool // of them: for want of content
-	stuck  bool               // it took long
+	stuck  bool               // the batch took long
 }
 
 // asking is how many questions there are right now.
@@ -275,7 +275,7 @@ func (r *Resolver) ask(ctx context.Context, b *batch) {
 		warming.Go(func() error {
 			told, cold := r.warm(warmth, a, b.tired[a.Want])
 			if ctx.Err() != nil {
-				return nil // what failed because we stop says nothing
+				return nil // a failure because we stop says nothing
 			}
 			r.tell(ctx, told)
 			if told.Failure != nil && told.Failure.Kind == plan.Unavailable {

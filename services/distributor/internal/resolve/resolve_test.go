@@ -185,7 +185,7 @@ func TestQuestionsAtATimeAreBounded(t *testing.T) {
 		_, stop := n.start(t)
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if n.most != 8 || len(n.open) != 0 { // each is done before it counts as stuck
+		if n.most != 8 || len(n.open) != 0 { // each question is done before it counts as stuck
 			t.Errorf("%d at a time, %d open", n.most, len(n.open))
 		}
 		stop()
@@ -280,7 +280,7 @@ func TestContentThatHangsIsWaitedForABoundedTime(t *testing.T) {
 	})
 }
 
-// What can't be fetched for a while is delivered in the end: agents say then what they miss, and may find it
+// Content that can't be fetched for a while is delivered in the end: agents say then what they miss, and may find it
 // elsewhere.
 func TestContentThatCanNotBeFetchedIsDeliveredAfterAWhile(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/services/distributor/internal/pressure"
 )
 
-// Bounds per sort of calls. What waits costs a goroutine each; both sorts take well under a millisecond when
+// Bounds per sort of calls. Each waiting call costs a goroutine; both sorts take well under a millisecond when
 // nothing is in their way.
 const (
 	syncsAtOnce, syncsWaiting = 64, 4096
@@ -72,7 +72,7 @@ func (c *class) turn(ctx context.Context, line *list.List) error {
 	select {
 	case err := <-w.turn:
 		if err == nil {
-			c.next() // nobody waits for what it would do
+			c.next() // no caller waits for what the call would do
 		}
 	default:
 	}

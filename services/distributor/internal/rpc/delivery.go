@@ -140,8 +140,8 @@ func have(list []*deliveryv1.ServiceDigest) map[string]string {
 	return m
 }
 
-// configure gets the configurations of what has changed. What has none yet is left out: the agent keeps what it has, and asks again
-// soon.
+// configure gets the configurations of what has changed. A service that has none yet is left out: the agent keeps what it has, and
+// asks again soon.
 func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found map[string]*deliveryv1.Configuration, missing bool) {
 	var wanted []configs.Key
 	for _, s := range diff.Changed {
@@ -174,7 +174,7 @@ func (d *Delivery) changes(ctx context.Context, cluster string, diff plan.Differ
 	by, _ := identity.FromContext(ctx)
 	ticket, err := d.deps.Tickets.For(by.ClusterUID)
 	if err != nil {
-		// It works without, as long as distributors give out the artifacts themselves.
+		// Delivery works without tickets, as long as distributors give out the artifacts themselves.
 		d.deps.Log.WarnContext(ctx, "services are delivered without tickets for gitcaches", "err", err)
 		ticket = func(artifact.Digest) string { return "" }
 	}

@@ -18,7 +18,7 @@ const (
 	// which the console calls a cluster disconnected.
 	seenEvery = time.Minute
 	// A stream lives for a random time from half of maxLife to all of it, so that agents spread over
-	// replicas that come later, and do not redial together. It ends at a beat.
+	// replicas that come later, and do not redial together. The stream ends at a beat.
 	maxLife = 40*time.Minute - nudge.Beat
 )
 
@@ -99,8 +99,8 @@ func isDraining(ctx context.Context) bool {
 	}
 }
 
-// wait tells the stream's events as they come. It is on the stack of every stream all the time: what there is to do at an event is
-// done apart.
+// wait tells the stream's events as they come. wait is on the stack of every stream all the time: what there is to do at an event
+// is done apart.
 func (d *Delivery) wait(ctx context.Context, s *stream) error {
 	for {
 		select {
@@ -128,7 +128,7 @@ func (d *Delivery) tell(s *stream) (over bool, err error) {
 		_, revision, _ := d.deps.Plan.Changed(s.cluster) // 0 for one that went: its agent hears of that by asking
 		m = nudgeNow(trace, revision)
 	case e == 0:
-		return false, nil // it went with the one before
+		return false, nil // the nudge went with the one before
 	}
 	if now.Sub(s.seen) >= seenEvery {
 		d.deps.Seen.Mark(s.cluster, now)

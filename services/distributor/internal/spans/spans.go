@@ -1,7 +1,7 @@
 // Package spans takes spans of agents that reach nothing but the hub, and hands them on to the hub's collector.
 //
-// Nothing of what an agent says about itself is believed: the resource is made anew, with the cluster of its token. Everything is bounded,
-// and what is above a bound is refused: spans are for looking at, and never worth a queue.
+// Nothing of what an agent says about itself is believed: the resource is made anew, with the cluster of its token. Sizes and rates are
+// bounded, and spans above a bound are refused: spans are for looking at, and never worth a queue.
 package spans
 
 import (
@@ -141,7 +141,7 @@ func flatten(m *coltracepb.ExportTraceServiceRequest) (out []*tracepb.Span) {
 	return out
 }
 
-// version is what the agent says of its build. It is the only thing that is taken from it, for it tells of nobody else.
+// version is what the agent says of its build. Nothing else is taken from the message, for it tells of nobody else.
 func version(m *coltracepb.ExportTraceServiceRequest) string {
 	const longest = 64
 	for _, rs := range m.GetResourceSpans() {

@@ -32,7 +32,7 @@ type Hub struct {
 	log     *slog.Logger
 	signal  chan struct{} // capacity 1
 
-	// What follows belongs to Run's goroutine: how many truths go into the next call, and services that were due at one time, in the order of their
+	// The next two fields belong to Run's goroutine: how many truths go into the next call, and services that were due at one time, in the order of their
 	// uids. Services that were created together, as those of a cluster are, are told together then: the console finds them on few pages of its
 	// database, however many wait.
 	piece int
@@ -155,7 +155,7 @@ func (h *Hub) take(now time.Time) (names []string, lines []plan.Line, wait time.
 		names, h.line = h.line[:min(h.piece, len(h.line))], h.line[min(h.piece, len(h.line)):]
 		for _, name := range names {
 			if from, again := h.due[name]; again && !from.After(now) {
-				delete(h.due, name) // what it is now is told
+				delete(h.due, name) // the present truth is told
 			}
 		}
 		return names, nil, 0
@@ -164,7 +164,7 @@ func (h *Hub) take(now time.Time) (names []string, lines []plan.Line, wait time.
 	for _, from := range h.due {
 		wait = min(wait, max(from.Sub(now), 0))
 	}
-	if wait == 0 { // it came a moment ago, and is told first
+	if wait == 0 { // the service came a moment ago, and is told first
 		return nil, nil, wait
 	}
 	for key, l := range h.lines {
@@ -225,7 +225,7 @@ func (h *Hub) request(names []string, now time.Time) *consolev1.RecordHubRequest
 			continue // gone, and its truth with it
 		}
 		if t.Problem.Text != "" && t.Problem.From.After(now) {
-			h.later(name, t.Problem.From) // it may pass by itself
+			h.later(name, t.Problem.From) // the problem may pass by itself
 			t.Problem = plan.Problem{}
 		}
 		req.Services = append(req.Services, serviceHub(name, t, now))

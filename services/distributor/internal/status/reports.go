@@ -54,14 +54,14 @@ const (
 // ErrBusy: too many reports wait for the console already.
 var ErrBusy = errors.New("too many reports are waiting for the console")
 
-// Reports makes agents' reports durable. Those that come in while a call to the console runs go
-// together in the next one.
+// Reports makes agents' reports durable. Reports that come in while a call to the console runs go together in the next
+// one.
 type Reports struct {
 	console Console
 	queue   chan *job
 	log     *slog.Logger
 	bytes   atomic.Int64   // of what waits
-	sizes   *shares.Shares // what clusters have of the bytes
+	sizes   *shares.Shares // the clusters' shares of the bytes
 	pace    pressure.Pace
 	piece   int // bytes in the next call; of Run's goroutine
 }
@@ -85,7 +85,7 @@ func NewReports(c Console, log *slog.Logger) *Reports {
 	}
 }
 
-// Record returns once the reports are durable, or an error. It keeps reports until it has returned.
+// Record returns once the reports are durable, or an error. Record keeps reports until it has returned.
 func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliveryv1.ServiceReport) ([]*deliveryv1.Acknowledgement, error) {
 	said := &consolev1.ClusterReports{Cluster: cluster, Reports: reports}
 	j := &job{size: proto.Size(said), done: make(chan outcome, 1)}

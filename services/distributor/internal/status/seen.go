@@ -37,7 +37,7 @@ type Seen struct {
 	pending map[string]time.Time             // when each was seen last that the console is to be told of
 	tokens  map[string][]*consolev1.TokenUse // of pending
 	lost    map[string]time.Time             // when the stream of an agent broke that was not seen since
-	agents  map[string]agent                 // what is known of each since its last Sync
+	agents  map[string]agent                 // the facts of each since its last Sync
 	wanted  map[string]bool                  // clusters whose agents are to push their whole view
 }
 
@@ -156,7 +156,7 @@ func (s *Seen) Run(ctx context.Context) error {
 	}
 }
 
-// flush tells all that is pending. What can't be told stays, unless there is newer.
+// flush tells all that is pending. A record that can't be told stays, unless there is newer.
 func (s *Seen) flush(ctx context.Context) error {
 	for {
 		some, lost := s.take()

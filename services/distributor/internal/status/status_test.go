@@ -178,7 +178,7 @@ func TestReportsThatAreTooManyAreRefused(t *testing.T) {
 		r := status.NewReports(c, quiet)
 		stop := run(t, r.Run)
 		var first sync.WaitGroup
-		// One that the sender is busy with, while the others come.
+		// A report that the sender is busy with, while the others come.
 		first.Go(func() {
 			if _, err := r.Record(context.Background(), "first", reports("s", 0)); err != nil {
 				t.Error(err)
@@ -259,7 +259,7 @@ func (s stuck) RecordReports(context.Context, *consolev1.RecordReportsRequest) (
 	return nil, errAway
 }
 
-// Who gives up leaves nothing behind in the line, however long the console takes.
+// A caller that gives up leaves nothing behind in the line, however long the console takes.
 func TestReportsThatNobodyWaitsForTakeNoMemory(t *testing.T) {
 	t.Parallel()
 	c := stuck{&console{}, make(chan struct{}), make(chan struct{})}

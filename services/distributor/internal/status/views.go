@@ -31,7 +31,8 @@ type ViewConsole interface {
 	RecordViews(context.Context, *consolev1.RecordViewsRequest) (*consolev1.RecordViewsResponse, error)
 }
 
-// Views hands pushes of views on to the console. Those that come in while a call to the console runs go together in the next one.
+// Views hands pushes of views on to the console. Pushes that come in while a call to the console runs go together in the next
+// one.
 type Views struct {
 	console ViewConsole
 	queue   chan *viewJob
