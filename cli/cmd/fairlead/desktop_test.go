@@ -27,7 +27,7 @@ func serve(ts *testscript.TestScript, stdin string, program string, args ...stri
 	ts.Check(err)
 	ts.Check(cmd.Start())
 	ts.Defer(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the process may have ended
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')

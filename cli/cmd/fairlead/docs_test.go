@@ -69,8 +69,8 @@ func blocks(t *testing.T, page string) []string {
 	return found
 }
 
-// What the page on sources tells people to write can be applied, comes back as it was written, and has
-// every field that there is.
+// Resources as the page on sources shows them can be applied, come back as they were written, and have every field
+// that there is.
 func TestSourcesPageCanBeApplied(t *testing.T) {
 	t.Parallel()
 	written, seen := applyPage(t, "sources.md", []string{"sources", "services"})
@@ -78,11 +78,11 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 		t.Fatalf("the page has %d resources only", len(written))
 	}
 	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.HelmSource{}, &consolev1.OCISource{}, &consolev1.LayerSelector{}, &consolev1.Verification{}, &consolev1.ServiceSpec{}} {
-		shows(t, m, seen, "namespace", "render", "sync", "tests", "test_request") // these are about objects, not about sources
+		shows(t, m, seen, "namespace", "render", "sync", "tests", "test_request") // the fields are about objects, not about sources
 	}
 }
 
-// What the page on syncing tells people to write can be applied, too, and has all of it.
+// Resources as the page on syncing shows them can be applied, too, and have all of it.
 func TestSyncingPageCanBeApplied(t *testing.T) {
 	t.Parallel()
 	_, seen := applyPage(t, "syncing.md", []string{"services"})
@@ -91,7 +91,7 @@ func TestSyncingPageCanBeApplied(t *testing.T) {
 	shows(t, &consolev1.ServiceSpec{}, seen, "chart", "version", "include", "ignore", "tests", "test_request")
 }
 
-// What the page on windows tells people to write can be applied.
+// Resources as the page on windows shows them can be applied.
 func TestWindowsPageCanBeApplied(t *testing.T) {
 	t.Parallel()
 	_, seen := applyPage(t, "windows.md", []string{"projects", "clusters", "services"})

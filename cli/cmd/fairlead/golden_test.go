@@ -29,9 +29,9 @@ func golden(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// needsMore only fails in scripts. It works where an agent is started in the middle of it (TestLeastRightsSuffice of e2e), with a
-// second gitcache (TestAReplicaDrainsWhenAnAdministratorSaysSo), where something is applied (TestTestsAreWaitedFor),
-// or with a registry (TestMirrorPushesABundleOnceAndSaysWhatItDid of the package command).
+// needsMore only fails in scripts. Each of these commands works where an agent is started in the middle of it
+// (TestLeastRightsSuffice of e2e), with a second gitcache (TestAReplicaDrainsWhenAnAdministratorSaysSo), where something is
+// applied (TestTestsAreWaitedFor), or with a registry (TestMirrorPushesABundleOnceAndSaysWhatItDid of the package command).
 var needsMore = []string{"cluster join", "images mirror", "shards drain", "test", "test results"}
 
 // Every verb that there is runs in some script, here or, where it needs clusters, in e2e.
@@ -80,7 +80,7 @@ func collectVerbs(cmd *cobra.Command, path, pattern string, verbs map[string]*re
 	}
 }
 
-// What a person types first fits a screen.
+// The help that a person asks for first fits a screen.
 func TestHelpFitsAScreen(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -177,7 +177,7 @@ func ask(ts *testscript.TestScript, neg bool, args []string) {
 	hc, err := client.New(client.Config{CAPEM: ca})
 	ts.Check(err)
 	defer hc.CloseIdleConnections()
-	// What was just granted or taken away reaches the tunnel within moments.
+	// A right that was just granted or taken away reaches the tunnel within moments.
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
 		status, body := askOnce(ts, hc, ts.Getenv("TUNNEL")+"/clusters/"+args[1]+"/api/v1/pods", credential.Status.Token)
 		if fmt.Sprint(status) == args[2] {

@@ -137,7 +137,7 @@ func TestTestsAreWaitedFor(t *testing.T) {
 		t.Errorf("all runs:\n%s", shown)
 	}
 
-	// What takes too long goes on, and what was replaced before the agent heard of it is not waited for.
+	// A run that takes too long goes on, and a run that was replaced before the agent heard of it is not waited for.
 	out, errs := &written{}, &written{}
 	if err := run(t.Context(), "", out, errs, "test", "service", "web", "--wait", "--timeout", "1ms"); err == nil || !strings.Contains(err.Error(), "the agent has not told of it after 1ms; run asked-") {
 		t.Errorf("after a moment: %v", err)

@@ -91,7 +91,7 @@ func TestWatchShowsWhatChanges(t *testing.T) {
 	}
 	must("", "delete", "service", "web")
 	happened.until(t, "service.deleted")
-	done.until(t, "ada catalog.create cluster one") // what was before
+	done.until(t, "ada catalog.create cluster one") // the events from before
 	done.until(t, "ada catalog.delete service web")
 	cancel()
 	ended.Wait()

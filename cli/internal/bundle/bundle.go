@@ -84,7 +84,7 @@ func (b *Bundle) Close() error {
 
 // Abandon removes an archive that is not to be ended.
 func (b *Bundle) Abandon() {
-	_ = b.file.Close() // it is removed
+	_ = b.file.Close() // the file is removed
 	_ = os.Remove(b.file.Name())
 }
 

@@ -84,7 +84,7 @@ func (c *canary) run(ctx context.Context, h *hub.Hub) error {
 	}
 	c.name = "canary-" + strings.ToLower(rand.Text()[:8])
 	err := c.deliver(ctx, h)
-	if err != nil { // what is there goes all the same
+	if err != nil { // objects that are there are removed all the same
 		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
 		return errors.Join(err, c.remove(removing, h))
@@ -172,7 +172,7 @@ func (c *canary) readBack(ctx context.Context, h *hub.Hub, objects []*consolev1.
 	return nil
 }
 
-// objectPath is where the API server has an object. It is asked what its kind is called there.
+// objectPath is where the API server has an object. The API server is asked what the kind is called there.
 func objectPath(ctx context.Context, hc *http.Client, base string, o *deliveryv1.ManagedObject) (string, error) {
 	group := "/api/" + o.GetVersion()
 	if o.GetGroup() != "" {

@@ -63,7 +63,7 @@ func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
 
 func (v view) clusterTrouble(m manifest.Message) (wrong, warning string) {
 	c := m.(*consolev1.Cluster)
-	if isSet(c.GetStatus().GetLeaveTime()) { // somebody wanted it to
+	if isSet(c.GetStatus().GetLeaveTime()) { // a person wanted the agent to leave
 		_, warning = v.cluster(c)
 		return "", warning
 	}

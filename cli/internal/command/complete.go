@@ -16,8 +16,8 @@ import (
 // completeTimeout bounds what a shell waits for while a person has pressed a key.
 const completeTimeout = 3 * time.Second
 
-// complete lets shells complete arguments and flags with what the hub has. What stands where is said by the use line
-// of each command: "hold service NAME", "kubeconfig CLUSTER", "get sources|clusters [NAME...]".
+// complete lets shells complete arguments and flags with what the hub has. The use line of each command says which
+// argument is where: "hold service NAME", "kubeconfig CLUSTER", "get sources|clusters [NAME...]".
 func (a *app) complete(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		a.complete(sub)
@@ -125,7 +125,7 @@ func (a *app) contextNames() []string {
 	return names
 }
 
-// names are those of a kind that begin as a person has begun. What goes wrong is not told: a shell has no place for it.
+// names are those of a kind that begin as a person has begun. Errors are not reported: a shell has no place for them.
 func (a *app) names(ctx context.Context, kind, begun string) []string {
 	k, err := findKind(kind)
 	if err != nil {

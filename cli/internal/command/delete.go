@@ -190,7 +190,7 @@ func (d *deletion) unlessMissing(k kind, name string, err error) error {
 // parting is how a cluster is parted from.
 type parting struct{ yes, dryRun bool }
 
-// partFrom shows what it means that a cluster's agents lose their access, and asks. It says whether to go on.
+// partFrom shows what it means that a cluster's agents lose their access, and asks. The result says whether to go on.
 func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) (bool, error) {
 	m, err := clusterKind().one(ctx, h, name)
 	if err != nil {
@@ -235,7 +235,7 @@ type deletion struct {
 	selector                           string
 }
 
-// prepare shows what goes with a service, and asks, or has the objects left behind. It says whether to go on.
+// prepare shows what goes with a service, and asks, or has the objects left behind. The result says whether to go on.
 func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
 	got, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {

@@ -140,7 +140,7 @@ func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 	}
 	defer func() {
 		_ = file.Close()
-		_ = os.Remove(file.Name()) // it is in the folder for such
+		_ = os.Remove(file.Name()) // the file is in the folder for temporary ones
 	}()
 	spec := service.GetSpec()
 	what, err := download(ctx, h, service.GetMetadata().GetName(), ref, file)
@@ -177,7 +177,7 @@ func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Se
 	}
 	defer func() {
 		_ = packed.Close()
-		_ = os.Remove(packed.Name()) // it is in the folder for such
+		_ = os.Remove(packed.Name()) // the file is in the folder for temporary ones
 	}()
 	summary, err := folderOf(service, dir).Pack(packed)
 	if errors.Is(err, artifact.ErrRefused) {
@@ -270,7 +270,7 @@ func askAgent(ctx context.Context, client *http.Client, url string, folder *io.S
 		var status struct {
 			Message string `json:"message"`
 		}
-		_ = json.Unmarshal(answer, &status) // what is no Status has no message
+		_ = json.Unmarshal(answer, &status) // an answer that is no Status has no message
 		return nil, resp.StatusCode == http.StatusServiceUnavailable, errors.New(cmp.Or(status.Message, resp.Status))
 	}
 	detail = &deliveryv1.ServiceDetail{}

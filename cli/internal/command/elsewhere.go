@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// People who come from Flux, Argo CD and kubectl type first what they know. What means something else here, or is called otherwise, is answered with
-// the words that work.
+// People who come from Flux, Argo CD and kubectl type first what they know. A word that means something else here, or is called otherwise here, is
+// answered with the words that work.
 
 // kindElsewhere says what a kind of another tool is here; empty: nothing is known of it.
 func kindElsewhere(name string) string {
@@ -164,7 +164,7 @@ func answer(verb string, do func(args []string) error) *cobra.Command {
 func adviceOn(verb string, args []string) error {
 	words := verbsElsewhere()
 	typed, advice := verb, words[verb]
-	isKnown := true // what stands behind the verb is a name
+	isKnown := true // the argument behind the verb is a name
 	if len(args) > 0 {
 		more, ok := words[verb+" "+strings.ToLower(args[0])]
 		if ok {

@@ -108,7 +108,8 @@ func (m *frozenMany) one(ctx context.Context, h *hub.Hub, k kind, name string, d
 	return m.printf("%s/%s %s\n", k.singular(), name, words)
 }
 
-// all shows which ones a filter chooses, asks, and goes on with each. One that fails does not keep the others from it.
+// all shows which ones a filter chooses, asks, and goes on with each. A resource that fails does not keep the others
+// from it.
 func (m *frozenMany) all(ctx context.Context, h *hub.Hub, k kind, verb string, skip func(manifest.Message) bool, do freezing) error {
 	found, err := k.those(ctx, h, question{filter: m.filter})
 	if err != nil {

@@ -160,7 +160,7 @@ func terminal(text string) string {
 	}, text)
 }
 
-// what returns what shows the resources of a kind: of the catalog, or what the hub knows besides.
+// what returns the function that shows the resources of a kind: of the catalog, or what the hub knows besides.
 func (g *getting) what(name string, names []string) (func(context.Context, *hub.Hub, []string) error, error) {
 	asked := g.question != question{} || g.watch
 	sessions := strings.EqualFold(name, "session") || strings.EqualFold(name, "sessions")
@@ -387,8 +387,8 @@ func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message)
 	return seen
 }
 
-// left are the clusters that have left, of those that grants name. What can't be read is left out: a grant may name a cluster that is not there, or
-// that the caller may not see.
+// left are the clusters that have left, of those that grants name. A cluster that can't be read is left out: a grant may name a cluster that is not
+// there, or that the caller may not see.
 func left(ctx context.Context, h *hub.Hub, grants []manifest.Message) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range grants {

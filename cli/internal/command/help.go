@@ -29,7 +29,8 @@ func verbGroups() []struct {
 	}
 }
 
-// groupHelp lists the commands of the root by groups, so that they fit a screen. What each does is in its own help.
+// groupHelp lists the commands of the root by groups, so that they fit a screen. The help of each command says what the
+// command does.
 func groupHelp(root *cobra.Command) {
 	usage := root.UsageFunc()
 	root.SetUsageFunc(func(cmd *cobra.Command) error {

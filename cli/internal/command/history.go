@@ -82,7 +82,7 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		}
 		committed, fetched := d.GetCommit().GetCommitTime(), d.GetFetchTime()
 		if d.GetCause() != consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT {
-			committed, fetched = nil, nil // it was there before
+			committed, fetched = nil, nil // the content was there before
 		}
 		why := manifest.Short(d.GetCause())
 		if author, _, _ := strings.Cut(d.GetAuthor(), " <"); author != "" {
@@ -98,7 +98,7 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 	}
 	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if connect.CodeOf(err) == connect.CodeNotFound {
-		return nil // it was deleted
+		return nil // the service was deleted
 	} else if err != nil {
 		return err
 	}

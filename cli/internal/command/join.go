@@ -167,9 +167,9 @@ type joining struct {
 	marked  bool   // the cluster's label joiningLabel has the id
 	etag    string // of the cluster as it was made
 
-	manifest []byte // that was applied or written; nil: none was
+	manifest []byte // the manifest that was applied or written; nil: none was
 	clean    bool   // the cluster had nothing of it before
-	file     string // that was written; empty: none was
+	file     string // the file that was written; empty: none was
 	halfway  bool   // the agent has a credential of its own, and goes on by itself
 }
 

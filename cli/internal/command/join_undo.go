@@ -88,7 +88,7 @@ func (j *joining) unmark(ctx context.Context, h *hub.Hub) error {
 	delete(cluster.GetMetadata().GetLabels(), joiningLabel)
 	_, err = h.Clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{Cluster: cluster})
 	if connect.CodeOf(err) == connect.CodeAborted {
-		return nil // somebody has written the cluster, and the label is gone or another join's
+		return nil // a person has written the cluster, and the label is gone or another join's
 	}
 	return err
 }

@@ -87,7 +87,7 @@ func junitSuiteOf(r *deliveryv1.TestResult) junitSuite {
 		failing = failing || wentWrong(c.GetOutcome())
 		suite.add(one)
 	}
-	if len(r.GetCases()) == 0 || !failing && r.GetOutcome() != deliveryv1.TestOutcome_TEST_OUTCOME_PASSED { // it failed besides its cases
+	if len(r.GetCases()) == 0 || !failing && r.GetOutcome() != deliveryv1.TestOutcome_TEST_OUTCOME_PASSED { // the run failed besides its cases
 		one := junitCase{Class: r.GetKind(), Name: title, Time: suite.Time}
 		one.set(r.GetOutcome(), r.GetMessage())
 		suite.add(one)
@@ -108,7 +108,7 @@ func (s *junitSuite) add(c junitCase) {
 	}
 }
 
-// set says how a case ended. One that has not ended is skipped: a report of half a run is no failure.
+// set says how a case ended. A case that has not ended is skipped: a report of half a run is no failure.
 func (c *junitCase) set(o deliveryv1.TestOutcome, message string) {
 	said := &junitMessage{Message: strings.TrimSpace(testOutcome(o)), Text: message}
 	switch o {

@@ -56,7 +56,7 @@ func (a *app) runKubectl(ctx context.Context, h *hub.Hub, cluster string, args [
 		return err
 	}
 	if i := slices.Index(args, "--"); i == 0 {
-		args = args[1:] // what follows is kubectl's as it is
+		args = args[1:] // the arguments behind "--" are kubectl's as they are
 	}
 	args = withServerPath(args)
 	h.HTTP.CloseIdleConnections()

@@ -15,7 +15,7 @@ import (
 )
 
 // kustomized builds a folder with kubectl, which has Kustomize in it: linked in, that would make this program half as
-// large again. Nothing is fetched, and no plugin is run: what is applied is what is on the disk.
+// large again. kubectl fetches nothing and runs no plugin: the files on the disk are applied.
 func kustomized(ctx context.Context, folder string) ([]byte, error) {
 	if strings.Contains(folder, "://") {
 		return nil, fmt.Errorf("-k %s: must be a folder on this machine: nothing is fetched", folder)

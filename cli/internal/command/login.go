@@ -117,7 +117,7 @@ func (a *app) doLogin(ctx context.Context, l hub.Login) error {
 	return a.printf("logged in to %s as %s until %s; context %q is the current one\n", c.URL, c.User, c.Expires.Local().Format(time.DateTime), c.Name)
 }
 
-// keep puts the token into the keyring, or else into the file. Who names a file wants all of it there.
+// keep puts the token into the keyring, or else into the file. A person who names a file wants all of it there.
 func (a *app) keep(store *contexts.Store, c contexts.Context) error {
 	if a.Getenv("FAIRLEAD_CONFIG") == "" {
 		c.Keyring = true

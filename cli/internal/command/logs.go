@@ -146,7 +146,7 @@ func (l *logging) show(ctx context.Context, ref resource) error {
 		}
 		if pods, err = find(); err != nil {
 			if ctx.Err() == nil {
-				l.notef("%v\n", err) // what is being read goes on
+				l.notef("%v\n", err) // logs that are being read go on
 			}
 			continue
 		}
@@ -280,6 +280,6 @@ func (l *logging) print(p pod, container, key, line string) error {
 func podColour(name string) table.Colour {
 	all := []table.Colour{"\x1b[36m", "\x1b[35m", "\x1b[34m", table.Green, table.Yellow, "\x1b[96m", "\x1b[95m", "\x1b[94m"}
 	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(name)) // it never fails
+	_, _ = sum.Write([]byte(name)) // a hash never fails
 	return all[sum.Sum32()%uint32(len(all))]
 }

@@ -73,7 +73,8 @@ func (m *many) question() string {
 	return strings.Join(parts, " AND ")
 }
 
-// pull shows which services a lever is about, asks, and pulls it of each. One that fails does not keep the others from it.
+// pull shows which services a lever is about, asks, and pulls it of each. A service that fails does not keep the others
+// from it.
 func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
 	found, err := serviceKind().those(ctx, h, question{filter: m.question()})
 	if err != nil {

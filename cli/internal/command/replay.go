@@ -166,7 +166,7 @@ func (p replay) play(ctx context.Context, from io.Reader, to io.Writer) error {
 	last := 0.0
 	for head := true; lines.Scan(); head = false {
 		if head {
-			continue // what it says is for a player that draws the screen
+			continue // the first line is for a player that draws the screen
 		}
 		var event [3]json.RawMessage
 		var at float64

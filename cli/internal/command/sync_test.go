@@ -103,7 +103,7 @@ func TestWaitIsOverWhenTheClusterIsThrough(t *testing.T) {
 	}
 }
 
-// What was asked for came about, or the command fails.
+// The lever that was asked for came about, or the command fails.
 func TestWaitFailsWhenNothingWasApplied(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -155,7 +155,7 @@ func (t *testAsking) ended(ctx context.Context, h *hub.Hub, name, id string) (*d
 				return nil, err
 			}
 		case code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded:
-			tell("", err.Error()) // it may come back
+			tell("", err.Error()) // the console may come back
 		default:
 			return nil, err
 		}

@@ -94,7 +94,7 @@ func TestRunsOfTestsAreJUnit(t *testing.T) {
 	if len(crash.Cases) != 2 || crash.Cases[1].Error == nil || crash.Cases[1].Error.Message != "timed out" || crash.Cases[1].Error.Text != "took longer than 1m" {
 		t.Errorf("crash: %+v", crash)
 	}
-	// What did not run at all is not green.
+	// Tests that did not run at all are not green.
 	text, err = junit("shop", &deliveryv1.TestRun{Id: "a", Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, Message: "the service waits"})
 	if err != nil || !strings.Contains(text, `errors="1"`) || !strings.Contains(text, "the service waits") {
 		t.Errorf("%v\n%s", err, text)

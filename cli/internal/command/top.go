@@ -73,7 +73,7 @@ NAME all that the view of the cluster says; "top service" shows the pods of serv
 	return cmd
 }
 
-// what returns what shows the figures that are asked for.
+// what returns the function that shows the requested figures.
 func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer) error, error) {
 	name := strings.Join(args[1:], "")
 	if err := checkOneOf(o.format, []string{formatTable, formatJSON, formatYAML}); err != nil {
@@ -118,7 +118,7 @@ func figureHead() []string {
 	return []string{"NODES", "CPU", "MEMORY", "PODS", "NOT-READY", "RESTARTS/H", "PULLS", "WARNINGS/H"}
 }
 
-// figureCells show figures. What is unknown is "-".
+// figureCells show figures. An unknown figure is "-".
 func figureCells(f map[string]int64) []string {
 	count := func(name string) string {
 		n, ok := f[name]

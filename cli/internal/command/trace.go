@@ -88,7 +88,7 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
 	return cmd
 }
 
-// trail is what is known of a service. What nobody said is nil.
+// trail is what is known of a service. Fields that no part of the hub reported are nil.
 type trail struct {
 	view
 	service *consolev1.Service
@@ -97,7 +97,7 @@ type trail struct {
 	live    *gitcachev1.LiveSource // of the source, from the gitcaches
 	// Why there is no answer; empty: there is one.
 	noSource, noCluster, noLive string
-	// What is wrong with distributors, each with its name; and whether none is ready.
+	// The faults of distributors, each with its name; and whether none is ready.
 	distributors   []string
 	noDistributors bool
 }

@@ -120,7 +120,8 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 	}
 }
 
-// testsStep is how the latest run of the tests went. What failed before something newer came is told, and stops nothing.
+// testsStep is how the latest run of the tests went. A failure from before something newer came is reported, and stops
+// nothing.
 func (t *trail) testsStep() step {
 	tests, name := t.service.GetStatus().GetCluster().GetReport().GetTests(), t.service.GetMetadata().GetName()
 	s := step{name: "TESTS", mark: markOK, since: cmp.Or(tests.GetEndTime(), tests.GetStartTime())}
@@ -170,8 +171,8 @@ func folder(s *consolev1.Service) string {
 	return fmt.Sprintf("%q", s.GetSpec().GetPath())
 }
 
-// verdict says where the service stands, and what to do next. What failed first on the way is the cause
-// of what comes after it.
+// verdict says where the service stands, and what to do next. The first step that failed is the cause of the failures
+// after it.
 func (t *trail) verdict(steps []step) string {
 	for _, m := range []mark{markFail, markWait} {
 		for _, s := range steps {

@@ -22,7 +22,7 @@ const (
 	markWait  mark = "wait"  // On its way, or not begun.
 	markStale mark = "stale" // Served, and nothing newer can be had.
 	markFail  mark = "FAIL"
-	markHeld  mark = "held" // Somebody pulled a lever.
+	markHeld  mark = "held" // An operator pulled a lever.
 	markNone  mark = "?"    // Nobody knows.
 )
 
@@ -179,7 +179,7 @@ func (t *trail) hubStep() step {
 	s := step{name: "HUB", mark: markOK, since: t.git().GetFetchTime()}
 	if truth.GetDigest() != "" {
 		digest := short(bare(truth.GetDigest()))
-		if commit := truth.GetRevision().GetCommit(); commit != "" { // none until the first answer for a head
+		if commit := truth.GetRevision().GetCommit(); commit != "" { // no revision until the first answer for a head
 			digest += " of " + short(commit)
 		}
 		s.say("%s%s", digest, t.about(truth.GetResolveTime()))

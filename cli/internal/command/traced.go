@@ -17,7 +17,7 @@ const flushLimit = 2 * time.Second
 // traced puts a command into a trace of its own, if there is a collector. end sends it.
 func traced(ctx context.Context, root *cobra.Command, args []string) (_ context.Context, end func(error), err error) {
 	cmd, _, err := root.Find(args)
-	if err != nil || cmd.Name() == "up" { // what cannot run says so by itself; and a hub is traced by its services
+	if err != nil || cmd.Name() == "up" { // a command that cannot run says so by itself; and a hub is traced by its services
 		return ctx, func(error) {}, nil //nolint:nilerr // as above
 	}
 	tel, flush, err := telemetry.Setup(ctx, telemetry.Config{Service: "cli", Version: version.String()})
@@ -25,7 +25,7 @@ func traced(ctx context.Context, root *cobra.Command, args []string) (_ context.
 		return nil, nil, err
 	}
 	if tel.Upload == nil {
-		return ctx, func(error) {}, nil // nothing is exported
+		return ctx, func(error) {}, nil // no span is exported
 	}
 	outer := ctx
 	ctx, span := tel.Tracer.Tracer("fairlead.dev/cli").Start(ctx, cmd.CommandPath()) //nolint:spancheck // end ends it

@@ -140,7 +140,7 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 		case fails(problem):
 			state = "Failing"
 			if len(problem.GetRefs()) > 0 {
-				state = "Degraded" // What other refs hold arrives.
+				state = "Degraded" // The other refs still arrive.
 			}
 			notes = append(notes, sourceNote(s))
 		case problem.GetMessage() != "": // of refs that are not there

@@ -137,7 +137,7 @@ func (w awaited) stands(ctx context.Context, s *consolev1.Service) (code int, wh
 	case handed && report.GetDigest() == hub.GetDigest() && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED:
 		return waitFailed, state
 	case !handed && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED && w.has(ctx, s, status.GetGit().GetRevision().GetCommit(), wanted) && wanted != "":
-		return waitFailed, state // what Git has can't be handed out
+		return waitFailed, state // the commit that Git has can't be handed out
 	}
 	return -1, state
 }

@@ -29,7 +29,7 @@ func (a *app) watch(ctx context.Context, h *hub.Hub, k kind, filter, format stri
 		return h.Explain(err)
 	}
 	defer stream.Close()
-	var first []manifest.Message // what is there
+	var first []manifest.Message // the resources that are there
 	begun := false
 	for stream.Receive() {
 		changes := stream.Msg().GetChanges()
@@ -107,7 +107,7 @@ func (a *app) showChanged(k kind, found []manifest.Message, deleted []*consolev1
 			}
 		} else {
 			t, _ := view{now: a.Now(), wide: format == formatWide}.table(k, found)
-			t.Headless = true // it stands above
+			t.Headless = true // the head stands above
 			if err := a.writeTable(t); err != nil {
 				return err
 			}

@@ -171,7 +171,7 @@ func (w workload) ask(ctx context.Context, method, cluster, path string, body, o
 	return json.NewDecoder(io.LimitReader(resp.Body, askBytes)).Decode(out)
 }
 
-// request sends a request to a cluster. What it refuses is an error with its own words.
+// request sends a request to a cluster. A refusal by the cluster is an error with the cluster's own words.
 func (w workload) request(ctx context.Context, method, cluster, path string, body any) (*http.Response, error) {
 	if len(w.hub.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
@@ -200,7 +200,7 @@ func (w workload) request(ctx context.Context, method, cluster, path string, bod
 	}
 	defer func() { _ = resp.Body.Close() }()
 	var status struct{ Message string }
-	_ = json.NewDecoder(io.LimitReader(resp.Body, askBytes)).Decode(&status) // what is no Status has no message
+	_ = json.NewDecoder(io.LimitReader(resp.Body, askBytes)).Decode(&status) // an answer that is no Status has no message
 	if resp.StatusCode == http.StatusNotFound {
 		return nil, fmt.Errorf("cluster %s: %w: %s", cluster, errGone, cmp.Or(status.Message, resp.Status))
 	}

@@ -115,7 +115,7 @@ func located(err error, objects []*manifest.Object) error {
 		}
 	}
 	if len(problems) != len(found.GetProblems()) {
-		return err // it is about what was to be pruned
+		return err // the error is about resources that were to be pruned
 	}
 	problems.Sort()
 	return fmt.Errorf("nothing was applied:\n%w", problems)

@@ -11,8 +11,8 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-// Keyring keeps secrets by account, as desktops have it: the Secret Service, the Keychain, the Credential Manager. It
-// blocks while a person unlocks it, within bounds, and an account that is not there is an error.
+// Keyring keeps secrets by account, as desktops have it: the Secret Service, the Keychain, the Credential Manager. A
+// Keyring blocks while a person unlocks it, within bounds, and an account that is not there is an error.
 type Keyring interface {
 	Set(account, secret string) error
 	Get(account string) (string, error)
@@ -49,7 +49,7 @@ func (d Desktop) within(do func() (string, error)) (string, error) {
 		secret string
 		err    error
 	}
-	got := make(chan answer, 1) // who gave up waiting leaves it behind: the process ends soon
+	got := make(chan answer, 1) // a caller that gave up leaves the goroutine behind: the process ends soon
 	go func() {
 		secret, err := do()
 		got <- answer{secret, err}

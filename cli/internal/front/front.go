@@ -1,9 +1,9 @@
 // Package front gives people one address for the pages, the API that the pages use, and the API servers of clusters.
 //
 // The front passes each request on to one service, chosen by its path: /clusters/ and the tunnel's API to the tunnel, the gitcache's API to the
-// gitcache, all else to the console. It verifies nobody and changes nothing but X-Forwarded-For: the service behind it verifies the caller and
-// finds the browser's cookie, Origin and Fetch-Metadata as they were sent. Kubeconfigs name the tunnel and agents name the services, so both
-// work without a front. In Kubernetes an Ingress has the same routes.
+// gitcache, all else to the console. The front verifies no caller and changes nothing but X-Forwarded-For: the service behind it verifies the
+// caller and finds the browser's cookie, Origin and Fetch-Metadata as they were sent. Kubeconfigs name the tunnel and agents name the services,
+// so both work without a front. In Kubernetes an Ingress has the same routes.
 package front
 
 import (
@@ -90,7 +90,7 @@ func New(cfg Config, log *slog.Logger) (*Front, error) {
 		Protocols:         protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait},
 		BaseContext:       func(net.Listener) context.Context { return streams },
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what strangers do to the port
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // errors that strangers at the port cause
 	}}, nil
 }
 

@@ -17,8 +17,8 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// explainer is the interceptor that turns the errors of calls into ones for people. What it
-// returns still has its Connect code (connect.CodeOf), and prints without it.
+// explainer is the interceptor that turns the errors of calls into ones for people. The error that it returns still has
+// its Connect code (connect.CodeOf), and prints without it.
 type explainer struct {
 	at        contexts.Context
 	loggingIn bool
@@ -71,7 +71,7 @@ func (e explainer) explain(err error) error {
 		text = fmt.Sprintf("%s does not accept the token of context %q (%s). %s", e.at.URL, e.at.Name, cutAdvice(said), LogInAgain(e.at))
 	case code == connect.CodePermissionDenied && strings.HasSuffix(said, "it is for "+identity.RoleAdmin.String()):
 		text = fmt.Sprintf("%ss, who are the members of group %s: ask one of them", said, identity.AdminsGroup)
-	case code == connect.CodePermissionDenied && strings.Contains(said, " may not "): // it names who
+	case code == connect.CodePermissionDenied && strings.Contains(said, " may not "): // the text names who may not
 		text = said
 	case code == connect.CodePermissionDenied && e.at.User == "":
 		text = "you may not do this: " + said

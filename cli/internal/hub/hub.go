@@ -65,7 +65,7 @@ type Hub struct {
 	Admin      consolev1connect.AdminServiceClient
 }
 
-// Connect makes the clients for a context. It calls nobody, unless the token has to be renewed.
+// Connect makes the clients for a context. Connect makes no call, unless the token has to be renewed.
 func Connect(ctx context.Context, store *contexts.Store, name string) (*Hub, error) {
 	c, err := store.Get(name)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package install makes the secrets of a new installation. What is there already is never replaced, but for
-// what follows from the options (a certificate's hosts, a URL's host) or runs out.
+// Package install makes the secrets of a new installation. A file that is there already is never replaced, but for what
+// follows from the options (a certificate's hosts, a URL's host) or runs out.
 package install
 
 import (
@@ -77,7 +77,7 @@ type writer struct {
 	err  error
 }
 
-// certificate has the authority's key apart from what services get. It returns the authority's certificate.
+// certificate has the authority's key apart from what services get. certificate returns the authority's certificate.
 func (w *writer) certificate(hosts []string) (authority string) {
 	files, err := localca.Ensure(filepath.Join(w.dir, "ca"), hosts...)
 	if err != nil {
@@ -100,8 +100,8 @@ func (w *writer) serverOf(folder string, hosts []string) {
 	w.copy(files, folder)
 }
 
-// copy writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is replaced by the next run. It returns
-// the authority's certificate.
+// copy writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is replaced by the next run. copy
+// returns the authority's certificate.
 func (w *writer) copy(files localca.Files, folder string) (authority string) {
 	for _, file := range []struct{ from, to string }{{files.KeyFile, "tls.key"}, {files.CertFile, "tls.crt"}, {files.CAFile, "ca.crt"}} {
 		content, err := os.ReadFile(file.from)

@@ -1,5 +1,5 @@
 // Package mirror pushes what a release's bundle has, images with their lists of modules and charts, into a registry. A bundle is a tar of an
-// OCI layout. What the registry has already is left alone, so that a push that was cut off is simply repeated.
+// OCI layout. Images and charts that the registry has already are left alone, so that a push that was cut off is simply repeated.
 package mirror
 
 import (
@@ -42,7 +42,7 @@ type Options struct {
 	Username, Password string
 }
 
-// Open takes host/path, such as registry.example.com/fairlead. It asks the registry nothing.
+// Open takes host/path, such as registry.example.com/fairlead. Open asks the registry nothing.
 func Open(address string, o Options) (*Registry, error) {
 	r := &Registry{base: strings.TrimSuffix(strings.TrimPrefix(address, "https://"), "/")}
 	if rest, ok := strings.CutPrefix(r.base, "http://"); ok {

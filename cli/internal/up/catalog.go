@@ -70,7 +70,7 @@ func (u *up) stayLoggedIn(ctx context.Context) {
 	}
 }
 
-// seed puts the sample and the clusters into the catalog. What was there once and was deleted by a person
+// seed puts the sample and the clusters into the catalog. A resource that was there once and was deleted by a person
 // stays deleted; clusters are needed for their agents and are always made.
 func (u *up) seed(ctx context.Context, api *hubapi.Hub, clusters []cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)

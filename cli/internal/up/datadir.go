@@ -25,7 +25,7 @@ type dataDir struct {
 // state is what the folder remembers from one run to the next, in the marker file.
 type state struct {
 	Ports ports `json:"ports"`
-	// Seeded names what was put into the catalog once. What a person deletes then stays deleted.
+	// Seeded names what was put into the catalog once. A resource that a person deletes then stays deleted.
 	Seeded map[string]bool `json:"seeded"`
 	// RealPods names the local clusters that had a real node in the last run.
 	RealPods map[string]bool `json:"realPods,omitempty"`

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// readyLimit bounds the hub's way to ready. It takes a second or two; the rest is for a busy machine.
+	// readyLimit bounds the hub's way to ready. The hub takes a second or two; the rest is for a busy machine.
 	readyLimit = time.Minute
 	readyPoll  = 50 * time.Millisecond
 	// flushLimit is for a collector that is gone.

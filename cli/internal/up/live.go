@@ -71,7 +71,8 @@ func loginLink(ctx context.Context, api *hubapi.Hub) (string, error) {
 }
 
 // rise starts the clusters and, at the same time, brings the hub up; then it joins the clusters to the
-// hub. It returns which context was the current one before. Clusters that have to be prepared are left to addClusters.
+// hub. previous is the name of the context that was the current one before. Clusters that have to be prepared are left
+// to addClusters.
 func (u *up) rise(ctx context.Context, clusters []cluster, moved bool) (previous string, err error) {
 	if u.options.prepares(clusters) {
 		return u.raiseHub(ctx, clusters)
@@ -109,7 +110,7 @@ func (u *up) join(ctx context.Context, clusters []cluster, moved bool) error {
 			return context.Cause(ctx)
 		}
 		u.sayf("%v; its log is in %s", err, u.data.join("logs"))
-		return nil // It goes on trying.
+		return nil // The agent goes on trying.
 	}
 	if len(clusters) > 0 {
 		u.sayf("agents connected")

@@ -101,7 +101,8 @@ func (u *up) raiseClusters(ctx context.Context, clusters []cluster) error {
 	return group.Wait()
 }
 
-// describe shows how far local clusters are, unless a person describes them otherwise. It is for people only: a failure is said and stops nothing.
+// describe shows how far local clusters are, unless a person describes them otherwise. The description is for people only: a failure is said and
+// stops nothing.
 func (u *up) describe(ctx context.Context, api *hubapi.Hub, clusters []cluster, text string) {
 	for _, c := range clusters {
 		if !c.local {

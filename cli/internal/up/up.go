@@ -3,9 +3,9 @@
 // Git server with a sample repository, two local Kubernetes clusters (or the user's own), and an agent
 // for each, as processes of their own.
 //
-// Everything it keeps is in one folder, held by one process at a time. What it starts ends with it,
-// however it ends (on other systems than Linux: unless it is killed). It serves other machines only
-// with a certificate that was made for that.
+// Everything it keeps is in one folder, held by one process at a time. The processes that it starts end with it,
+// however it ends (on other systems than Linux: unless it is killed). The command serves other machines only with a
+// certificate that was made for that.
 package up
 
 import (
@@ -33,7 +33,7 @@ import (
 const (
 	loopback    = "127.0.0.1"
 	contextName = "local"
-	// connectLimit bounds the wait for the agents. They go on by themselves after it.
+	// connectLimit bounds the wait for the agents. The agents go on by themselves after it.
 	connectLimit = time.Minute
 	// pushBacklog of repositories that were pushed to and not passed on yet; more are the same ones again.
 	pushBacklog = 16
@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.release()) }()
-	// Who waits for the ready file must not find that of an earlier run, nor that of one that has ended.
+	// A program that waits for the ready file must not find that of an earlier run, nor that of one that has ended.
 	if err := removeFile(o.ReadyFile); err != nil {
 		return fmt.Errorf("ready file: %w", err)
 	}

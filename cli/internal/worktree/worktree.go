@@ -184,7 +184,7 @@ func (l *lister) add(name string, entry fs.DirEntry) error {
 const maxReferring = 1 << 20
 
 // refersBeyond tells whether something may be meant that is beside the folder: a link that leads up, or a kustomization or chart with ".." in it.
-// It errs on the side of yes: what is sent too much is not used.
+// The answer errs on the side of yes: files that are sent needlessly are not used.
 func (l *lister) refersBeyond() (bool, error) {
 	for _, file := range l.files {
 		if strings.Contains(file.link, "..") {
