@@ -57,7 +57,8 @@ func (s source) compile(ctx context.Context, p platform, pkg, to string) error {
 	return nil
 }
 
-// program returns the file of a program in dir. It is compiled once, however many images and archives it is in.
+// program returns the file of a program in dir. The program is compiled once, however many images and archives it is
+// in.
 func (s source) program(ctx context.Context, p platform, of program, dir string) (string, error) {
 	binary := filepath.Join(dir, p.os+"-"+p.arch+of.path)
 	if _, err := os.Stat(binary); err == nil {

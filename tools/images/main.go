@@ -66,7 +66,7 @@ func (o options) make(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(binaries) }() // what is left harms nobody
+	defer func() { _ = os.RemoveAll(binaries) }() // files that stay harm nobody
 	s := readSource(ctx, root)
 	for _, of := range o.wanted() {
 		tag, on := o.registry+"/"+of.name+":"+o.tag, platforms

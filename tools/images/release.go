@@ -155,7 +155,7 @@ func (r release) make(ctx context.Context) error {
 	if r.work, err = os.MkdirTemp(filepath.Dir(r.dir), "building-"); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(r.work) }() // what is left harms nobody
+	defer func() { _ = os.RemoveAll(r.work) }() // files that stay harm nobody
 	to := r.dir
 	r.dir = filepath.Join(r.work, "release")
 	if err := os.Mkdir(r.dir, 0o755); err != nil { //nolint:gosec // public

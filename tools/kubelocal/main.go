@@ -1,5 +1,5 @@
 // Command kubelocal is a Kubernetes cluster in one file: etcd, the control plane, kubectl, and kwok
-// in place of nodes. It is for tests and for trying things out on one machine, not for real work.
+// in place of nodes. The cluster is for tests and for trying things out on one machine, not for real work.
 package main
 
 import (

@@ -348,7 +348,7 @@ func TestPagesShowValuesThatWork(t *testing.T) {
 }
 
 // TestPodsAreSpreadAndShutIn: each has an account of its own, a policy of its network and bounds; with several there is a disruption budget.
-// Those of the hub can't ask the Kubernetes API.
+// The pods of the hub can't ask the Kubernetes API.
 func TestPodsAreSpreadAndShutIn(t *testing.T) {
 	t.Parallel()
 	for name, text := range manifests(t, monitoring) {

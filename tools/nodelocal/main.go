@@ -1,6 +1,6 @@
 // Command nodelocal runs real Kubernetes nodes on one machine: a control plane of kubelocal, and kubelets that start real
-// containers, all in namespaces of their own. It is for tests and for trying things out, needs root and Linux, and leaves
-// nothing behind.
+// containers, all in namespaces of their own. The command is for tests and for trying things out, needs root and Linux,
+// and leaves nothing behind.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command registrylocal is a real registry (distribution v3) and the real clients that push to one (Helm's, and ORAS'), for tests. It
-// is not for real work: everything is in memory, and gone when it ends.
+// Command registrylocal is a real registry (distribution v3) and the real clients that push to one (Helm's, and ORAS'), for tests.
+// The registry is not for real work: its data are in memory, and gone when it ends.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command vaultlocal is a real HashiCorp Vault for tests: the upstream core and API with storage in memory, the KV engine and
-// AppRole. It is not for real work: everything is gone when it ends.
+// AppRole. The server is not for real work: its data are gone when it ends.
 package main
 
 import (

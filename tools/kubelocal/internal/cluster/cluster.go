@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// bringUpLimit bounds the way to READY. It takes seconds; the rest is for a busy machine.
+// bringUpLimit bounds the way to READY. The cluster takes seconds; the rest is for a busy machine.
 const bringUpLimit = time.Minute
 
 // maxNodes keeps a typing mistake from filling etcd; kwok itself would play many more.
@@ -56,8 +56,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Run runs the cluster until ctx ends, then stops its components in order. It returns nil when the
-// end was asked for.
+// Run runs the cluster until ctx ends, then stops its components in order. Run returns nil when the end was asked for.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Name == "" && cfg.Dir != "" {
 		cfg.Name = filepath.Base(cfg.Dir)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// What is where in a cluster's folder. The components run in that folder and are given these
-// relative paths, so that the folder can be moved and socket names stay short however deep it is.
+// The places in a cluster's folder. The components run in that folder and are given these relative paths, so that the
+// folder can be moved and socket names stay short however deep it is.
 const (
 	pkiDir         = "pki"
 	logsDir        = "logs"

@@ -64,8 +64,8 @@ type pki struct{ dir string }
 func (p pki) cert(name string) ([]byte, error) { return os.ReadFile(filepath.Join(p.dir, name+".crt")) }
 func (p pki) key(name string) ([]byte, error)  { return os.ReadFile(filepath.Join(p.dir, name+".key")) }
 
-// ensurePKI returns the credentials in dir, and makes them all on the first start. They appear in
-// one step, so that a start that was cut short leaves none. The API server's certificate holds for the address bind.
+// ensurePKI returns the credentials in dir, and makes them all on the first start. The credentials appear in one step,
+// so that a start that was cut short leaves none. The API server's certificate holds for the address bind.
 func ensurePKI(dir, bind string) (pki, error) {
 	_, err := os.Stat(dir)
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // writePodLog writes the log that every container of a cluster shows, one line a second, so that
-// "logs -f" has something to follow. The format is that of container runtimes. It starts anew with
-// each run and grows by about 6 MB a day.
+// "logs -f" has something to follow. The format is that of container runtimes. The log is begun again with each run and
+// grows by about 6 MB a day.
 //
 // A failure ends the log and nothing else: what kwok then serves is what was written before.
 func writePodLog(ctx context.Context, path string) {

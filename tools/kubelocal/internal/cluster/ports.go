@@ -20,8 +20,8 @@ const (
 	highestPort = 29999
 )
 
-// ports are the listeners of one cluster, on loopback but for the API server with --bind. They are chosen once and kept, so that a
-// kubeconfig stays good over restarts.
+// ports are the listeners of one cluster, on loopback but for the API server with --bind. The ports are chosen once and kept, so
+// that a kubeconfig stays good over restarts.
 type ports struct {
 	APIServer int `json:"apiserver"`
 	Kubelet   int `json:"kubelet"` // one for all nodes
@@ -31,7 +31,7 @@ type ports struct {
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // settlePorts reads the ports of an earlier run, chooses those that are missing or taken, and
-// writes them down. They are reserved until ctx ends.
+// writes them down. The ports are reserved until ctx ends.
 func settlePorts(ctx context.Context, path string) (ports, error) {
 	var p ports
 	data, err := os.ReadFile(path)

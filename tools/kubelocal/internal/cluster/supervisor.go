@@ -106,7 +106,7 @@ func (s *supervisor) loop(ctx context.Context, name string, args []string) {
 	}
 }
 
-// runOnce runs a component until it ends by itself or ctx does. It returns when the process is gone.
+// runOnce runs a component until it ends by itself or ctx does. runOnce returns when the process is gone.
 func (s *supervisor) runOnce(ctx context.Context, name string, args []string, logPath string) error {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

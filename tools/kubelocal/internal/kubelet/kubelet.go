@@ -37,7 +37,7 @@ type Kubelet struct {
 	kwok              string // host:port
 	execDir           string // where commands run; empty: none do
 
-	pods net.Listener // what port-forwards lead to
+	pods net.Listener // the target of port-forwards
 }
 
 // Run reads the arguments and serves until ctx ends.

@@ -1,7 +1,7 @@
 // Package dns answers for the names of a cluster's Services as the specification of Kubernetes' DNS wants it, in place of CoreDNS,
 // whose build takes longer than all else of a lab: addresses of Services and of the endpoints of headless ones, also by host name,
-// SRV and CNAME. It lives beside the nodes, so that a node's power cut does not take it away. There are no names of addresses
-// (PTR), and no names outside of the cluster, for a lab reaches none: both are unknown names.
+// SRV and CNAME. The DNS server lives beside the nodes, so that a node's power cut does not take it away. There are no names of
+// addresses (PTR), and no names outside of the cluster, for a lab reaches none: both are unknown names.
 package dns
 
 import (

@@ -15,7 +15,7 @@ import (
 // ErrRoot is what Check returns to other users.
 var ErrRoot = errors.New("real nodes need root: they are namespaces, mounts and network links")
 
-// Check tells why this machine can't run real nodes, or nil. It changes nothing.
+// Check tells why this machine can't run real nodes, or nil. Check changes nothing.
 func Check() error {
 	if os.Geteuid() != 0 {
 		return ErrRoot

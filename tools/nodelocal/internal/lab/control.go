@@ -58,7 +58,8 @@ func Power(ctx context.Context, dir, command, node string) error {
 	return err
 }
 
-// forward hands connections of a loopback port to the API server until the listener is closed. Each has a goroutine in group.
+// forward hands connections of a loopback port to the API server until the listener is closed. Each connection has a
+// goroutine in group.
 func forward(listener net.Listener, dir string, group *sync.WaitGroup) {
 	for {
 		client, err := listener.Accept()

@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/tools/nodelocal/internal/layout"
 )
 
-// Exec runs a command in a lab's network with the cluster's names, or on a node, and returns how it ended. It ends with this
-// process, and with the lab.
+// Exec runs a command in a lab's network with the cluster's names, or on a node, and returns how it ended. The command
+// ends with this process, and with the lab.
 func Exec(dir, node string, command []string) error {
 	runtime.LockOSThread() // this thread alone moves, and the command starts from it
 	pid, err := os.ReadFile(filepath.Join(dir, layout.LabPID))
@@ -43,7 +43,7 @@ func Exec(dir, node string, command []string) error {
 			return err
 		}
 	}
-	if os.Chdir(working) != nil { // it may be hidden by a mount in there
+	if os.Chdir(working) != nil { // the folder may be hidden by a mount in there
 		working = "/"
 	}
 	signals := make(chan os.Signal, 8)
@@ -85,7 +85,7 @@ func RunInside(command []string) error {
 
 // enter moves the calling thread into the namespaces of a process; what it starts is in its PID namespace as well.
 func enter(process string) error {
-	if err := unix.Unshare(unix.CLONE_FS); err != nil { // what threads share of files keeps them in one mount namespace
+	if err := unix.Unshare(unix.CLONE_FS); err != nil { // shared file state keeps threads in one mount namespace
 		return fmt.Errorf("leave the other threads: %w", err)
 	}
 	var all []*os.File

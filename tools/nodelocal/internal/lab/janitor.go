@@ -21,7 +21,7 @@ const Janitor = "janitor"
 const cleanUpLimit = 30 * time.Second
 
 // janitor is the process that cleans up once the other end of its stdin is closed, be it by finish or by the death of this process.
-// It holds the lock of the lab's folder, so that the next lab starts behind it.
+// The janitor holds the lock of the lab's folder, so that the next lab starts behind it.
 type janitor struct {
 	cmd  *exec.Cmd
 	hold *os.File

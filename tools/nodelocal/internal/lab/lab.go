@@ -37,7 +37,7 @@ type lab struct {
 	server  string // host and port of the API server
 	api     kubernetes.Interface
 	nodes   []*node
-	running sync.WaitGroup // what ends with ctx
+	running sync.WaitGroup // goroutines that end with ctx
 }
 
 // RunLab runs the lab until ctx ends.
@@ -213,7 +213,7 @@ func (l *lab) nodesReady(ctx context.Context) error {
 	ready := 0
 	for _, n := range list.Items {
 		for _, c := range n.Status.Conditions {
-			// What an earlier run of the lab left says nothing.
+			// A status that an earlier run of the lab left says nothing.
 			fresh := !c.LastHeartbeatTime.Time.Before(l.began.Truncate(time.Second))
 			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && fresh && len(n.Spec.Taints) == 0 {
 				ready++

@@ -322,7 +322,7 @@ func launch(t *testing.T, dir string, cmd *exec.Cmd) *running {
 		l.exited <- cmd.Wait()
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended; with a shell the lab ends, too
+		_ = cmd.Process.Signal(syscall.SIGTERM) // the command may have ended; with a shell the lab ends, too
 		<-done
 		if progress, err := os.ReadFile(l.stderr); err == nil && t.Failed() {
 			t.Logf("progress of %s:\n%s", dir, progress)

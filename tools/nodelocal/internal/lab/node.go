@@ -46,14 +46,14 @@ func (n *node) prepare(server string) error {
 	return issue(layout.InLab(layout.Cluster, "pki"), n.file(), server, n.number)
 }
 
-// boot switches the node on. It waits for nothing but its network.
+// boot switches the node on. The node waits for nothing but its network.
 func (n *node) boot() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.machine != nil {
 		return errors.New("it is on already")
 	}
-	const emptied = 10 * time.Second // what a power cut killed may be on its way out
+	const emptied = 10 * time.Second // processes that a power cut killed may be on their way out
 	if err := cgroups.Remove(n.ownGroups(), emptied); err != nil {
 		return err
 	}

@@ -85,7 +85,8 @@ func (c *Config) complete() error {
 	return err
 }
 
-// Start runs a lab until ctx ends or the process that started this one does. It returns nil when the end was asked for.
+// Start runs a lab until ctx ends or the process that started this one does. Start returns nil when the end was asked
+// for.
 func Start(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err

@@ -27,8 +27,8 @@ const (
 // sysctls are the whole machine's, and kubelet writes them: it gets files of its own with the values that it wants.
 var sysctls = map[string]string{"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"} //nolint:gochecknoglobals // a constant
 
-// RunFirst is the first process of a node, in all namespaces of its own but that of control groups. It begins when the lab says
-// on stdin that the node has its link.
+// RunFirst is the first process of a node, in all namespaces of its own but that of control groups. The process begins when the
+// lab says on stdin that the node has its link.
 func RunFirst(number int) error {
 	runtime.LockOSThread() // one thread enters the last namespace and starts what follows
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {

@@ -62,7 +62,7 @@ func run(args []string) error {
 		content, err := os.ReadFile(args[0])
 		fmt.Print(string(content))
 		return err
-	case "echo": // what stdin has
+	case "echo": // copies stdin to stdout
 		_, err := io.Copy(os.Stdout, os.Stdin)
 		return err
 	case "exit": // CODE
