@@ -128,7 +128,7 @@ func send[M any](ctx context.Context, c *connect.Client[M, emptypb.Empty], metho
 	switch {
 	case method.IsStreamingClient():
 		stream := c.CallBidiStream(ctx)
-		_ = stream.Send(msg) // what went wrong is in Receive
+		_ = stream.Send(msg) // the error is in Receive
 		_, err := stream.Receive()
 		return err
 	case method.IsStreamingServer():

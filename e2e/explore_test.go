@@ -69,8 +69,8 @@ lastTimestamp: "2026-01-01T00:00:00Z"
 source: {component: test}
 `
 
-// A person looks at a cluster, reads logs, scales, edits and deletes; a second one, who may only look, is told why the rest is not theirs. What is
-// hostile in the cluster is shown as text, and no value of a Secret reaches the browser.
+// A person looks at a cluster, reads logs, scales, edits and deletes; a second one, who may only look, is told why the rest is not theirs. Hostile
+// text of the cluster is shown as text, and no value of a Secret reaches the browser.
 func TestPersonExploresAClusterInABrowser(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

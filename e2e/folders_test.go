@@ -79,7 +79,7 @@ spec: {source: sample, path: declared/fleet, catalog: true, serviceAccount: decl
 	push(map[string]string{"declared/fleet/one.yaml": service("one", "new")})
 	value("one", "second")
 
-	// It is broken: nothing of the commit is taken.
+	// The file is broken: nothing of the commit is taken.
 	push(map[string]string{"declared/fleet/one.yaml": service("one", "one"), "declared/fleet/two.yaml": service("two", "two") + "  pth: x\n"})
 	stands(`declared/fleet/two.yaml:8: service "declared-two": spec.pth: unknown field`)
 	value("one", "second")

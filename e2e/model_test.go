@@ -294,7 +294,7 @@ func (r *trying) syncOnly() {
 	r.only(object)
 }
 
-// mistypedSync is refused by the hub, or by the agent where the hub does not know better. Nothing comes of it.
+// mistypedSync is refused by the hub, or by the agent where the hub does not know better. The sync changes nothing.
 func (r *trying) mistypedSync() {
 	args := []string{"sync", "service", "model", "--only", "ConfigMap/modle"}
 	if r.closed() {
@@ -320,7 +320,7 @@ func (r *trying) killAgent() {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended meanwhile
 		}
 		line := strings.Split(string(text), "\x00")
 		if filepath.Base(line[0]) != "agent" || !strings.Contains(string(text), filepath.Join(r.stack.Dir, "data", "agents", r.cluster().Name)) {

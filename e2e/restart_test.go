@@ -89,7 +89,7 @@ func running(t *testing.T, dir string) []string {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended meanwhile
 		}
 		if line := strings.ReplaceAll(string(text), "\x00", " "); strings.Contains(line, dir) {
 			found = append(found, line)

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/platform/steady"
 )
 
-// What people see of services in real clusters. The scripts without clusters are beside the CLI.
+// The states that people see of services in real clusters. The scripts without clusters are beside the CLI.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -107,7 +107,7 @@ func begins(ts *testscript.TestScript, neg bool, args []string) {
 		found = strings.Contains(lines.Text(), args[0])
 	}
 	cancel()
-	_ = cmd.Wait() // it was killed
+	_ = cmd.Wait() // the process was killed
 	if !found {
 		ts.Fatalf("no %q, but %s", args[0], errs.String())
 	}

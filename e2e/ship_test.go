@@ -28,7 +28,7 @@ func TestCommitReachesEveryClusterAndComesBackHealthy(t *testing.T) {
 	}
 	t.Logf("applied in both clusters %.2f s after the push", took.Seconds())
 
-	// What leaves the folder leaves the clusters.
+	// An object that leaves the folder leaves the clusters.
 	if _, err := ship.PushFiles(ctx, "no web", map[string]string{"web.yaml": ""}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ involvedObject: {kind: Pod, namespace: viewed, name: broken}
 const crashing = `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [
   {"name": "c", "image": "i", "imageID": "i", "ready": false, "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}}`
 
-// What happens in a cluster is seen at the hub, with no request to the cluster.
+// Changes in a cluster are seen at the hub, with no request to the cluster.
 func TestCommandsShowWhatAgentsSee(t *testing.T) {
 	t.Parallel()
 	s := shared(t)

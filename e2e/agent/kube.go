@@ -21,7 +21,7 @@ import (
 // Object is a Kubernetes object, or a patch of one.
 type Object = map[string]any
 
-// Kube asks an API server directly, past the proxy, as its administrator. What it does has one field manager.
+// Kube asks an API server directly, past the proxy, as its administrator. Its writes have one field manager.
 type Kube struct {
 	url  string
 	http *http.Client
@@ -128,7 +128,7 @@ func (k *Kube) Get(ctx context.Context, path string) (Object, error) {
 	return k.do(ctx, http.MethodGet, path, "", nil)
 }
 
-// Create makes an object. One that is there already is no error.
+// Create makes an object. An object that is there already is no error.
 func (k *Kube) Create(ctx context.Context, path string, obj Object) error {
 	_, err := k.do(ctx, http.MethodPost, path+"?fieldManager="+Rival, "application/json", obj)
 	if IsCode(err, http.StatusConflict) {
@@ -142,7 +142,7 @@ func (k *Kube) Edit(ctx context.Context, path string, patch Object) (Object, err
 	return k.do(ctx, http.MethodPatch, path+"?fieldManager="+Rival, "application/merge-patch+json", patch)
 }
 
-// Delete removes an object. One that is gone is no error.
+// Delete removes an object. An object that is gone is no error.
 func (k *Kube) Delete(ctx context.Context, path string) error {
 	_, err := k.do(ctx, http.MethodDelete, path, "application/json", nil)
 	if IsCode(err, http.StatusNotFound) {
@@ -202,7 +202,7 @@ func (k *Kube) Watch(ctx context.Context, path string, each func(Object) (enough
 	}
 }
 
-// each does something n times, some at once.
+// each calls do n times, some calls at once.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)

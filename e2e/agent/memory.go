@@ -73,7 +73,7 @@ func Memory(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 // calm is how long the agent takes at most to give back what it needed for the work before: see platform/service.
 const calm = 90 * time.Second
 
-// rest waits until the agent's memory has settled. It returns the bytes that are on its heap.
+// rest waits until the agent's memory has settled. rest returns the bytes that are on the agent's heap.
 func (b *bench) rest(ctx context.Context) (float64, error) {
 	if err := wait(ctx, calm); err != nil {
 		return 0, err

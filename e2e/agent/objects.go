@@ -65,7 +65,7 @@ func definition(group, kind, plural string) Object {
 }
 
 // Mixed is a load of n objects: four in ten are ConfigMaps, three Deployments without replicas, three custom
-// resources. Those that changed picks have another value.
+// resources. Objects that changed picks have another value.
 func Mixed(namespace string, n int, changed func(i int) bool) []Object {
 	all := make([]Object, n)
 	for i := range all {

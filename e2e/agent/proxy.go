@@ -62,8 +62,8 @@ type Answer struct {
 // Fault looks at a request before the API server does.
 type Fault func(r Request) Answer
 
-// Proxy stands before an API server, which takes all that comes through it for the administrator's. It counts, and
-// does what a test says.
+// Proxy stands before an API server, which takes all that comes through it for the administrator's. The proxy counts,
+// and does what a test says.
 type Proxy struct {
 	Kubeconfig string // through the proxy
 

@@ -63,8 +63,8 @@ func weather(t *testing.T, storm agent.Storm) {
 	t.Log(said)
 }
 
-// What hits everybody comes first, one after the other; the rest at once. In full size, such as with 300 CRDs, they are
-// `make bench BENCH=agent-storms`.
+// Storms that hit everybody come first, one after the other; the rest at once. In full size, such as with 300 CRDs,
+// they are `make bench BENCH=agent-storms`.
 
 func TestAPIServerRestart(t *testing.T) { weather(t, agent.Restarted(1)) }
 

@@ -20,8 +20,8 @@ import (
 	"fairlead.dev/platform/localca"
 )
 
-// Storm is much that goes wrong at once. It fails unless everything is right in the end, and unless the agent asked
-// no more than it may, and says how much it asked.
+// Storm is much that goes wrong at once. A Storm fails unless everything is right in the end, and unless the agent
+// asked no more than it may, and says how much it asked.
 type Storm func(ctx context.Context, w *World) (said string, err error)
 
 // Storms are all storms at their full size, one after the other.
@@ -208,7 +208,7 @@ func (w *World) fought(ctx context.Context, name string) (said string, err error
 	if err := w.fightIsTold(ctx, name); err != nil {
 		return "", err
 	}
-	// Others are repaired as ever meanwhile.
+	// Other objects are repaired as ever meanwhile.
 	if _, err := w.repaired(ctx, pathOf(configMap(name, "bystander", "first"))); err != nil {
 		return "", err
 	}

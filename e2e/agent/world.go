@@ -52,7 +52,7 @@ type World struct {
 
 	mu      sync.Mutex // guards what follows
 	repo    *stack.Repository
-	commits []string // that were pushed, in order
+	commits []string // commits that were pushed, in order
 }
 
 // Start brings all up, with the kind of the load's custom resources, and waits until the agent is ready.

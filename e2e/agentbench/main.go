@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// What kinds there are, and the connection, is known before the clock starts.
+	// The kinds are known, and the connection is made, before the clock starts.
 	for _, obj := range objects {
 		gvk := obj.GroupVersionKind()
 		if _, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {

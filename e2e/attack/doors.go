@@ -435,7 +435,8 @@ func (t *Try) forgedForm(ctx context.Context) (string, error) {
 	return last.String(), nil
 }
 
-// spoiledRedis takes all out of Redis and puts other types and values in its place. What was fetched is served on, and all heals.
+// spoiledRedis takes all out of Redis and puts other types and values in its place. Artifacts that were fetched are served on,
+// and everything heals.
 func (t *Try) spoiledRedis(ctx context.Context) (string, error) {
 	options, err := redis9.ParseURL(t.redis.URL())
 	if err != nil {
@@ -576,7 +577,7 @@ func (t *Try) forgedMembers(ctx context.Context) (string, error) {
 			return "", context.Cause(ctx)
 		case <-end.C:
 			waiting = false
-		case <-tick.C: // what asks other replicas: a cluster without a session, a source
+		case <-tick.C: // requests for which a replica asks others: a cluster without a session, a source
 			_, _ = t.get(ctx, t.Hub[tunnel]+"/clusters/joined-once/version", t.callers.admin)                                                    // its answer is not what counts
 			_, _ = t.call(ctx, gitcache, gitcacheSources+"RefreshSource", t.callers.admin, map[string]any{"source": "sample", "name": "sample"}) // as above
 		}

@@ -25,8 +25,8 @@ type filling struct {
 // deepest bounds how far messages within messages are filled.
 const deepest = 3
 
-// badFields has an attack for each procedure of the API: an administrator sends what no field is meant for. Whatever it is, the part says
-// that and does not fail.
+// badFields has an attack for each procedure of the API: an administrator sends what no field is meant for. The part says
+// what is wrong with each value and does not fail.
 func badFields() (attacks []Attack) {
 	for _, p := range procedures() {
 		if leftAlone(p) {

@@ -245,7 +245,7 @@ func (t *Try) folder(ctx context.Context, f folder) (string, error) {
 			return err
 		}
 		switch st := told.Service.Status; {
-		case strings.Contains(told.trouble(), "is not in commit"): // that was before the push
+		case strings.Contains(told.trouble(), "is not in commit"): // the answer was from before the push
 		case slices.Contains([]string{"SERVICE_STATE_FAILED", "SERVICE_STATE_HEALTHY", "SERVICE_STATE_DEGRADED"}, st.State):
 			return nil
 		}

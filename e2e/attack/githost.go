@@ -518,7 +518,7 @@ func (t *Try) echo(ctx context.Context) (string, error) {
 	return told, errors.Join(err, says(told, "your password"), silentOf(told, "leaked-password", basic, "\x1b", "\x07"), silentOf(log, "leaked-password", basic))
 }
 
-// inward makes sources at addresses inside. Each has to be refused before it is dialled.
+// inward makes sources at addresses inside. Each address has to be refused before it is dialled.
 func (t *Try) inward(ctx context.Context) (string, error) {
 	hosts := []string{"169.254.169.254", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "172.16.0.1", "100.100.100.200", "168.63.129.16", "[fd00:ec2::254]", "[fe80::1]", "0.0.0.0", "[::]", "0251.0376.0251.0376", "2852039166", "0xa9fea9fe", "192.168.0.1.", "255.255.255.255"}
 	var last string

@@ -190,7 +190,7 @@ func (t *Try) redirects(ctx context.Context, targets ...string) (string, error) 
 			if at == "" {
 				continue
 			}
-			from, _ := url.Parse(t.Hub[tunnel] + "/clusters/evil/api/v1/namespaces/x") // it was asked for a moment ago
+			from, _ := url.Parse(t.Hub[tunnel] + "/clusters/evil/api/v1/namespaces/x") // the path was asked for a moment ago
 			to, err := from.Parse(at)
 			if err != nil || to.Host != from.Host || !strings.HasPrefix(to.EscapedPath(), "/clusters/evil/") || strings.Contains(strings.ToLower(to.EscapedPath()), "..") || strings.Contains(strings.ToLower(to.EscapedPath()), "%2e%2e") {
 				return at, fmt.Errorf("%q leads to %v", target, to)
@@ -378,7 +378,7 @@ func (t *Try) frames(ctx context.Context) (string, error) {
 		}
 		for _, batch := range batches {
 			if err := conn.Send(batch); err != nil {
-				break // it has ended the session already
+				break // the tunnel has ended the session already
 			}
 		}
 		ended := make(chan error, 1)

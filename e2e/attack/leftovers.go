@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// leftovers are attacks by what remains of something: tickets of a deleted cluster, requests that nobody approved, and what the parts wrote down. They
-// come last: the last one looks for planted secrets in what all the others left.
+// leftovers are attacks by what remains of something: tickets of a deleted cluster, requests that nobody approved, and what the parts wrote down.
+// leftovers come last: the last one looks for planted secrets in what all the others left.
 func leftovers() []Attack {
 	return []Attack{
 		{Name: "access to a cluster that was asked for and not approved", Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.askedFor(ctx) }},

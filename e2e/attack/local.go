@@ -150,7 +150,7 @@ type evilHub struct {
 func newEvilHub(certificate *tls.Certificate, answer http.HandlerFunc) *evilHub {
 	h := &evilHub{}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // what came of it
+		body, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10)) // as much of the body as came
 		h.mu.Lock()
 		h.sent = append(h.sent, fmt.Sprintf("%s %s %v %s", r.Method, r.URL, r.Header, body))
 		h.mu.Unlock()

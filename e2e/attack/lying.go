@@ -113,7 +113,7 @@ func (l *lyingAPI) honest(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodDelete {
 			delete(g.things, name)
 		}
-		_ = json.NewEncoder(w).Encode(as(r, thing)) // what is read of it is seen by the agent
+		_ = json.NewEncoder(w).Encode(as(r, thing)) // a write that fails shows at the agent
 	case strings.HasSuffix(rest, "/things") && watches(r):
 		l.watch(w, r, g)
 	case strings.HasSuffix(rest, "/things"):
@@ -423,7 +423,7 @@ func (t *Try) lookupHeap(ctx context.Context) (string, error) {
 				return
 			}
 		}
-		_, _ = io.WriteString(w, "]}") // what is read of it is seen below
+		_, _ = io.WriteString(w, "]}") // a write that fails shows below
 	})
 	template := configMap(`{{ len (lookup "` + group + `/v1" "Thing" "tenant" "").items }}`)
 	files := map[string]string{}

@@ -245,7 +245,7 @@ func (t *Try) loginCSRF(ctx context.Context) (string, error) {
 			return text, err
 		}
 	}
-	a, err := t.finish(ctx, victim) // nothing was used up
+	a, err := t.finish(ctx, victim) // the attack used nothing up
 	if err != nil || sessionOf(a) == "" {
 		return a.String(), errors.Join(err, errors.New("the victim's own login is gone"))
 	}

@@ -49,7 +49,7 @@ func (t *Try) say(ctx context.Context, part, raw string) ([]Answer, error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	go func() { _, _ = io.WriteString(conn, raw) }() // it may close before it has read all
+	go func() { _, _ = io.WriteString(conn, raw) }() // the part may close before it has read all
 	answers := bufio.NewReader(conn)
 	var found []Answer
 	for {

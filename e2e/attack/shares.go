@@ -71,7 +71,7 @@ func (t *Try) hold(ctx context.Context, url, token string, stream bool) (Answer,
 	}
 	resp, err := t.client.Do(req)
 	if err != nil {
-		return Answer{Code: http.StatusOK}, nil // it was held until the end
+		return Answer{Code: http.StatusOK}, nil // the request was held until the end
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, most)) // cut off at the end

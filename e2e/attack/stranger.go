@@ -152,11 +152,11 @@ type caller struct {
 	blind []string
 }
 
-// uninvited are the callers of a procedure. What a person with a grant sees of others is in docs/access.md.
+// uninvited are the callers of a procedure. The document docs/access.md says what a person with a grant sees of others.
 func (t *Try) uninvited(p procedure) []caller {
 	name := string(p.Name())
 	person := reads(name) || slices.Contains(aboutOneself(), name) || slices.Contains(open(), name)
-	// Whoever sees a cluster may ask for access to it: that is no right (see askedFor).
+	// A person who sees a cluster may ask for access to it: that is no right (see askedFor).
 	member := person || name == "CreateAccessRequest"
 	all := t.planted.all()
 	list := []caller{

@@ -41,7 +41,7 @@ func (t *Try) streamAs(ctx context.Context, part, procedure, token, contentType,
 	}
 	resp, err := t.client.Do(req)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return Answer{Code: http.StatusOK}, nil // it waits for something to tell
+		return Answer{Code: http.StatusOK}, nil // the stream waits for something to tell
 	}
 	if err != nil {
 		return Answer{}, err

@@ -31,7 +31,7 @@ func forms() []form {
 			return "not a token"
 		}
 		change(fields)
-		text, _ = json.Marshal(fields) // what was decoded can be encoded
+		text, _ = json.Marshal(fields) // fields that were decoded can be encoded
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
 	with := func(key string, value any) func(map[string]any) { return func(m map[string]any) { m[key] = value } }

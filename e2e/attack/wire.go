@@ -319,8 +319,8 @@ func (t *Try) streams(ctx context.Context, part string, most int, then func(*fra
 	return fmt.Sprintf("%d streams cost the attacker more than the part", most), nil
 }
 
-// crowd opens connections from one address and says something on each. It returns how many were closed by the part
-// within the time, and how many were turned away at once.
+// crowd opens connections from one address and says something on each. The results count the connections that were
+// turned away at once, those that the part closed within the time, and those that stayed open.
 func (t *Try) crowd(ctx context.Context, n int, text string, within time.Duration) (turned, cut, open int, err error) {
 	var group errgroup.Group
 	group.SetLimit(64)
@@ -336,7 +336,7 @@ func (t *Try) crowd(ctx context.Context, n int, text string, within time.Duratio
 				return nil
 			}
 			conns = append(conns, conn)
-			_, _ = io.WriteString(conn, text) // what is closed is counted below
+			_, _ = io.WriteString(conn, text) // closed connections are counted below
 			return nil
 		})
 	}

@@ -435,8 +435,8 @@ func (t *Try) twin(ctx context.Context, part string) error {
 	}
 }
 
-// Try is one attack under way. It has an address of its own on the loopback network, so that what the hub does about this
-// address is not about the others.
+// Try is one attack under way. A Try has an address of its own on the loopback network, so that what the hub does about
+// this address is not about the others.
 type Try struct {
 	*World
 	addr   net.IP

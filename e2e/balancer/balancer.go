@@ -72,7 +72,7 @@ func (b *Balancer) serve(conn net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{conn, backend}, {backend, conn}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1]) // whichever side ends it
+			_, _ = io.Copy(way[0], way[1]) // either side may end it
 			if tcp, ok := way[0].(*net.TCPConn); ok {
 				_ = tcp.CloseWrite()
 			}
@@ -107,7 +107,7 @@ func (b *Balancer) drop(conn net.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.open, conn)
-	_ = conn.Close() // it may be closed already
+	_ = conn.Close() // the connection may be closed already
 }
 
 func ignoreClosed(err error) error {

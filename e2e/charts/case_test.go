@@ -79,8 +79,8 @@ type Version struct {
 	Gone []string `json:"gone"`
 	// Requests are those of a second pass, as "verb resource/name"; one that begins with ? may be among them.
 	Requests []string `json:"requests"`
-	// Extra are objects that are applied though the reference lacks them, such as what lookup made it leave out. They are
-	// of the API's core.
+	// Extra are objects that are applied though the reference lacks them, such as what lookup made it leave out. The
+	// objects are of the API's core.
 	Extra []string `json:"extra"`
 	// Uncompared are objects that are not what the reference has, on purpose: see Live.
 	Uncompared []string `json:"uncompared"`

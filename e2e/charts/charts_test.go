@@ -1,5 +1,5 @@
 // Package charts_test delivers made-up charts and overlays, which use what the world's charts use, through a real hub and
-// a real agent to a real API server. What gets there has to be what Helm and kubectl make of them.
+// a real agent to a real API server. The objects there have to be the ones that Helm and kubectl make of them.
 package charts_test
 
 import (
@@ -72,7 +72,7 @@ func TestCharts(t *testing.T) {
 func start(t *testing.T, cases []*Case) *harness {
 	t.Helper()
 	shared.once.Do(func() {
-		// It outlives the test that asks first.
+		// The harness outlives the test that asks first.
 		shared.harness = &harness{}
 		shared.err = shared.harness.start(context.Background(), cases)
 	})
@@ -145,7 +145,7 @@ func (h *harness) push(ctx context.Context, cases []*Case) error {
 	return nil
 }
 
-// stop ends everything. What the parts wrote stays where a test failed.
+// stop ends everything. The folders of the parts stay where a test failed.
 func (h *harness) stop(passed bool) error {
 	var err error
 	if h.world != nil {

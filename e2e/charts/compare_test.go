@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// judge is the field manager of the applies that the agent's are compared with. They are dry runs.
+	// judge is the field manager of the applies that the agent's are compared with. Its applies are dry runs.
 	judge = "judge"
 	ours  = "fairlead"
 )
@@ -33,7 +33,7 @@ func (h *harness) resource(obj *unstructured.Unstructured) (dynamic.ResourceInte
 	gvk := obj.GroupVersionKind()
 	mapping, err := h.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if meta.IsNoMatchError(err) {
-		h.mapper.Reset() // it has come since
+		h.mapper.Reset() // the kind has come since
 		mapping, err = h.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func fields(obj *unstructured.Unstructured, manager string) (*fieldpath.Set, err
 			return set, set.FromJSON(entry.FieldsV1.GetRawReader())
 		}
 	}
-	return set, nil // it has no field of its own
+	return set, nil // the object has no field of its own
 }
 
 // differences says where two values differ.
@@ -146,7 +146,7 @@ func differences(at string, want, got any) []string {
 }
 
 func short(value any) string {
-	text, _ := json.Marshal(value) // it was read from JSON
+	text, _ := json.Marshal(value) // the value was read from JSON
 	const most = 300
 	if len(text) > most {
 		return string(text[:most]) + "..."

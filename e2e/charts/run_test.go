@@ -145,7 +145,7 @@ func (r *run) await(ctx context.Context, what string, ok func(context.Context) e
 		return process.Await(ctx, what, func(ctx context.Context) error {
 			err := ok(ctx)
 			if ctx.Err() == nil {
-				last = err // what comes after the end says nothing but that
+				last = err // an error after the end says nothing but that
 			}
 			return last
 		})
@@ -193,7 +193,7 @@ func words(svc *consolev1.Service) string {
 	return strings.Join(slices.Compact(said), " · ")
 }
 
-// fails waits until a service says these words. What was there before is as it was.
+// fails waits until a service says these words. Objects from before are as they were.
 func (r *run) fails(ctx context.Context, version, want string) {
 	r.Helper()
 	r.await(ctx, fmt.Sprintf("%s fails with %q", version, want), func(ctx context.Context) error {
@@ -326,7 +326,7 @@ func (r *run) checkObject(ctx context.Context, version string, obj *unstructured
 	name := id(obj)
 	var live *unstructured.Unstructured
 	r.await(ctx, version+": "+name+" is there", func(ctx context.Context) (err error) {
-		live, err = r.live(ctx, obj) // one that kubectl deleted is on its way
+		live, err = r.live(ctx, obj) // an object that kubectl deleted is on its way
 		return err
 	})
 	want := r.c.Versions[version]
@@ -422,7 +422,7 @@ func (r *run) checkHooks(version string, mark int, want Version, ran []string) {
 			}
 		}
 		if sent == nil && r.current[name] {
-			continue // it was the ordinary object of that name
+			continue // the object was the ordinary one of that name
 		}
 		if sent == nil {
 			r.Errorf("%s: %s: nothing was sent", version, name)

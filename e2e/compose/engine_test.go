@@ -252,7 +252,7 @@ func (e *engine) nameless(t *testing.T) {
 			packet := make([]byte, most)
 			n, from, err := conn.ReadFrom(packet)
 			if err != nil {
-				return // it is closed
+				return // the connection is closed
 			}
 			end := header + bytes.IndexByte(packet[min(header, n):n], 0) + 5 // the name's end, type and class
 			if n < header || end > n {
@@ -261,7 +261,7 @@ func (e *engine) nameless(t *testing.T) {
 			answer := packet[:end]
 			answer[2], answer[3] = 0x81, 0x83 // an answer: no such name
 			copy(answer[6:], []byte{0, 0, 0, 0, 0, 0})
-			_, _ = conn.WriteTo(answer, from) // who asked may be gone
+			_, _ = conn.WriteTo(answer, from) // the asker may be gone
 		}
 	})
 	t.Cleanup(func() { conn.Close(); running.Wait() })

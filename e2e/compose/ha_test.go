@@ -30,7 +30,7 @@ import (
 func highAvailability(t *testing.T, e *engine) {
 	s := e.up(t, "ha")
 	s.awaitApplied(t, s.push(t))
-	load := s.startAgents(t, 20) // who ask five times a second: as often as 12,000 agents with their polls of 2 min
+	load := s.startAgents(t, 20) // each agent asks five times a second: together as often as 12,000 agents with their polls of 2 min
 	for _, service := range []string{"console-1", "console-2", "gitcache-1", "gitcache-2", "distributor-1", "distributor-2", "tunnel-1", "tunnel-2", "sentinel-1", s.master(t)} {
 		t.Run(service+" dies", func(t *testing.T) {
 			before := load.answered.Load()
@@ -136,7 +136,7 @@ func syncOnce(ctx context.Context, distributors *hub.Distributors) error {
 	})
 }
 
-// joinAgents makes clusters and has an agent join each. It returns their tokens.
+// joinAgents makes clusters and has an agent join each. joinAgents returns their tokens.
 func (s *composed) joinAgents(t *testing.T, n int) []string {
 	t.Helper()
 	const console = "https://console:7400"

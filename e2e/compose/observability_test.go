@@ -45,7 +45,7 @@ func TestFileHoldsForAllProfiles(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &file); err != nil {
 		t.Fatal(err)
 	}
-	mounted := map[string]string{} // what Grafana sees of this repository
+	mounted := map[string]string{} // the files of this repository that Grafana sees
 	for name, s := range file.Services {
 		for _, v := range s.Volumes {
 			if v.Type != "bind" {
@@ -80,7 +80,7 @@ func TestFileHoldsForAllProfiles(t *testing.T) {
 		if _, tag, _ := strings.Cut(s.Image, ":"); tag == "" || tag == "latest" {
 			t.Errorf("%s: image %q has no version", name, s.Image)
 		}
-		for _, p := range s.Ports { // it asks nobody who they are
+		for _, p := range s.Ports { // the port asks nobody for an identity
 			if p.HostIP != "127.0.0.1" {
 				t.Errorf("%s is published at %q", name, p.HostIP)
 			}

@@ -38,7 +38,7 @@ func TestEachServiceLivesWithFewDescriptors(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	if missing() == "" { // this is a network namespace without a link
+	if missing() == "" { // the process is in a network namespace without a link
 		if err := run("ip", "link", "set", "lo", "up"); err != nil {
 			t.Fatal(err)
 		}

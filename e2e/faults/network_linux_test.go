@@ -130,7 +130,7 @@ func (n *network) Inside(part string, command ...string) []string {
 type way struct {
 	part, peer string
 	port       int  // of the peer; 0: all
-	toPart     bool // what the peer sends is dropped, and else what the part sends
+	toPart     bool // packets that the peer sends are dropped, and else packets that the part sends
 }
 
 func (w way) String() string {

@@ -37,7 +37,7 @@ func newAPI(ctx context.Context, hc *http.Client, urls map[string]string, secret
 	}
 	console := urls["console"]
 	a := &api{open: consolev1connect.NewIdentityServiceClient(hc, console, client.Options()...)}
-	// It lives for longer than any run.
+	// The token lives for longer than any run.
 	resp, err := a.open.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
 		HubSecret: strings.TrimSpace(string(secret)), Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "fleet"},
 	})

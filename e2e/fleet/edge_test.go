@@ -14,9 +14,9 @@ import (
 	"fairlead.dev/platform/artifact"
 )
 
-// What is meant for another cluster, from the same source or another, and what was never made, is not found:
-// at the distributor, and with it gone at the gitcache, whatever ticket is shown. The console's audit trail
-// says who asked for what. What is meant for a cluster it gets from either.
+// An artifact for another cluster, from the same source or another, and one that was never made, is not found: at the
+// distributor, and with it gone at the gitcache, whatever ticket is shown. The console's audit trail says who asked for
+// what. A cluster gets its own artifacts from either.
 func TestOthersDownloadsAreRefusedAndAudited(t *testing.T) {
 	t.Parallel()
 	bins, err := gitcache.Bins("../..")

@@ -59,7 +59,7 @@ func (h *hub) database() (size int64) {
 	if h.cfg.Postgres {
 		return 0
 	}
-	_ = filepath.WalkDir(h.dir("console"), func(path string, entry fs.DirEntry, err error) error { // what goes meanwhile is not counted
+	_ = filepath.WalkDir(h.dir("console"), func(path string, entry fs.DirEntry, err error) error { // files that go meanwhile are not counted
 		if ok, _ := filepath.Match("console.db*", filepath.Base(path)); err != nil || !ok {
 			return nil //nolint:nilerr // as above
 		}

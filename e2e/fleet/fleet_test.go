@@ -73,8 +73,8 @@ func TestFleetKeepsGoingThroughFaults(t *testing.T) {
 	t.Log(progress)
 }
 
-// What a folder keeps of an earlier run has another size than this one: the services of its other clusters would never be
-// shown as healthy.
+// A folder's state from an earlier run has another size than this one: the services of its other clusters would never
+// be shown as healthy.
 func TestFolderOfAnotherSizeIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

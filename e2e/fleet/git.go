@@ -90,7 +90,7 @@ func seed(cfg Config, source int) fstest.MapFS {
 	return files
 }
 
-// noise does not compress. It is always the same.
+// noise does not compress. The noise of a service's group is always the same.
 func noise(service, group uint64, size int) []byte {
 	r := rand.New(rand.NewPCG(service, group)) //nolint:gosec // noise is no secret
 	b := make([]byte, 0, size+8)

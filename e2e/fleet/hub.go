@@ -62,8 +62,8 @@ type hub struct {
 	api   *api
 }
 
-// startHub starts what the catalog can be written with; follow starts the rest. What runs after an error
-// is ended by stop.
+// startHub starts what the catalog can be written with; follow starts the rest. Processes that run after an error are
+// ended by stop.
 func startHub(ctx context.Context, cfg Config) (h *hub, err error) {
 	h = &hub{cfg: cfg, urls: map[string]string{}, parts: map[string]*process.Process{}}
 	defer func() {
@@ -124,7 +124,7 @@ func (h *hub) prepareFaults(ctx context.Context, one, two, listen string) (err e
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return err
 	}
-	h.small = syscall.Mount("tmpfs", cache, "tmpfs", 0, "size=16m,mode=0700") == nil // it takes root
+	h.small = syscall.Mount("tmpfs", cache, "tmpfs", 0, "size=16m,mode=0700") == nil // a mount takes root
 	return nil
 }
 

@@ -21,7 +21,7 @@ type Origin struct {
 // origin reads the counters.
 func (r *Run) origin(ctx context.Context) Origin {
 	value := func(part, name string) int {
-		v, _ := r.hub.api.metric(ctx, r.hub.urls[part], name) // what was never counted is not there
+		v, _ := r.hub.api.metric(ctx, r.hub.urls[part], name) // a metric that was never counted is not there
 		return int(v)
 	}
 	return Origin{
@@ -37,7 +37,7 @@ func (o Origin) since(before Origin) Origin {
 
 // cold empties the caches of distributor and gitcache, and has all agents ask for what they have, at once.
 func (r *Run) cold(ctx context.Context) error {
-	earlier := maps.Clone(r.errors.Errors) // what agents meet while the hub is away is no error of the run
+	earlier := maps.Clone(r.errors.Errors) // errors that agents meet while the hub is away are no errors of the run
 	for _, part := range []string{"gitcache", "distributor"} {
 		if err := r.hub.parts[part].Kill(); err != nil {
 			return err

@@ -37,7 +37,7 @@ type Timing struct {
 	Took time.Duration
 }
 
-// prepare writes the catalog and has all agents join. What an earlier run of the same size left is kept.
+// prepare writes the catalog and has all agents join. The data of an earlier run of the same size are kept.
 func (r *Run) prepare(ctx context.Context) error {
 	steps := []struct {
 		what string

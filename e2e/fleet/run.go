@@ -224,7 +224,7 @@ func (r *Run) steady(ctx context.Context) error {
 		r.Stats = newStats()
 		return nil
 	}
-	if _, err := r.ask(ctx, question{Measuring: true}); err != nil { // what was before does not count
+	if _, err := r.ask(ctx, question{Measuring: true}); err != nil { // figures from before do not count
 		return err
 	}
 	r.say("measuring for %s", r.cfg.Duration)
@@ -388,7 +388,7 @@ func (r *Run) reconnect(ctx context.Context) error {
 	if err := p.Start(); err != nil {
 		return err
 	}
-	// What agents meet meanwhile is no error of the run.
+	// Errors that agents meet meanwhile are no errors of the run.
 	before := maps.Clone(r.errors.Errors)
 	defer func() { r.errors.Errors = before }()
 	err := r.until(ctx, settleTimeout, question{Since: begin.UnixNano()}, func(a answer) (bool, string) {

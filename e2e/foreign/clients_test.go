@@ -261,7 +261,7 @@ func browse(ctx context.Context, t *testing.T, urls ...string) []said {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &failure)
 	}
-	t.Log(failure.String()) // what the pages complain about
+	t.Log(failure.String()) // the errors that the pages report
 	var pages []said
 	if err := json.Unmarshal(out, &pages); err != nil || len(pages) != len(urls) {
 		t.Fatalf("%s: %v", out, err)

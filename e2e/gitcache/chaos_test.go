@@ -98,7 +98,7 @@ type chaos struct {
 	random *rand.Rand
 }
 
-// fault is something that happens to a fleet. It ends with as many gitcaches as there were.
+// fault is something that happens to a fleet. A fault ends with as many gitcaches as there were.
 type fault struct {
 	name string
 	do   func(context.Context) error

@@ -1,7 +1,7 @@
 // Package gitcache runs gitcaches as users run them, for tests and benches of the Git-aware origin: built
 // programs over a real console, a real Redis and a real Git host, everything on loopback and in one
-// folder. What programs do is judged at the resource: by the Git host's log, by the bytes that were
-// served, and by the heads that the console was told.
+// folder. The behaviour of programs is judged at the resource: by the Git host's log, by the bytes that were served,
+// and by the heads that the console was told.
 package gitcache
 
 import (

@@ -24,7 +24,7 @@ type Request struct {
 	Time time.Time
 	Repo string
 	Pack bool   // a pack was asked for, else the list of refs
-	Look bool   // what the host can do was asked for, and the list of refs comes with the next request
+	Look bool   // the host's capabilities were asked for, and the list of refs comes with the next request
 	By   string // the program at the other end of the connection; empty: it is gone
 	// Bytes of the answer, without its header.
 	Bytes int64
@@ -35,7 +35,7 @@ type Host struct {
 	dir  string
 	addr string
 	git  *gitserver.Server
-	// Who names the program that has the other end of a connection.
+	// The function who names the program that has the other end of a connection.
 	who func(local, remote net.Addr) string
 
 	mu     sync.Mutex // guards what follows

@@ -17,7 +17,7 @@ func Polite(log []Request, since, until time.Time, interval time.Duration, claim
 	for _, r := range log {
 		switch {
 		case r.Pack || r.Look || r.Time.After(until):
-		case r.By == "": // it died meanwhile
+		case r.By == "": // the program died meanwhile
 			nobody++
 		default:
 			byRepo[r.Repo] = append(byRepo[r.Repo], r)

@@ -15,7 +15,7 @@ import (
 )
 
 // connectionHolder finds the process at the other end of a connection on loopback, among pids and what
-// they started; 0: none of them. It reads what the kernel says, so the program under test needs no mark
+// they started; 0: none of them. connectionHolder reads what the kernel says, so the program under test needs no mark
 // for it.
 func connectionHolder(local, remote net.Addr, pids []int) int {
 	inode := socketInode(remote, local)
@@ -150,7 +150,7 @@ func Descriptors(pid int) int {
 	return len(fds)
 }
 
-// DiskBytes sums up the files below a folder. What vanishes meanwhile does not count.
+// DiskBytes sums up the files below a folder. Files that vanish meanwhile do not count.
 func DiskBytes(dir string) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

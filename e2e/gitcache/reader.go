@@ -34,7 +34,7 @@ type Answered struct {
 	Waited    int           // not in the first round
 	Longest   time.Duration // until the answer
 	// Replaced: the commit had been a head, but was taken out of the branch by a forced push, and nobody has
-	// it any more. It can be lost with the only gitcache that saw it.
+	// it any more. The commit can be lost with the only gitcache that saw it.
 	Replaced int
 	Why      map[string]int
 }

@@ -24,9 +24,9 @@ type Soak struct {
 // sample is what one gitcache takes at one moment.
 type sample struct {
 	goroutines, descriptors, rss int64
-	heap                         int64 // that was in use after the last collection, about
+	heap                         int64 // the heap that was in use after the last collection, about
 	mirrors, artifacts, packs    int64
-	upstream                     int64 // what the repositories themselves take
+	upstream                     int64 // the size of the repositories themselves
 }
 
 // samples are how many are taken; a quarter of them makes a median.

@@ -51,7 +51,7 @@ func (f *Fleet) Watch(ctx context.Context) (w *Watch, end func() error) {
 		defer close(done)
 		for ctx.Err() == nil {
 			if err := w.follow(ctx); ctx.Err() == nil {
-				w.complain(fmt.Errorf("watch the console: %w", err)) // nobody stops it in these tests
+				w.complain(fmt.Errorf("watch the console: %w", err)) // no test stops the console
 				pause(ctx, time.Second)
 			}
 		}

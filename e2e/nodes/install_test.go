@@ -27,7 +27,7 @@ const (
 var pageNames = strings.NewReplacer("hub.example.com", "hub.svc", "redis.example.com", "redis.data.svc", "postgres.example.com", "postgres.data.svc")
 
 // The commands of docs/operate/install.md and of the page on backups are run as they are written, with PostgreSQL and Redis outside of the hub
-// that speak TLS with certificates of the hub's authority, and names that a load balancer leads to the hub. What is uninstalled leaves what
+// that speak TLS with certificates of the hub's authority, and names that a load balancer leads to the hub. An uninstalled part leaves what
 // the page says.
 func TestInstallPageWordByWord(t *testing.T) {
 	if !*long {
@@ -115,7 +115,7 @@ test: {cluster: edge-1, source: sample, path: canary}
 	w.push(t, "by file")
 	w.awaitRunning(t, "by file")
 	p.run(t, leave)
-	w.awaitRunning(t, "by file") // what is applied stays
+	w.awaitRunning(t, "by file") // applied objects stay
 	w.kubectl(t, "", "delete", "namespace", "web")
 
 	// The hub goes, and comes back by kustomize on the volumes and Secrets that stay.
@@ -248,7 +248,7 @@ func (p *page) joinByFile(t *testing.T) {
 	if err := joining.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = joining.Stop(patience) }) // it has ended, or the test has failed
+	t.Cleanup(func() { _ = joining.Stop(patience) }) // the command has ended, or the test has failed
 	var apply string
 	p.await(t, "the command says what to run", func(context.Context) error {
 		said, err := joining.Log()

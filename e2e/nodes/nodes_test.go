@@ -409,7 +409,7 @@ func (w *world) recordShell(t *testing.T) {
 	w.fairlead(t, "", "delete", "project", "recorded", "--yes")
 }
 
-// helmTest runs the tests of both charts. They leave nothing behind.
+// helmTest runs the tests of both charts. The tests leave nothing behind.
 func (w *world) helmTest(t *testing.T) {
 	t.Helper()
 	began := time.Now()

@@ -60,7 +60,8 @@ func TestAnyUserAnyVolumeLeastRights(t *testing.T) {
 	w.fairlead(t, catalog, "apply", "-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
 	w.awaitRunning(t, "first")
 
-	// What pods wrote is theirs after they were replaced. The agent's emptyDir is not: it needs another join token.
+	// Files that pods wrote are theirs after they were replaced. The agent's emptyDir is not: it needs another join
+	// token.
 	w.kubectl(t, "", "delete", "pods", "--all", "--namespace=fairlead")
 	for _, namespace := range []string{"fairlead", "fairlead-system"} {
 		users := w.kubectl(t, "", "get", "pods", "--namespace="+namespace, `--output=jsonpath={range .items[*]}{.spec.securityContext.runAsUser} {end}`)

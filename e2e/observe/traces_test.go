@@ -45,7 +45,7 @@ func (w *world) traced() (map[string][]span, error) {
 	all := map[string][]span{}
 	for line := range bytes.Lines(text) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // it is being written
+			break // the line is being written
 		}
 		if err := addSpans(all, line); err != nil {
 			return nil, err

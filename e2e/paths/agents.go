@@ -25,15 +25,15 @@ import (
 	"fairlead.dev/platform/subprocess"
 )
 
-// fleet says what a process of agents is to do. It comes as JSON on its stdin.
+// fleet says what a process of agents is to do. A fleet comes as JSON on the stdin of the process.
 type fleet struct {
 	Tunnel  string
-	Backend string            // what stands for the API server
+	Backend string            // the server that stands for the API server
 	Tokens  map[string]string // of the agents, by cluster
 }
 
-// Agents is the part of agents that holds the tunnel, without a cluster. It answers each further
-// line on in with how many of them are connected.
+// Agents is the part of agents that holds the tunnel, without a cluster. Agents answers each further line on in with
+// how many of them are connected.
 func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,7 +100,7 @@ func toBackend(kube *url.URL) (http.RoundTripper, error) {
 	return t, nil
 }
 
-// dialogue is a process that answers each line with a line. It dies with this one.
+// dialogue is a process that answers each line with a line. The process dies with this one.
 type dialogue struct {
 	process *subprocess.Process
 	in      io.WriteCloser

@@ -24,8 +24,8 @@ import (
 	"fairlead.dev/platform/identity/identitytest"
 )
 
-// hub is a console, a tunnel and a Redis, each a process of its own. Nothing is encrypted: the peers
-// that can do without are not either.
+// hub is a console, a tunnel and a Redis, each a process of its own. Connections are not encrypted: the peers that can
+// do without are not either.
 type hub struct {
 	dir, secret  string
 	console, url string // of the tunnel
@@ -115,7 +115,7 @@ func (h *hub) login(ctx context.Context) error {
 	return nil
 }
 
-// join makes clusters, and has their agents join. It returns their tokens, by name.
+// join makes clusters, and has their agents join. join returns their tokens, by name.
 func (h *hub) join(ctx context.Context, names []string) (map[string]string, error) {
 	options := append(client.Options(), client.WithToken(identity.StaticToken(h.user)))
 	clusters := consolev1connect.NewClusterServiceClient(h.http, h.console, options...)

@@ -19,8 +19,8 @@ import (
 	"fairlead.dev/platform/subprocess"
 )
 
-// Process is one program. It can be killed and started again with the same arguments, and it dies with
-// the test whatever way the test ends.
+// Process is one program. A Process can be killed and started again with the same arguments, and it dies with the test
+// whatever way the test ends.
 type Process struct {
 	Name string
 	Args []string

@@ -197,8 +197,8 @@ func (t *Told) await(ctx context.Context, tb testing.TB, more int) {
 	}
 }
 
-// finish writes what watchers know the end by. Whatever a console that died had under way is decided before it: all
-// writes take turns in the database.
+// finish writes what watchers know the end by. Writes that a console that died had under way are decided before that:
+// all writes take turns in the database.
 func finish(ctx context.Context, t *testing.T, p *Pair) {
 	t.Helper()
 	r := p.Replicas[0]

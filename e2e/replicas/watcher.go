@@ -98,7 +98,7 @@ func watched() []consolev1.Kind {
 	return []consolev1.Kind{consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE}
 }
 
-// followCatalog is a hub service. It may be given a snapshot once, at its beginning.
+// followCatalog is a hub service. The console may give it a snapshot once, at its beginning.
 func (v *view) followCatalog(ctx context.Context, p *Pair) {
 	token, revision := "", int64(0)
 	around(ctx, p, v, func(ctx context.Context, r *Replica) error {

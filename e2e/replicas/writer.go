@@ -72,7 +72,7 @@ type Writer struct {
 
 func (w *Writer) any() *Replica { return w.pair.Replicas[rand.IntN(len(w.pair.Replicas))] } //nolint:gosec // no secret
 
-// Run writes until ctx ends. What is under way then is let to its end.
+// Run writes until ctx ends. A write that is under way then goes on to its end.
 func (w *Writer) Run(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		g := &group{name: fmt.Sprintf("w%d-g%d", w.id, n)}
@@ -121,7 +121,7 @@ func (w *Writer) settle(g *group, value string, err error) {
 		g.is = value
 	case unknown:
 		g.maybe = &value
-	default: // nobody else writes it
+	default: // no other writer writes the group
 		w.told.wrong = append(w.told.wrong, fmt.Errorf("write %q to group %s: %w", value, g.name, err))
 		g.maybe = &value
 	}
@@ -159,7 +159,7 @@ func (w *Writer) apply(ctx context.Context, g *group, value string) error {
 	return err
 }
 
-// prune deletes a group. What one replica asks to be confirmed the other one may be told.
+// prune deletes a group. The confirmation that one replica asks for may be given to the other one.
 func (w *Writer) prune(ctx context.Context, g *group) error {
 	req := &consolev1.ApplyRequest{Set: g.name, Prune: true}
 	_, err := w.any().applies.Apply(ctx, req)

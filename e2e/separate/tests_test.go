@@ -194,7 +194,7 @@ func TestTestsOfAServiceRunOncePerAsking(t *testing.T) {
 	s.push(ctx, "first")
 	s.nothing(ctx) // no sync applies tests
 
-	// One that passes, waited for.
+	// A run that passes, waited for.
 	type answer struct {
 		out string
 		err error
@@ -228,7 +228,7 @@ func TestTestsOfAServiceRunOncePerAsking(t *testing.T) {
 	s.says(ctx, "TESTS     ok", "trace", "service", "tested")
 	s.says(ctx, "All 2 tests passed.", "events", "--filter", "type = service.tests_passed")
 
-	// One that fails.
+	// A run that fails.
 	second := waited()
 	pod, _ = s.smoke(ctx)
 	s.end(ctx, pod, "Failed", 3)

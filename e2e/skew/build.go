@@ -22,8 +22,8 @@ var errHistory = errors.New("this clone of the repository has no history")
 // shortID is how much of a commit's id a version says.
 const shortID = 12
 
-// build makes the programs of an earlier commit, as `make build` does, and returns their folder. That is in a cache outside of
-// the work tree, by commit and compiler.
+// build makes the programs of an earlier commit, as `make build` does, and returns their folder. The folder is in a cache
+// outside of the work tree, by commit and compiler.
 func build(ctx context.Context, commit string) (string, error) {
 	git := func(args ...string) (string, error) {
 		out, err := process.Run(ctx, nil, "", "git", args...)
@@ -48,7 +48,7 @@ func build(ctx context.Context, commit string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = lock.Release() }() // it ends with the process, too
+	defer func() { _ = lock.Release() }() // the lock ends with the process, too
 	dir := filepath.Join(cache, commit+"-"+runtime.Version())
 	switch _, err := os.Stat(dir); {
 	case err == nil:
@@ -60,7 +60,7 @@ func build(ctx context.Context, commit string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = os.RemoveAll(temp) }() // what stays costs space only
+	defer func() { _ = os.RemoveAll(temp) }() // a folder that stays costs space only
 	out := filepath.Join(temp, "programs")
 	if err := compile(ctx, top, commit, temp, out); err != nil {
 		return "", fmt.Errorf("build commit %.8s: %w", commit, err)

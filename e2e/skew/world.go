@@ -361,7 +361,7 @@ func (w *world) failedSyncs(agent string) int {
 }
 
 func (w *world) lastFailure(agent string) string {
-	log, _ := w.Process(agent).Log() // it was read just before
+	log, _ := w.Process(agent).Log() // the log was read just before
 	lines := strings.Split(log, "\n")
 	for _, line := range slices.Backward(lines) {
 		if strings.Contains(line, failedSync) {
@@ -377,7 +377,7 @@ type stream struct {
 	ends sync.WaitGroup
 
 	mu   sync.Mutex // guards what follows
-	step string     // that goes on
+	step string     // the step that goes on
 	told []string   // how it ended, each time
 	seen int        // events
 }

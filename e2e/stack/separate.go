@@ -65,7 +65,7 @@ type Network interface {
 }
 
 // Separate runs every deployable as a process of its own, over a real Redis and a real PostgreSQL,
-// with two clusters. It ends with the test.
+// with two clusters. The stack ends with the test.
 func Separate(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers) {
 	t.Helper()
 	return run(ctx, t, bins, plan{

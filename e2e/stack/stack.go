@@ -56,7 +56,7 @@ type Stack struct {
 	Clusters []Cluster
 	Hub      map[string]string // URL of console, gitcache, distributor and tunnel
 	URLs     map[string]string // of each process of the hub, in a stack of separate processes
-	CAFile   string            // what the hub's certificates are signed by
+	CAFile   string            // the authority of the hub's certificates
 	// AgentMetrics is the address of the agent's metrics, in a stack made by Observed.
 	AgentMetrics string
 
@@ -161,7 +161,7 @@ func (s *Stack) Stop() error {
 	for _, end := range slices.Backward(s.close) {
 		errs = append(errs, end())
 	}
-	s.close = nil // it may be stopped twice
+	s.close = nil // the stack may be stopped twice
 	return errors.Join(errs...)
 }
 

@@ -13,7 +13,7 @@ import (
 // aggregatedGroup is what the cluster's API server leaves to another one.
 const aggregatedGroup = "aggregated.fairlead.dev"
 
-// newAggregated is that other one. It has one object, which says who asks for what.
+// newAggregated is that other one. The API server has one object, which says who asks for what.
 func newAggregated() *httptest.Server {
 	const root = "/apis/" + aggregatedGroup + "/v1"
 	mux := http.NewServeMux()

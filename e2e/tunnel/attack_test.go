@@ -97,7 +97,7 @@ func targets() []attack {
 	} {
 		attacks = append(attacks, attack{name: "path " + strings.ReplaceAll(path, "/", "|"), raw: request("GET " + path + "?MARK"), refused: true})
 	}
-	// What asks for impersonation is carried, or it is refused. It is never dropped.
+	// A request for impersonation is carried, or refused. The header is never dropped.
 	attacks = append(attacks, attack{name: "header impersonate-user: evil", raw: request("GET /clusters/edge/api/v1/namespaces?MARK", "impersonate-user: evil\r\n"), most: 1, as: "evil"})
 	for _, header := range []string{
 		"Impersonate-User: system:admin\r\nImpersonate-Group: system:masters\r\n", "Impersonate-Group: system:masters\r\n", "Impersonate-Uid: 0\r\n",
@@ -119,7 +119,7 @@ func targets() []attack {
 	return attacks
 }
 
-// TestAttacksWithRawBytes sends each attack over a socket to each way in. What is allowed to reach the API
+// TestAttacksWithRawBytes sends each attack over a socket to each way in. A request that is allowed to reach the API
 // server comes as the person with the token, and nothing else comes.
 func TestAttacksWithRawBytes(t *testing.T) {
 	t.Parallel()

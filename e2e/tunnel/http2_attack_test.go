@@ -31,7 +31,7 @@ func (h *hub) ask2(t testing.TB, part string, fields []hpack.HeaderField, body s
 		}
 		_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end})
 	}
-	_ = framer.WriteSettings() // what can't be written is seen when reading
+	_ = framer.WriteSettings() // a write that fails is seen when reading
 	headers(fields, body == "" && len(trailers) == 0)
 	if body != "" {
 		_ = framer.WriteData(1, len(trailers) == 0, []byte(body))

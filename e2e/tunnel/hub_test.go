@@ -103,7 +103,7 @@ func (h *hub) startConsole(agentsDial []string) error {
 	}
 	return h.add(process.New(h.dir, "console", filepath.Join(world.bins.Dir, "console"), append(h.serverArgs("console"),
 		"--advertise-console", h.urls["console"], "--advertise-tunnels", strings.Join(tunnels, ","),
-		// Nobody is there: these tests deliver nothing.
+		// No service is there: these tests deliver nothing.
 		"--advertise-gitcaches", h.urls["console"], "--advertise-distributors", h.urls["console"])...))
 }
 

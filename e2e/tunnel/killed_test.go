@@ -168,8 +168,8 @@ func inform(ctx context.Context, t *testing.T, kubeconfig, namespace string) *in
 // recordingOf is what `fairlead replay` says of a recording.
 type recordingOf struct{ ID, Pod, Verb, EndTime, Incomplete string }
 
-// A tunnel that is killed ends what runs through it: watches go on where they were at the other tunnel, all else fails with an error, and the next command works at once. What was shown in shells is
-// kept, and the recordings are shown as cut.
+// A tunnel that is killed ends what runs through it: watches go on where they were at the other tunnel, all else fails with an error, and the next command
+// works at once. The output of shells is kept, and the recordings are shown as cut.
 func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 	t.Parallel()
 	shared(t) // the Kubernetes API, with what is in it
@@ -240,7 +240,7 @@ func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 	}
 
 	for name, r := range map[string]*running{"logs -f": logs, "port-forward": forward, "exec over WebSocket": shells["WebSocket"], "exec over SPDY": shells["SPDY"]} {
-		if name == "port-forward" { // it finds out when it is used
+		if name == "port-forward" { // port-forward finds out when it is used
 			if port := regexp.MustCompile(`127.0.0.1:(\d+)`).FindString(r.stdout.String()); port != "" {
 				if resp, err := http.Get("http://" + port); err == nil { //nolint:noctx // the connection is gone
 					_ = resp.Body.Close()

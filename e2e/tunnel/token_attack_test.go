@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestAttacksWithTokens tries tokens that open nothing. None of the requests may reach the API server.
+// TestAttacksWithTokens tries tokens that open nothing. No request may reach the API server.
 func TestAttacksWithTokens(t *testing.T) {
 	t.Parallel()
 	h := shared(t)

@@ -16,7 +16,7 @@ import (
 // way is one way into the cluster. All of them lead to the same API server.
 type way struct {
 	name string
-	part string // that is dialled
+	part string // the part that is dialled
 }
 
 // ways of the hub that the tests share.

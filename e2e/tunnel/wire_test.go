@@ -40,7 +40,7 @@ const moreWithin = 3 * time.Second
 func (h *hub) say(t testing.TB, part, raw string) (codes []int, bodies string) {
 	t.Helper()
 	conn := h.dial(t, part, "http/1.1")
-	go func() { _, _ = io.WriteString(conn, raw) }() // it may close before it has read all
+	go func() { _, _ = io.WriteString(conn, raw) }() // the part may close before it has read all
 	answers := bufio.NewReader(conn)
 	for {
 		resp, err := http.ReadResponse(answers, nil)

@@ -218,7 +218,7 @@ func fanout(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 	if err := seen.Fault(); err != nil {
 		return err
 	}
-	// Both have to be 1: the worse one counts.
+	// Builds and transfers have to be 1: the worse one counts.
 	fmt.Fprintf(stdout, "BENCH distributor.fanout_builds %d builds\n", max(seen.Pushed.Builds, seen.Cold.Builds))
 	fmt.Fprintf(stdout, "BENCH distributor.fanout_transfers %d transfers\n", max(seen.Pushed.Transfers, seen.Cold.Transfers))
 	fmt.Fprintf(stdout, "BENCH distributor.fanout_misses_after_push %d agents\n", seen.Pushed.Misses)

@@ -280,7 +280,7 @@ func (c *consoleUnderTest) watch(ctx context.Context, hc *http.Client, as []conn
 		standing <- err
 		return
 	}
-	defer func() { _ = stream.Close() }() // it has ended
+	defer func() { _ = stream.Close() }() // the stream has ended
 	stands := false
 	for stream.Receive() {
 		switch {

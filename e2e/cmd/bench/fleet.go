@@ -24,7 +24,7 @@ func distributorAll(ctx context.Context, bins stack.Binaries, dir string, stdout
 }
 
 // distributorFleet measures what a large fleet costs the hub that comes to it all at once, and a small one beside it: what is left of
-// the cost per cluster when nothing has to be shared. What was measured is printed whatever else was seen.
+// the cost per cluster when nothing has to be shared. The figures are printed whatever else was seen.
 func distributorFleet(ctx context.Context, bins stack.Binaries, _ string, stdout io.Writer) error {
 	const small, large = 1000, 10_000
 	one, failed := runFleet(ctx, bins, small)

@@ -292,7 +292,7 @@ func gitcacheScale(ctx context.Context, bins stack.Binaries, dir string, stdout 
 		if err := resolveWarm(ctx, f, c, r, stdout); err != nil {
 			return err
 		}
-		// What the first fetches took is given back by then.
+		// The memory of the first fetches is given back by then.
 		if err := wait(ctx, 2*time.Minute); err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func webTab(ctx context.Context, api consolev1connect.LiveServiceClient, standin
 		standing <- err
 		return
 	}
-	defer func() { _ = stream.Close() }() // it has ended
+	defer func() { _ = stream.Close() }() // the stream has ended
 	stands := false
 	for stream.Receive() {
 		if stream.Msg().GetHeartbeat() != nil && !stands {
@@ -121,7 +121,7 @@ func webChange(ctx context.Context, c *seeded.Console, long time.Duration) error
 	return nil
 }
 
-// webPages has the browser measure. It asks for changes by lines, and goes on when a line comes back.
+// webPages has the browser measure. The browser asks for changes by lines, and goes on when a line comes back.
 func webPages(ctx context.Context, bins stack.Binaries, c *seeded.Console, stdout io.Writer) error {
 	root := filepath.Dir(bins.Dir)
 	chromium, err := exec.LookPath("chromium")

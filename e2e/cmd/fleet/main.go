@@ -1,5 +1,5 @@
-// Command fleet runs the built hub under a simulated fleet of agents and says what that costs. It calls
-// itself with "agents" for the processes that simulate.
+// Command fleet runs the built hub under a simulated fleet of agents and says what that costs. The program calls itself
+// with "agents" for the processes that simulate.
 package main
 
 import (
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return seen.Fault()
 }
 
-// folder chooses where the data is. What PostgreSQL holds ends with the run, so nothing else is kept then.
+// folder chooses where the data is. The data in PostgreSQL ends with the run, so nothing else is kept then.
 func folder(cfg *fleet.Config) (end func() error, err error) {
 	if cfg.Dir != "" {
 		return func() error { return nil }, nil
