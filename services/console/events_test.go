@@ -287,7 +287,7 @@ func TestGuardOfAGlobalServiceTripsOnceUntilItIsConfirmed(t *testing.T) {
 		all := r.events(t, r.adminToken(t))
 		tell := func(want string) []*consolev1.Event {
 			t.Helper()
-			list := listEvents(t, all, "globalservice = logs")
+			list := listEvents(t, all, "globalservice = logs AND type : guard.") // services of it go, too
 			if got := types(list); got != want {
 				t.Fatalf("got %s, want %s", got, want)
 			}
