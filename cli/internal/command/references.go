@@ -92,13 +92,13 @@ func takeReferences(cmd *cobra.Command) {
 	}
 }
 
-// foreignKind is the error of a kind that means something in another tool. trace takes those of Kubernetes.
+// foreignKind is the error of a kind that means something in another tool. trace takes those of Kubernetes, and top has words of its own.
 func foreignKind(cmd *cobra.Command, words, args []string) error {
 	if len(args) == 0 || len(words) < 2 || words[1] != "NAME" {
 		return nil
 	}
 	kind, _, _ := strings.Cut(args[0], "/")
-	if kindElsewhere(kind) == "" || cmd.Name() == "trace" && kubernetesKind(kind) != "" {
+	if kindElsewhere(kind) == "" || cmd.Name() == "trace" && kubernetesKind(kind) != "" || cmd.Name() == "top" {
 		return nil
 	}
 	_, err := findKind(kind)
