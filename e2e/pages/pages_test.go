@@ -208,6 +208,7 @@ func subcommands(help string) (names []string) {
 	if !strings.Contains(help, "\nUsage: fairlead COMMAND") {
 		return nil
 	}
+	help = regexp.MustCompile(`,\n +`).ReplaceAllString(help, ", ") // a long group has several lines
 	for _, group := range regexp.MustCompile(`(?m)^[A-Z][a-z ]*?  +([a-z-]+(?:, [a-z-]+)+)$`).FindAllStringSubmatch(help, -1) {
 		names = append(names, strings.Split(group[1], ", ")...)
 	}
