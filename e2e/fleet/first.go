@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
+	"fairlead.dev/e2e/gitcache"
+	"fairlead.dev/e2e/process"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
@@ -52,6 +56,61 @@ func (r *Run) applying(ctx context.Context, into *First) (stop func()) {
 		cancel()
 		wg.Wait()
 	}
+}
+
+// Disturbances of a first delivery, once half of it is there.
+const (
+	// DisturbKill kills console and distributor, and starts them again.
+	DisturbKill = "kill"
+	// DisturbStarve takes half of the machine's processors away for starveFor.
+	DisturbStarve = "starve"
+)
+
+const starveFor = time.Minute
+
+// disturb does to the hub what the run is to disturb the first delivery with.
+func (r *Run) disturb(ctx context.Context, m *meter) error {
+	r.say("half is delivered: %s", r.cfg.Disturb)
+	switch r.cfg.Disturb {
+	case DisturbKill:
+		for _, name := range []string{"console", "distributor"} {
+			m.pause(name)
+			if name == "console" {
+				r.First.Written += gitcache.Written(r.hub.parts[name].Pid())
+			}
+			if err := r.hub.parts[name].Kill(); err != nil {
+				return err
+			}
+		}
+		for _, name := range []string{"console", "distributor"} {
+			if err := r.hub.startPart(ctx, name); err != nil {
+				return err
+			}
+			m.resume(name, r.hub.parts[name].Pid())
+		}
+	case DisturbStarve:
+		for range (runtime.NumCPU() + 1) / 2 {
+			burner := process.New(r.cfg.Dir, "burner", r.cfg.Executable, "burn", starveFor.String())
+			if err := burner.Start(); err != nil {
+				return err
+			}
+			r.burners = append(r.burners, burner)
+		}
+	}
+	return nil
+}
+
+// burn keeps a processor busy, before all others where it may.
+func burn(ctx context.Context, text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, -20) // takes root
+	for end := time.Now().Add(d); ctx.Err() == nil && time.Now().Before(end); {
+		continue
+	}
+	return nil
 }
 
 // database is the size of the files of the console's database.

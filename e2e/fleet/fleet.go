@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 	Downloads float64
 	// Tunnels is the share of agents with a tunnel session.
 	Tunnels float64
-	// Executable runs agents when it is called with "agents"; empty: they run in this process.
+	// Executable is a program that calls Part with its arguments, and so runs agents; empty: they run in this process.
 	Executable string
 	// Sizes are the bytes that do not compress in the folders of the first services.
 	Sizes []int
@@ -58,6 +59,8 @@ type Config struct {
 	// outage of each part and of all; Hold is how long each lasts at least.
 	Faults bool
 	Hold   time.Duration
+	// Disturb is what happens to the hub in the middle of the first delivery; empty: nothing.
+	Disturb string
 	// Reconnect restarts the distributor at the end, and measures until all agents are back.
 	Reconnect bool
 }
@@ -73,6 +76,10 @@ func (c Config) Validate() error {
 		return errors.New("sizes: there are more than services")
 	case c.Sources < 1:
 		return errors.New("sources: at least one is needed")
+	case c.Disturb == DisturbStarve && c.Executable == "":
+		return errors.New("disturb: processes that take processor time away need an executable")
+	case !slices.Contains([]string{"", DisturbKill, DisturbStarve}, c.Disturb):
+		return fmt.Errorf("disturb: must be %s or %s", DisturbKill, DisturbStarve)
 	case c.Downloads < 0 || c.Downloads > 1 || c.Tunnels < 0 || c.Tunnels > 1 || c.ChangesPerHour < 0:
 		return errors.New("shares must be from 0 to 1")
 	}

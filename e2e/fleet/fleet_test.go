@@ -3,15 +3,33 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"fairlead.dev/e2e/fleet"
 	"fairlead.dev/e2e/gitcache"
 )
+
+// The processes of a run are this program.
+func TestMain(m *testing.M) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	if known, err := fleet.Part(ctx, os.Args[1:], os.Stdin, os.Stdout); known {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	stop()
+	os.Exit(m.Run())
+}
 
 // A fleet in small: everything is delivered, pushes arrive, nobody meets an error, and what agents have is
 // what the console says, also after the distributor was killed.
@@ -46,6 +64,51 @@ func TestFleetConverges(t *testing.T) {
 	if t.Failed() {
 		seen.Print(progress)
 		t.Log(progress)
+	}
+}
+
+// Console and distributor are killed while half is delivered for the first time: all arrives, and is what the console says.
+func TestFirstDeliverySurvivesAKill(t *testing.T) {
+	t.Parallel()
+	bins, err := gitcache.Bins("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	progress := &strings.Builder{}
+	cfg := fleet.Config{
+		Bins: bins, Dir: t.TempDir(), Clusters: 200, Services: 5, Sources: 2, NextPoll: 2 * time.Second, Disturb: fleet.DisturbKill, Executable: executable,
+	}
+	seen, err := fleet.Do(ctx, cfg, progress)
+	if err == nil {
+		err = seen.Fault()
+	}
+	if err != nil || !strings.Contains(progress.String(), "half is delivered: kill") {
+		t.Errorf("%v\n%s", err, progress)
+	}
+	for _, u := range seen.SettledUsage {
+		if u.CPU < 0 {
+			t.Errorf("%s took %s of CPU", u.Name, u.CPU)
+		}
+	}
+}
+
+// A server that does nothing has the same agents, and costs something.
+func TestAServerThatDoesNothingHoldsTheFleet(t *testing.T) {
+	t.Parallel()
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := fleet.Config{Dir: t.TempDir(), Clusters: 50, Services: 1, Sources: 1, NextPoll: 100 * time.Millisecond, Duration: time.Second, Executable: executable}
+	cores, err := fleet.Floor(t.Context(), cfg, io.Discard)
+	if err != nil || cores <= 0 {
+		t.Errorf("it took %f cores: %v", cores, err)
 	}
 }
 

@@ -143,9 +143,7 @@ func (r *Run) join(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			joined, err := r.hub.api.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{
-				JoinToken: created.GetJoinToken(), Key: identitytest.AgentKey().ForJoin(created.GetJoinToken()),
-			})
+			joined, err := r.joinOne(ctx, created.GetJoinToken())
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -168,6 +166,16 @@ func (r *Run) join(ctx context.Context) error {
 		return err
 	}
 	return os.WriteFile(r.tokensFile(), text, 0o600)
+}
+
+// joinOne asks as an agent does: again when a busy console has taken in too many strangers at once to wait for this one.
+func (r *Run) joinOne(ctx context.Context, token string) (*consolev1.JoinClusterResponse, error) {
+	for {
+		joined, err := r.hub.api.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: token, Key: identitytest.AgentKey().ForJoin(token)})
+		if connect.CodeOf(err) != connect.CodeDeadlineExceeded || pause(ctx, time.Second) != nil {
+			return joined, err
+		}
+	}
 }
 
 func (r *Run) tokensFile() string { return filepath.Join(r.cfg.Dir, "tokens.json") }

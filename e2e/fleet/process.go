@@ -44,6 +44,12 @@ func (r *Run) meter() *meter {
 	return m
 }
 
+// pause takes in what a process used that is about to be killed.
+func (m *meter) pause(name string) { m.cpu[name] -= gitcache.CPU(m.pids[name]) }
+
+// resume measures the process that came in its place.
+func (m *meter) resume(name string, pid int) { m.pids[name] = pid }
+
 func simulatorName(i int) string { return "simulator-" + string(rune('0'+i)) }
 
 func (m *meter) end(ctx context.Context, h *hub) []Usage {

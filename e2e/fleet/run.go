@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/e2e/gitcache"
+	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/delivery"
 )
 
@@ -60,7 +61,8 @@ type Run struct {
 	progress   io.Writer
 	begin      time.Time
 	pushed     int
-	errors     *Stats // of the whole run
+	errors     *Stats             // of the whole run
+	burners    []*process.Process // take processor time away
 }
 
 // Push is a commit on its way to agents.
@@ -99,6 +101,11 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 	if err != nil {
 		return r, err
 	}
+	defer func() {
+		for _, burner := range r.burners {
+			err = errors.Join(err, burner.Stop(time.Second))
+		}
+	}()
 	steps := []func(context.Context) error{r.settle, r.steady, r.wave, r.check}
 	if cfg.Cold {
 		steps = append(steps, r.cold, r.check)
@@ -149,20 +156,24 @@ func (r *Run) settle(ctx context.Context) error {
 	written := gitcache.Written(r.hub.parts["console"].Pid())
 	stop := r.applying(ctx, &r.First)
 	defer stop()
-	want := r.cfg.Clusters * r.cfg.Services
+	want, disturbed := r.cfg.Clusters*r.cfg.Services, r.cfg.Disturb == ""
+	var failed error
 	err := r.until(ctx, settleTimeout, question{}, func(a answer) (bool, string) {
 		s := a.Stats
-		return s.Services == want && s.Pending == 0 && s.Watching == r.cfg.Clusters,
+		if !disturbed && s.Services >= want/2 {
+			disturbed, failed = true, r.disturb(ctx, meter)
+		}
+		return failed != nil || s.Services == want && s.Pending == 0 && s.Watching == r.cfg.Clusters,
 			fmt.Sprintf("%d of %d agents watch, %d of %d services delivered, %d reports on their way", s.Watching, r.cfg.Clusters, s.Services, want, s.Pending)
 	})
-	if err != nil {
+	if err := errors.Join(failed, err); err != nil {
 		return fmt.Errorf("wait for the first delivery: %w", err)
 	}
 	if err := r.shown(ctx); err != nil {
 		return fmt.Errorf("wait for lists to show what was delivered: %w", err)
 	}
 	for name, n := range r.errors.Errors {
-		if unconnected(name) || refusedForNow(name) { // all came at once, and some again
+		if unconnected(name) || refusedForNow(name) || r.cfg.Disturb == DisturbKill { // all came at once, and some again
 			r.say("while all came, agents met %d x %s", n, name)
 			r.First.Refused += n
 			delete(r.errors.Errors, name)
@@ -170,7 +181,8 @@ func (r *Run) settle(ctx context.Context) error {
 	}
 	stop()
 	r.Settled, r.SettledUsage = time.Since(meter.begin), meter.end(ctx, r.hub)
-	r.First.Written, r.First.Database = gitcache.Written(r.hub.parts["console"].Pid())-written, r.hub.database()
+	r.First.Written += gitcache.Written(r.hub.parts["console"].Pid()) - written
+	r.First.Database = r.hub.database()
 	r.say("everything is delivered, reported and shown after %.1f s", r.Settled.Seconds())
 	return nil
 }

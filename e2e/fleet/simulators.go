@@ -84,6 +84,19 @@ func (s *simulators) close() error {
 	return group.Wait()
 }
 
+// Part runs what a run starts from its own executable, and says whether the arguments name such a part.
+func Part(ctx context.Context, args []string, in io.Reader, out io.Writer) (known bool, err error) {
+	switch {
+	case len(args) == 1 && args[0] == "agents":
+		return true, Agents(ctx, in, out)
+	case len(args) == 2 && args[0] == "burn":
+		return true, burn(ctx, args[1])
+	case len(args) == 5 && args[0] == "floor":
+		return true, serveFloor(ctx, args[1], args[2], args[3], args[4])
+	}
+	return false, nil
+}
+
 // remote is a simulator in a process of its own, which dies with this one.
 type remote struct {
 	process *subprocess.Process

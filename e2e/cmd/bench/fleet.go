@@ -27,19 +27,29 @@ func distributorAll(ctx context.Context, bins stack.Binaries, dir string, stdout
 // the cost per cluster when nothing has to be shared. The figures are printed whatever else was seen.
 func distributorFleet(ctx context.Context, bins stack.Binaries, _ string, stdout io.Writer) error {
 	const small, large = 1000, 10_000
-	one, failed := runFleet(ctx, bins, small)
+	one, _, failed := runFleet(ctx, bins, small, 0)
 	printSmallFleet(stdout, one)
 	if ctx.Err() != nil {
 		return failed
 	}
-	all, err := runFleet(ctx, bins, large)
+	all, floor, err := runFleet(ctx, bins, large, floorFor)
 	printFirstDelivery(stdout, all)
 	printLargeFleet(stdout, all)
+	if floor > 0 && len(all.Steady) > 0 {
+		fmt.Fprintf(stdout, "BENCH distributor.floor_cores_10000_clusters %.3f cores\n", floor)
+		fmt.Fprintf(stdout, "BENCH distributor.hub_cores_vs_floor %.2f x\n", cores(all, hub()...)/floor)
+	}
 	if len(one.Steady) > 0 && len(all.Steady) > 0 {
 		fmt.Fprintf(stdout, "BENCH distributor.cores_per_cluster_growth_10x %.2f x\n", cores(all, "distributor")/large/(cores(one, "distributor")/small))
 	}
 	return errors.Join(failed, err)
 }
+
+// hub are the parts of a hub.
+func hub() []string { return []string{"console", "gitcache", "distributor", "tunnel"} }
+
+// floorFor is how long the server that does nothing is measured.
+const floorFor = 2 * time.Minute
 
 func printSmallFleet(stdout io.Writer, one *fleet.Run) {
 	if one.Settled > 0 {
@@ -68,7 +78,7 @@ func printFirstDelivery(stdout io.Writer, all *fleet.Run) {
 func printLargeFleet(stdout io.Writer, all *fleet.Run) {
 	if len(all.Steady) > 0 {
 		fmt.Fprintf(stdout, "BENCH distributor.cores_10000_clusters %.3f cores\n", cores(all, "distributor"))
-		fmt.Fprintf(stdout, "BENCH distributor.hub_cores_10000_clusters %.3f cores\n", cores(all, "console", "gitcache", "distributor", "tunnel"))
+		fmt.Fprintf(stdout, "BENCH distributor.hub_cores_10000_clusters %.3f cores\n", cores(all, hub()...))
 		fmt.Fprintf(stdout, "BENCH distributor.rss_mib_10000_clusters %d MiB\n", rss(all, "distributor"))
 		fmt.Fprintf(stdout, "BENCH distributor.sync_p99_ms %.1f ms\n", milliseconds(all.Stats.Calls["sync unchanged"].Quantile(0.99)))
 	}
@@ -80,8 +90,9 @@ func printLargeFleet(stdout io.Writer, all *fleet.Run) {
 	}
 }
 
-// runFleet runs a fleet whose hub begins with nothing, and returns what was seen of it also with an error.
-func runFleet(ctx context.Context, bins stack.Binaries, clusters int) (seen *fleet.Run, err error) {
+// runFleet runs a fleet whose hub begins with nothing, and returns what was seen of it also with an error; then, for a while, a server that
+// does nothing in its place.
+func runFleet(ctx context.Context, bins stack.Binaries, clusters int, floorFor time.Duration) (seen *fleet.Run, floor float64, err error) {
 	seen = &fleet.Run{}
 	cfg := fleet.Config{
 		Bins: bins.Dir, Clusters: clusters, Services: 30, Sources: 10, NextPoll: 2 * time.Minute, Duration: 4 * time.Minute,
@@ -89,26 +100,29 @@ func runFleet(ctx context.Context, bins stack.Binaries, clusters int) (seen *fle
 	}
 	kept, err := fleet.CacheDir(cfg)
 	if err != nil {
-		return seen, err
+		return seen, 0, err
 	}
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
-		return seen, err
+		return seen, 0, err
 	}
 	if cfg.Dir, err = os.MkdirTemp(filepath.Dir(kept), "bench-"); err != nil {
-		return seen, err
+		return seen, 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cfg.Dir)) }()
 	if cfg.Executable, err = os.Executable(); err != nil {
-		return seen, err
+		return seen, 0, err
 	}
 	ran, err := fleet.Do(ctx, cfg, os.Stderr)
 	if ran != nil {
 		seen = ran
 	}
 	if err != nil {
-		return seen, fmt.Errorf("a fleet of %d clusters: %w", clusters, err)
+		return seen, 0, fmt.Errorf("a fleet of %d clusters: %w", clusters, err)
 	}
-	return seen, seen.Fault()
+	if cfg.Duration = floorFor; floorFor > 0 {
+		floor, err = fleet.Floor(ctx, cfg, os.Stderr)
+	}
+	return seen, floor, errors.Join(seen.Fault(), err)
 }
 
 func cores(r *fleet.Run, parts ...string) (sum float64) {

@@ -65,8 +65,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
-	if len(args) == 1 && args[0] == "agents" { // a part of a simulated fleet, started by this very program
-		return fleet.Agents(ctx, os.Stdin, stdout)
+	if known, err := fleet.Part(ctx, args, os.Stdin, stdout); known { // of a simulated fleet, started by this very program
+		return err
 	}
 	if len(args) == 1 && args[0] == "tunnel-agents" { // so, too
 		return paths.Agents(ctx, os.Stdin, stdout)

@@ -1,5 +1,5 @@
 // Command fleet runs the built hub under a simulated fleet of agents and says what that costs. The program calls itself
-// with "agents" for the processes that simulate.
+// for the processes that simulate.
 package main
 
 import (
@@ -27,8 +27,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (err error) {
-	if len(args) == 1 && args[0] == "agents" {
-		return fleet.Agents(ctx, stdin, stdout)
+	if known, err := fleet.Part(ctx, args, stdin, stdout); known {
+		return err
 	}
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -46,6 +46,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	flags.BoolVar(&cfg.Faults, "faults", false, "two distributors, and at the end outages of all that is behind them, bad caches, a full disk")
 	flags.DurationVar(&cfg.Hold, "hold", time.Minute, "how long each outage lasts")
 	flags.BoolVar(&cfg.Reconnect, "reconnect", false, "kill the distributor at the end, and wait until all agents are back")
+	flags.StringVar(&cfg.Disturb, "disturb", "", "what happens when half is delivered for the first time: kill (console and distributor, by SIGKILL) or starve (half of the processors are taken away for a minute)")
+	floor := flags.Bool("floor", false, "measure a server that does nothing at the end, with the same agents")
 	flags.StringVar(&cfg.Dir, "dir", "", "`folder` for all data, with what was prepared for the next run of this size, and of no other; default: one in the user's cache")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -68,6 +70,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	if err != nil {
 		return err
+	}
+	if *floor {
+		cores, err := fleet.Floor(ctx, cfg, stderr)
+		if err != nil {
+			return errors.Join(err, seen.Fault())
+		}
+		fmt.Fprintf(stdout, "a server that does nothing: %.3f cores\n", cores)
 	}
 	return seen.Fault()
 }
