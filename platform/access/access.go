@@ -17,6 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/kind"
 	"fairlead.dev/platform/mux/kubehttp"
 )
 
@@ -54,7 +55,11 @@ const (
 
 // Kinds are all of them.
 func Kinds() []string {
-	return []string{Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, Recording}
+	var out []string
+	for _, k := range kind.All() {
+		out = append(out, k.Name())
+	}
+	return append(out, Recording)
 }
 
 // Target is a resource, as far as rights depend on it.
@@ -86,9 +91,9 @@ func (t Target) String() string {
 }
 
 // words are those of a kind: GlobalService is a global service.
-func words(kind string) string {
+func words(name string) string {
 	var b strings.Builder
-	for i, c := range kind {
+	for i, c := range name {
 		if i > 0 && c >= 'A' && c <= 'Z' {
 			b.WriteByte(' ')
 		}

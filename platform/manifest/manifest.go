@@ -14,9 +14,8 @@ import (
 	"strings"
 
 	"buf.build/go/protovalidate"
-	"google.golang.org/protobuf/proto"
 
-	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/kind"
 )
 
 // APIVersion is the only one there is.
@@ -57,49 +56,28 @@ const (
 
 // Kinds in the order in which they depend on each other.
 func Kinds() []Kind {
-	return []Kind{Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, Global, Service, Grant, Sink}
+	all := kind.All()
+	out := make([]Kind, len(all))
+	for i, k := range all {
+		out[i] = Kind(k.Name())
+	}
+	return out
 }
 
 // new returns an empty message of the kind; nil if there is no such kind.
 func (k Kind) new() Message {
-	switch k {
-	case Role:
-		return &consolev1.Role{}
-	case ServiceAccount:
-		return &consolev1.ServiceAccount{}
-	case Secret:
-		return &consolev1.Secret{}
-	case Source:
-		return &consolev1.Source{}
-	case Project:
-		return &consolev1.Project{}
-	case Cluster:
-		return &consolev1.Cluster{}
-	case Backend:
-		return &consolev1.Backend{}
-	case Sink:
-		return &consolev1.Sink{}
-	case ConfigSet:
-		return &consolev1.ConfigSet{}
-	case Global:
-		return &consolev1.GlobalService{}
-	case Service:
-		return &consolev1.Service{}
-	case Grant:
-		return &consolev1.Grant{}
-	default:
+	of, ok := kind.Named(string(k))
+	if !ok || of.Name() != string(k) {
 		return nil
 	}
+	return of.New()
 }
 
 // KindOf returns the kind of a message.
 func KindOf(m Message) Kind { return Kind(m.ProtoReflect().Descriptor().Name()) }
 
 // Message is a resource of the catalog.
-type Message interface {
-	proto.Message
-	GetMetadata() *consolev1.Metadata
-}
+type Message = kind.Message
 
 // Object is a resource and where it was read.
 type Object struct {

@@ -1,35 +1,66 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/hub"
-	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	kindtable "fairlead.dev/platform/kind"
 	"fairlead.dev/platform/manifest"
 )
 
 // pageSize of lists: a thousand are bounded in bytes by the server's own limit per message.
 const pageSize = 500
 
-// kind is how a kind of resource is reached.
+// kind is a kind of resources.
 type kind struct {
+	kindtable.Kind
 	kind manifest.Kind
-	get  func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error)
-	page func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error)
-	// remove deletes a resource; confirmation is what a call before asked for.
-	remove func(ctx context.Context, h *hub.Hub, name, confirmation string) error
 }
 
-func (k kind) singular() string { return strings.ToLower(string(k.kind)) }
-func (k kind) plural() string   { return k.singular() + "s" }
+func (k kind) singular() string { return k.Singular() }
+func (k kind) plural() string   { return k.Plural() }
 
+// kinds are in the order of their numbers, which is about that in which people meet them.
 func kinds() []kind {
-	return []kind{sourceKind(), clusterKind(), serviceKind(), secretKind(), grantKind(), projectKind(), configSetKind(), backendKind(), sinkKind(), globalServiceKind(), roleKind(), serviceAccountKind()}
+	var out []kind
+	for _, k := range kindtable.All() {
+		out = append(out, kind{k, manifest.Kind(k.Name())})
+	}
+	slices.SortFunc(out, func(a, b kind) int { return cmp.Compare(a.Number(), b.Number()) })
+	return out
+}
+
+// kindOf is the kind of resources that a command is made for.
+func kindOf(name manifest.Kind) kind {
+	k, _ := kindtable.Named(string(name)) // the tests look up each
+	return kind{k, name}
+}
+
+func sourceKind() kind        { return kindOf(manifest.Source) }
+func clusterKind() kind       { return kindOf(manifest.Cluster) }
+func serviceKind() kind       { return kindOf(manifest.Service) }
+func backendKind() kind       { return kindOf(manifest.Backend) }
+func sinkKind() kind          { return kindOf(manifest.Sink) }
+func globalServiceKind() kind { return kindOf(manifest.Global) }
+
+func (k kind) get(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+	return h.Resource(ctx, k.Kind, name)
+}
+
+func (k kind) page(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+	return h.Resources(ctx, k.Kind, hub.Question{Filter: q.filter, Order: q.sort, Token: q.token, Size: pageSize})
+}
+
+// remove deletes a resource; confirmation is what a call before asked for.
+func (k kind) remove(ctx context.Context, h *hub.Hub, name, confirmation string) error {
+	return h.Delete(ctx, k.Kind, name, confirmation)
 }
 
 // findKind takes a kind in singular or plural.
@@ -46,231 +77,6 @@ func findKind(name string) (kind, error) {
 		unknown += "; " + advice
 	}
 	return kind{}, errors.New(unknown)
-}
-
-// messages makes a slice of the interface of a slice of resources.
-func messages[M manifest.Message](ms []M) []manifest.Message {
-	out := make([]manifest.Message, len(ms))
-	for i, m := range ms {
-		out[i] = m
-	}
-	return out
-}
-
-func sourceKind() kind {
-	return kind{
-		kind: manifest.Source,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: name})
-			return res.GetSource(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Sources.ListSources(ctx, &consolev1.ListSourcesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetSources()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Sources.DeleteSource(ctx, &consolev1.DeleteSourceRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func clusterKind() kind {
-	return kind{
-		kind: manifest.Cluster,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: name})
-			return res.GetCluster(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Clusters.ListClusters(ctx, &consolev1.ListClustersRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetClusters()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func serviceKind() kind {
-	return kind{
-		kind: manifest.Service,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
-			return res.GetService(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Services.ListServices(ctx, &consolev1.ListServicesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetServices()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, confirmation string) error {
-			_, err := h.Services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name, Confirmation: confirmation})
-			return err
-		},
-	}
-}
-
-func secretKind() kind {
-	return kind{
-		kind: manifest.Secret,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Secrets.GetSecret(ctx, &consolev1.GetSecretRequest{Name: name})
-			return res.GetSecret(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Secrets.ListSecrets(ctx, &consolev1.ListSecretsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetSecrets()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Secrets.DeleteSecret(ctx, &consolev1.DeleteSecretRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func grantKind() kind {
-	return kind{
-		kind: manifest.Grant,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Grants.GetGrant(ctx, &consolev1.GetGrantRequest{Name: name})
-			return res.GetGrant(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Grants.ListGrants(ctx, &consolev1.ListGrantsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetGrants()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Grants.DeleteGrant(ctx, &consolev1.DeleteGrantRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func projectKind() kind {
-	return kind{
-		kind: manifest.Project,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Projects.GetProject(ctx, &consolev1.GetProjectRequest{Name: name})
-			return res.GetProject(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Projects.ListProjects(ctx, &consolev1.ListProjectsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetProjects()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Projects.DeleteProject(ctx, &consolev1.DeleteProjectRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func configSetKind() kind {
-	return kind{
-		kind: manifest.ConfigSet,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Sets.GetConfigSet(ctx, &consolev1.GetConfigSetRequest{Name: name})
-			return res.GetConfigSet(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Sets.ListConfigSets(ctx, &consolev1.ListConfigSetsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetConfigSets()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Sets.DeleteConfigSet(ctx, &consolev1.DeleteConfigSetRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func backendKind() kind {
-	return kind{
-		kind: manifest.Backend,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Backends.GetBackend(ctx, &consolev1.GetBackendRequest{Name: name})
-			return res.GetBackend(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Backends.ListBackends(ctx, &consolev1.ListBackendsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetBackends()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Backends.DeleteBackend(ctx, &consolev1.DeleteBackendRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func sinkKind() kind {
-	return kind{
-		kind: manifest.Sink,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Sinks.GetSink(ctx, &consolev1.GetSinkRequest{Name: name})
-			return res.GetSink(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Sinks.ListSinks(ctx, &consolev1.ListSinksRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetSinks()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Sinks.DeleteSink(ctx, &consolev1.DeleteSinkRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func globalServiceKind() kind {
-	return kind{
-		kind: manifest.Global,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})
-			return res.GetGlobalService(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Globals.ListGlobalServices(ctx, &consolev1.ListGlobalServicesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetGlobalServices()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, confirmation string) error {
-			_, err := h.Globals.DeleteGlobalService(ctx, &consolev1.DeleteGlobalServiceRequest{Name: name, Confirmation: confirmation})
-			return err
-		},
-	}
-}
-
-func roleKind() kind {
-	return kind{
-		kind: manifest.Role,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Roles.GetRole(ctx, &consolev1.GetRoleRequest{Name: name})
-			return res.GetRole(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Roles.ListRoles(ctx, &consolev1.ListRolesRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetRoles()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Roles.DeleteRole(ctx, &consolev1.DeleteRoleRequest{Name: name})
-			return err
-		},
-	}
-}
-
-func serviceAccountKind() kind {
-	return kind{
-		kind: manifest.ServiceAccount,
-		get: func(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-			res, err := h.Accounts.GetServiceAccount(ctx, &consolev1.GetServiceAccountRequest{Name: name})
-			return res.GetServiceAccount(), err
-		},
-		page: func(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
-			res, err := h.Accounts.ListServiceAccounts(ctx, &consolev1.ListServiceAccountsRequest{PageSize: pageSize, PageToken: q.token, Filter: q.filter, OrderBy: q.sort})
-			return messages(res.GetServiceAccounts()), res.GetNextPageToken(), err
-		},
-		remove: func(ctx context.Context, h *hub.Hub, name, _ string) error {
-			_, err := h.Accounts.DeleteServiceAccount(ctx, &consolev1.DeleteServiceAccountRequest{Name: name})
-			return err
-		},
-	}
 }
 
 // one reads a resource by name.

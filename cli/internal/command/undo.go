@@ -47,7 +47,7 @@ are not kept: a Secret, or what keeps secret values of its own, has to be writte
 func (a *app) undelete(ctx context.Context, h *hub.Hub, k kind, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	out, err := h.History.UndeleteResource(ctx, &consolev1.UndeleteResourceRequest{Kind: kindOf(k), Name: name})
+	out, err := h.History.UndeleteResource(ctx, &consolev1.UndeleteResourceRequest{Kind: k.Number(), Name: name})
 	if err != nil {
 		return err
 	}
@@ -55,16 +55,6 @@ func (a *app) undelete(ctx context.Context, h *hub.Hub, k kind, name string) err
 		a.notef("it has spec.sync.onDelete: orphan, as it had when it was deleted\n")
 	}
 	return a.printf("%s/%s is there again\n", k.singular(), name)
-}
-
-// kindOf is a kind as the API has it.
-func kindOf(k kind) consolev1.Kind {
-	for value := range consolev1.Kind_name {
-		if is := consolev1.Kind(value); kindText(is) == k.singular() {
-			return is
-		}
-	}
-	return consolev1.Kind_KIND_UNSPECIFIED
 }
 
 // listDeleted lists the services whose deletion can be undone.

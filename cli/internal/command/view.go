@@ -73,9 +73,20 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.roles(found), nil
 	case manifest.ServiceAccount:
 		return v.accounts(found), nil
-	default:
+	case manifest.Secret:
 		return v.secrets(found), nil
+	default:
+		return v.plain(found), nil
 	}
+}
+
+// plain is the table of a kind that has no columns of its own.
+func (v view) plain(found []manifest.Message) *table.Table {
+	t := v.newTable([]string{"NAME", "CHANGED"})
+	for _, m := range found {
+		v.row(t, []string{m.GetMetadata().GetName(), v.ago(m.GetMetadata().GetUpdateTime())})
+	}
+	return t
 }
 
 // newTable has no column for messages: what has to be said stands whole below the table, which so

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	kindtable "fairlead.dev/platform/kind"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -20,11 +19,7 @@ func (a *app) watch(ctx context.Context, h *hub.Hub, k kind, filter, format stri
 	if !slices.Contains([]string{formatTable, formatWide, formatName}, format) {
 		return fmt.Errorf("--watch can't be shown as %s: use table, wide or name", format)
 	}
-	number, ok := kindNumber(k)
-	if !ok {
-		return fmt.Errorf("%s can't be watched", k.plural())
-	}
-	stream, err := h.Live.WatchResources(ctx, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{number}, Filter: filter})
+	stream, err := h.Live.WatchResources(ctx, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{k.Number()}, Filter: filter})
 	if err != nil {
 		return h.Explain(err)
 	}
@@ -121,31 +116,13 @@ func (a *app) showChanged(k kind, found []manifest.Message, deleted []*consolev1
 	return nil
 }
 
-// kindNumber is what the API calls a kind: KIND_GLOBAL_SERVICE is a GlobalService.
-func kindNumber(k kind) (consolev1.Kind, bool) {
-	fields := (&consolev1.Resource{}).ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		if string(fields.Get(i).Message().Name()) == string(k.kind) {
-			for number := range consolev1.Kind_name {
-				if consolev1.Kind(number).String() == "KIND_"+strings.ToUpper(string(fields.Get(i).Name())) {
-					return consolev1.Kind(number), true
-				}
-			}
-		}
-	}
-	return 0, false
-}
-
 // messagesOf takes resources out of their envelopes.
 func messagesOf(list []*consolev1.Resource) []manifest.Message {
 	var out []manifest.Message
 	for _, r := range list {
-		r.ProtoReflect().Range(func(_ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if m, ok := v.Message().Interface().(manifest.Message); ok {
-				out = append(out, m)
-			}
-			return true
-		})
+		if _, m := kindtable.Unwrap(r); m != nil {
+			out = append(out, m)
+		}
 	}
 	return out
 }

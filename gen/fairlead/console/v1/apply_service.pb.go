@@ -78,22 +78,23 @@ func (ApplyOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{0}
 }
 
-// Resource is one of any kind.
+// Resource is one of any kind. This is the table of the kinds: a kind stands behind those that it may name, and all parts of the suite
+// take the kinds from here, in this order.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Resource:
 	//
-	//	*Resource_Secret
-	//	*Resource_Source
-	//	*Resource_Cluster
-	//	*Resource_Service
-	//	*Resource_Grant
-	//	*Resource_Project
-	//	*Resource_GlobalService
-	//	*Resource_ConfigSet
-	//	*Resource_Backend
 	//	*Resource_Role
 	//	*Resource_ServiceAccount
+	//	*Resource_Secret
+	//	*Resource_Backend
+	//	*Resource_Source
+	//	*Resource_Project
+	//	*Resource_Cluster
+	//	*Resource_ConfigSet
+	//	*Resource_GlobalService
+	//	*Resource_Service
+	//	*Resource_Grant
 	//	*Resource_Sink
 	Resource      isResource_Resource `protobuf_oneof:"resource"`
 	unknownFields protoimpl.UnknownFields
@@ -137,10 +138,37 @@ func (x *Resource) GetResource() isResource_Resource {
 	return nil
 }
 
+func (x *Resource) GetRole() *Role {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_Role); ok {
+			return x.Role
+		}
+	}
+	return nil
+}
+
+func (x *Resource) GetServiceAccount() *ServiceAccount {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_ServiceAccount); ok {
+			return x.ServiceAccount
+		}
+	}
+	return nil
+}
+
 func (x *Resource) GetSecret() *Secret {
 	if x != nil {
 		if x, ok := x.Resource.(*Resource_Secret); ok {
 			return x.Secret
+		}
+	}
+	return nil
+}
+
+func (x *Resource) GetBackend() *Backend {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_Backend); ok {
+			return x.Backend
 		}
 	}
 	return nil
@@ -155,10 +183,37 @@ func (x *Resource) GetSource() *Source {
 	return nil
 }
 
+func (x *Resource) GetProject() *Project {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_Project); ok {
+			return x.Project
+		}
+	}
+	return nil
+}
+
 func (x *Resource) GetCluster() *Cluster {
 	if x != nil {
 		if x, ok := x.Resource.(*Resource_Cluster); ok {
 			return x.Cluster
+		}
+	}
+	return nil
+}
+
+func (x *Resource) GetConfigSet() *ConfigSet {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_ConfigSet); ok {
+			return x.ConfigSet
+		}
+	}
+	return nil
+}
+
+func (x *Resource) GetGlobalService() *GlobalService {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_GlobalService); ok {
+			return x.GlobalService
 		}
 	}
 	return nil
@@ -182,60 +237,6 @@ func (x *Resource) GetGrant() *Grant {
 	return nil
 }
 
-func (x *Resource) GetProject() *Project {
-	if x != nil {
-		if x, ok := x.Resource.(*Resource_Project); ok {
-			return x.Project
-		}
-	}
-	return nil
-}
-
-func (x *Resource) GetGlobalService() *GlobalService {
-	if x != nil {
-		if x, ok := x.Resource.(*Resource_GlobalService); ok {
-			return x.GlobalService
-		}
-	}
-	return nil
-}
-
-func (x *Resource) GetConfigSet() *ConfigSet {
-	if x != nil {
-		if x, ok := x.Resource.(*Resource_ConfigSet); ok {
-			return x.ConfigSet
-		}
-	}
-	return nil
-}
-
-func (x *Resource) GetBackend() *Backend {
-	if x != nil {
-		if x, ok := x.Resource.(*Resource_Backend); ok {
-			return x.Backend
-		}
-	}
-	return nil
-}
-
-func (x *Resource) GetRole() *Role {
-	if x != nil {
-		if x, ok := x.Resource.(*Resource_Role); ok {
-			return x.Role
-		}
-	}
-	return nil
-}
-
-func (x *Resource) GetServiceAccount() *ServiceAccount {
-	if x != nil {
-		if x, ok := x.Resource.(*Resource_ServiceAccount); ok {
-			return x.ServiceAccount
-		}
-	}
-	return nil
-}
-
 func (x *Resource) GetSink() *Sink {
 	if x != nil {
 		if x, ok := x.Resource.(*Resource_Sink); ok {
@@ -249,16 +250,40 @@ type isResource_Resource interface {
 	isResource_Resource()
 }
 
+type Resource_Role struct {
+	Role *Role `protobuf:"bytes,10,opt,name=role,proto3,oneof"`
+}
+
+type Resource_ServiceAccount struct {
+	ServiceAccount *ServiceAccount `protobuf:"bytes,11,opt,name=service_account,json=serviceAccount,proto3,oneof"`
+}
+
 type Resource_Secret struct {
 	Secret *Secret `protobuf:"bytes,1,opt,name=secret,proto3,oneof"`
+}
+
+type Resource_Backend struct {
+	Backend *Backend `protobuf:"bytes,9,opt,name=backend,proto3,oneof"`
 }
 
 type Resource_Source struct {
 	Source *Source `protobuf:"bytes,2,opt,name=source,proto3,oneof"`
 }
 
+type Resource_Project struct {
+	Project *Project `protobuf:"bytes,6,opt,name=project,proto3,oneof"`
+}
+
 type Resource_Cluster struct {
 	Cluster *Cluster `protobuf:"bytes,3,opt,name=cluster,proto3,oneof"`
+}
+
+type Resource_ConfigSet struct {
+	ConfigSet *ConfigSet `protobuf:"bytes,8,opt,name=config_set,json=configSet,proto3,oneof"`
+}
+
+type Resource_GlobalService struct {
+	GlobalService *GlobalService `protobuf:"bytes,7,opt,name=global_service,json=globalService,proto3,oneof"`
 }
 
 type Resource_Service struct {
@@ -269,55 +294,31 @@ type Resource_Grant struct {
 	Grant *Grant `protobuf:"bytes,5,opt,name=grant,proto3,oneof"`
 }
 
-type Resource_Project struct {
-	Project *Project `protobuf:"bytes,6,opt,name=project,proto3,oneof"`
-}
-
-type Resource_GlobalService struct {
-	GlobalService *GlobalService `protobuf:"bytes,7,opt,name=global_service,json=globalService,proto3,oneof"`
-}
-
-type Resource_ConfigSet struct {
-	ConfigSet *ConfigSet `protobuf:"bytes,8,opt,name=config_set,json=configSet,proto3,oneof"`
-}
-
-type Resource_Backend struct {
-	Backend *Backend `protobuf:"bytes,9,opt,name=backend,proto3,oneof"`
-}
-
-type Resource_Role struct {
-	Role *Role `protobuf:"bytes,10,opt,name=role,proto3,oneof"`
-}
-
-type Resource_ServiceAccount struct {
-	ServiceAccount *ServiceAccount `protobuf:"bytes,11,opt,name=service_account,json=serviceAccount,proto3,oneof"`
-}
-
 type Resource_Sink struct {
 	Sink *Sink `protobuf:"bytes,12,opt,name=sink,proto3,oneof"`
 }
 
+func (*Resource_Role) isResource_Resource() {}
+
+func (*Resource_ServiceAccount) isResource_Resource() {}
+
 func (*Resource_Secret) isResource_Resource() {}
+
+func (*Resource_Backend) isResource_Resource() {}
 
 func (*Resource_Source) isResource_Resource() {}
 
+func (*Resource_Project) isResource_Resource() {}
+
 func (*Resource_Cluster) isResource_Resource() {}
+
+func (*Resource_ConfigSet) isResource_Resource() {}
+
+func (*Resource_GlobalService) isResource_Resource() {}
 
 func (*Resource_Service) isResource_Resource() {}
 
 func (*Resource_Grant) isResource_Resource() {}
-
-func (*Resource_Project) isResource_Resource() {}
-
-func (*Resource_GlobalService) isResource_Resource() {}
-
-func (*Resource_ConfigSet) isResource_Resource() {}
-
-func (*Resource_Backend) isResource_Resource() {}
-
-func (*Resource_Role) isResource_Resource() {}
-
-func (*Resource_ServiceAccount) isResource_Resource() {}
 
 func (*Resource_Sink) isResource_Resource() {}
 
@@ -717,20 +718,20 @@ var File_fairlead_console_v1_apply_service_proto protoreflect.FileDescriptor
 const file_fairlead_console_v1_apply_service_proto_rawDesc = "" +
 	"\n" +
 	"'fairlead/console/v1/apply_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a)fairlead/console/v1/backend_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a,fairlead/console/v1/config_set_service.proto\x1a0fairlead/console/v1/global_service_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\x1a1fairlead/console/v1/service_account_service.proto\x1a&fairlead/console/v1/sink_service.proto\"\xe7\x05\n" +
-	"\bResource\x125\n" +
-	"\x06secret\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SecretH\x00R\x06secret\x125\n" +
-	"\x06source\x18\x02 \x01(\v2\x1b.fairlead.console.v1.SourceH\x00R\x06source\x128\n" +
-	"\acluster\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ClusterH\x00R\acluster\x128\n" +
-	"\aservice\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ServiceH\x00R\aservice\x122\n" +
-	"\x05grant\x18\x05 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grant\x128\n" +
-	"\aproject\x18\x06 \x01(\v2\x1c.fairlead.console.v1.ProjectH\x00R\aproject\x12K\n" +
-	"\x0eglobal_service\x18\a \x01(\v2\".fairlead.console.v1.GlobalServiceH\x00R\rglobalService\x12?\n" +
-	"\n" +
-	"config_set\x18\b \x01(\v2\x1e.fairlead.console.v1.ConfigSetH\x00R\tconfigSet\x128\n" +
-	"\abackend\x18\t \x01(\v2\x1c.fairlead.console.v1.BackendH\x00R\abackend\x12/\n" +
+	"\bResource\x12/\n" +
 	"\x04role\x18\n" +
 	" \x01(\v2\x19.fairlead.console.v1.RoleH\x00R\x04role\x12N\n" +
-	"\x0fservice_account\x18\v \x01(\v2#.fairlead.console.v1.ServiceAccountH\x00R\x0eserviceAccount\x12/\n" +
+	"\x0fservice_account\x18\v \x01(\v2#.fairlead.console.v1.ServiceAccountH\x00R\x0eserviceAccount\x125\n" +
+	"\x06secret\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SecretH\x00R\x06secret\x128\n" +
+	"\abackend\x18\t \x01(\v2\x1c.fairlead.console.v1.BackendH\x00R\abackend\x125\n" +
+	"\x06source\x18\x02 \x01(\v2\x1b.fairlead.console.v1.SourceH\x00R\x06source\x128\n" +
+	"\aproject\x18\x06 \x01(\v2\x1c.fairlead.console.v1.ProjectH\x00R\aproject\x128\n" +
+	"\acluster\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ClusterH\x00R\acluster\x12?\n" +
+	"\n" +
+	"config_set\x18\b \x01(\v2\x1e.fairlead.console.v1.ConfigSetH\x00R\tconfigSet\x12K\n" +
+	"\x0eglobal_service\x18\a \x01(\v2\".fairlead.console.v1.GlobalServiceH\x00R\rglobalService\x128\n" +
+	"\aservice\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ServiceH\x00R\aservice\x122\n" +
+	"\x05grant\x18\x05 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grant\x12/\n" +
 	"\x04sink\x18\f \x01(\v2\x19.fairlead.console.v1.SinkH\x00R\x04sinkB\x11\n" +
 	"\bresource\x12\x05\xbaH\x02\b\x01\"\xf5\x01\n" +
 	"\fApplyRequest\x12F\n" +
@@ -792,32 +793,32 @@ var file_fairlead_console_v1_apply_service_proto_goTypes = []any{
 	(*ApplyProblems)(nil),      // 5: fairlead.console.v1.ApplyProblems
 	(*ApplyProblem)(nil),       // 6: fairlead.console.v1.ApplyProblem
 	(*ConfirmationWanted)(nil), // 7: fairlead.console.v1.ConfirmationWanted
-	(*Secret)(nil),             // 8: fairlead.console.v1.Secret
-	(*Source)(nil),             // 9: fairlead.console.v1.Source
-	(*Cluster)(nil),            // 10: fairlead.console.v1.Cluster
-	(*Service)(nil),            // 11: fairlead.console.v1.Service
-	(*Grant)(nil),              // 12: fairlead.console.v1.Grant
+	(*Role)(nil),               // 8: fairlead.console.v1.Role
+	(*ServiceAccount)(nil),     // 9: fairlead.console.v1.ServiceAccount
+	(*Secret)(nil),             // 10: fairlead.console.v1.Secret
+	(*Backend)(nil),            // 11: fairlead.console.v1.Backend
+	(*Source)(nil),             // 12: fairlead.console.v1.Source
 	(*Project)(nil),            // 13: fairlead.console.v1.Project
-	(*GlobalService)(nil),      // 14: fairlead.console.v1.GlobalService
+	(*Cluster)(nil),            // 14: fairlead.console.v1.Cluster
 	(*ConfigSet)(nil),          // 15: fairlead.console.v1.ConfigSet
-	(*Backend)(nil),            // 16: fairlead.console.v1.Backend
-	(*Role)(nil),               // 17: fairlead.console.v1.Role
-	(*ServiceAccount)(nil),     // 18: fairlead.console.v1.ServiceAccount
+	(*GlobalService)(nil),      // 16: fairlead.console.v1.GlobalService
+	(*Service)(nil),            // 17: fairlead.console.v1.Service
+	(*Grant)(nil),              // 18: fairlead.console.v1.Grant
 	(*Sink)(nil),               // 19: fairlead.console.v1.Sink
 	(Kind)(0),                  // 20: fairlead.console.v1.Kind
 }
 var file_fairlead_console_v1_apply_service_proto_depIdxs = []int32{
-	8,  // 0: fairlead.console.v1.Resource.secret:type_name -> fairlead.console.v1.Secret
-	9,  // 1: fairlead.console.v1.Resource.source:type_name -> fairlead.console.v1.Source
-	10, // 2: fairlead.console.v1.Resource.cluster:type_name -> fairlead.console.v1.Cluster
-	11, // 3: fairlead.console.v1.Resource.service:type_name -> fairlead.console.v1.Service
-	12, // 4: fairlead.console.v1.Resource.grant:type_name -> fairlead.console.v1.Grant
+	8,  // 0: fairlead.console.v1.Resource.role:type_name -> fairlead.console.v1.Role
+	9,  // 1: fairlead.console.v1.Resource.service_account:type_name -> fairlead.console.v1.ServiceAccount
+	10, // 2: fairlead.console.v1.Resource.secret:type_name -> fairlead.console.v1.Secret
+	11, // 3: fairlead.console.v1.Resource.backend:type_name -> fairlead.console.v1.Backend
+	12, // 4: fairlead.console.v1.Resource.source:type_name -> fairlead.console.v1.Source
 	13, // 5: fairlead.console.v1.Resource.project:type_name -> fairlead.console.v1.Project
-	14, // 6: fairlead.console.v1.Resource.global_service:type_name -> fairlead.console.v1.GlobalService
+	14, // 6: fairlead.console.v1.Resource.cluster:type_name -> fairlead.console.v1.Cluster
 	15, // 7: fairlead.console.v1.Resource.config_set:type_name -> fairlead.console.v1.ConfigSet
-	16, // 8: fairlead.console.v1.Resource.backend:type_name -> fairlead.console.v1.Backend
-	17, // 9: fairlead.console.v1.Resource.role:type_name -> fairlead.console.v1.Role
-	18, // 10: fairlead.console.v1.Resource.service_account:type_name -> fairlead.console.v1.ServiceAccount
+	16, // 8: fairlead.console.v1.Resource.global_service:type_name -> fairlead.console.v1.GlobalService
+	17, // 9: fairlead.console.v1.Resource.service:type_name -> fairlead.console.v1.Service
+	18, // 10: fairlead.console.v1.Resource.grant:type_name -> fairlead.console.v1.Grant
 	19, // 11: fairlead.console.v1.Resource.sink:type_name -> fairlead.console.v1.Sink
 	1,  // 12: fairlead.console.v1.ApplyRequest.resources:type_name -> fairlead.console.v1.Resource
 	4,  // 13: fairlead.console.v1.ApplyResponse.results:type_name -> fairlead.console.v1.Applied
@@ -849,17 +850,17 @@ func file_fairlead_console_v1_apply_service_proto_init() {
 	file_fairlead_console_v1_service_account_service_proto_init()
 	file_fairlead_console_v1_sink_service_proto_init()
 	file_fairlead_console_v1_apply_service_proto_msgTypes[0].OneofWrappers = []any{
-		(*Resource_Secret)(nil),
-		(*Resource_Source)(nil),
-		(*Resource_Cluster)(nil),
-		(*Resource_Service)(nil),
-		(*Resource_Grant)(nil),
-		(*Resource_Project)(nil),
-		(*Resource_GlobalService)(nil),
-		(*Resource_ConfigSet)(nil),
-		(*Resource_Backend)(nil),
 		(*Resource_Role)(nil),
 		(*Resource_ServiceAccount)(nil),
+		(*Resource_Secret)(nil),
+		(*Resource_Backend)(nil),
+		(*Resource_Source)(nil),
+		(*Resource_Project)(nil),
+		(*Resource_Cluster)(nil),
+		(*Resource_ConfigSet)(nil),
+		(*Resource_GlobalService)(nil),
+		(*Resource_Service)(nil),
+		(*Resource_Grant)(nil),
 		(*Resource_Sink)(nil),
 	}
 	type x struct{}

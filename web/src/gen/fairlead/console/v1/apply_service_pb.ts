@@ -28,10 +28,11 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/apply_service.proto.
  */
 export const file_fairlead_console_v1_apply_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FwcGx5X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEi7wQKCFJlc291cmNlEi0KBnNlY3JldBgBIAEoCzIbLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VjcmV0SAASLQoGc291cmNlGAIgASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VIABIvCgdjbHVzdGVyGAMgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVySAASLwoHc2VydmljZRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUgAEisKBWdyYW50GAUgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5HcmFudEgAEi8KB3Byb2plY3QYBiABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2plY3RIABI8Cg5nbG9iYWxfc2VydmljZRgHIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuR2xvYmFsU2VydmljZUgAEjQKCmNvbmZpZ19zZXQYCCABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldEgAEi8KB2JhY2tlbmQYCSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLkJhY2tlbmRIABIpCgRyb2xlGAogASgLMhkuZmFpcmxlYWQuY29uc29sZS52MS5Sb2xlSAASPgoPc2VydmljZV9hY2NvdW50GAsgASgLMiMuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlQWNjb3VudEgAEikKBHNpbmsYDCABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtIAEIKCghyZXNvdXJjZSKDAQoMQXBwbHlSZXF1ZXN0EjAKCXJlc291cmNlcxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USDwoHZHJ5X3J1bhgCIAEoCBILCgNzZXQYAyABKAkSDQoFcHJ1bmUYBCABKAgSFAoMY29uZmlybWF0aW9uGAUgASgJIj4KDUFwcGx5UmVzcG9uc2USLQoHcmVzdWx0cxgBIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbGllZCKeAQoHQXBwbGllZBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSMgoHb3V0Y29tZRgDIAEoDjIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlPdXRjb21lEgwKBGRpZmYYBCABKAkSDAoEbm90ZRgFIAEoCRIMCgRldGFnGAYgASgJIkQKDUFwcGx5UHJvYmxlbXMSMwoIcHJvYmxlbXMYASADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5UHJvYmxlbSJ0CgxBcHBseVByb2JsZW0SDQoFaW5kZXgYASABKAUSJwoEa2luZBgCIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIMCgRuYW1lGAMgASgJEg0KBWZpZWxkGAQgASgJEg8KB21lc3NhZ2UYBSABKAkiQAoSQ29uZmlybWF0aW9uV2FudGVkEhQKDGNvbmZpcm1hdGlvbhgBIAEoCRIUCgxjb25zZXF1ZW5jZXMYAiADKAkqmwEKDEFwcGx5T3V0Y29tZRIdChlBUFBMWV9PVVRDT01FX1VOU1BFQ0lGSUVEEAASGQoVQVBQTFlfT1VUQ09NRV9DUkVBVEVEEAESGQoVQVBQTFlfT1VUQ09NRV9VUERBVEVEEAISGwoXQVBQTFlfT1VUQ09NRV9VTkNIQU5HRUQQAxIZChVBUFBMWV9PVVRDT01FX0RFTEVURUQQBDJjCgxBcHBseVNlcnZpY2USUwoFQXBwbHkSIS5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5UmVxdWVzdBoiLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlSZXNwb25zZSIDkAICYgZwcm90bzM", [file_fairlead_console_v1_access_service, file_fairlead_console_v1_backend_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_config_set_service, file_fairlead_console_v1_global_service_service, file_fairlead_console_v1_project_service, file_fairlead_console_v1_resources, file_fairlead_console_v1_service_account_service, file_fairlead_console_v1_sink_service]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FwcGx5X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEi7wQKCFJlc291cmNlEikKBHJvbGUYCiABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlJvbGVIABI+Cg9zZXJ2aWNlX2FjY291bnQYCyABKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VBY2NvdW50SAASLQoGc2VjcmV0GAEgASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXRIABIvCgdiYWNrZW5kGAkgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5CYWNrZW5kSAASLQoGc291cmNlGAIgASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VIABIvCgdwcm9qZWN0GAYgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9qZWN0SAASLwoHY2x1c3RlchgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckgAEjQKCmNvbmZpZ19zZXQYCCABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldEgAEjwKDmdsb2JhbF9zZXJ2aWNlGAcgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5HbG9iYWxTZXJ2aWNlSAASLwoHc2VydmljZRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUgAEisKBWdyYW50GAUgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5HcmFudEgAEikKBHNpbmsYDCABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtIAEIKCghyZXNvdXJjZSKDAQoMQXBwbHlSZXF1ZXN0EjAKCXJlc291cmNlcxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USDwoHZHJ5X3J1bhgCIAEoCBILCgNzZXQYAyABKAkSDQoFcHJ1bmUYBCABKAgSFAoMY29uZmlybWF0aW9uGAUgASgJIj4KDUFwcGx5UmVzcG9uc2USLQoHcmVzdWx0cxgBIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbGllZCKeAQoHQXBwbGllZBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSMgoHb3V0Y29tZRgDIAEoDjIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlPdXRjb21lEgwKBGRpZmYYBCABKAkSDAoEbm90ZRgFIAEoCRIMCgRldGFnGAYgASgJIkQKDUFwcGx5UHJvYmxlbXMSMwoIcHJvYmxlbXMYASADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5UHJvYmxlbSJ0CgxBcHBseVByb2JsZW0SDQoFaW5kZXgYASABKAUSJwoEa2luZBgCIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIMCgRuYW1lGAMgASgJEg0KBWZpZWxkGAQgASgJEg8KB21lc3NhZ2UYBSABKAkiQAoSQ29uZmlybWF0aW9uV2FudGVkEhQKDGNvbmZpcm1hdGlvbhgBIAEoCRIUCgxjb25zZXF1ZW5jZXMYAiADKAkqmwEKDEFwcGx5T3V0Y29tZRIdChlBUFBMWV9PVVRDT01FX1VOU1BFQ0lGSUVEEAASGQoVQVBQTFlfT1VUQ09NRV9DUkVBVEVEEAESGQoVQVBQTFlfT1VUQ09NRV9VUERBVEVEEAISGwoXQVBQTFlfT1VUQ09NRV9VTkNIQU5HRUQQAxIZChVBUFBMWV9PVVRDT01FX0RFTEVURUQQBDJjCgxBcHBseVNlcnZpY2USUwoFQXBwbHkSIS5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5UmVxdWVzdBoiLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlSZXNwb25zZSIDkAICYgZwcm90bzM", [file_fairlead_console_v1_access_service, file_fairlead_console_v1_backend_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_config_set_service, file_fairlead_console_v1_global_service_service, file_fairlead_console_v1_project_service, file_fairlead_console_v1_resources, file_fairlead_console_v1_service_account_service, file_fairlead_console_v1_sink_service]);
 
 /**
- * Resource is one of any kind.
+ * Resource is one of any kind. This is the table of the kinds: a kind stands behind those that it may name, and all parts of the suite
+ * take the kinds from here, in this order.
  *
  * @generated from message fairlead.console.v1.Resource
  */
@@ -41,10 +42,28 @@ export type Resource = Message<"fairlead.console.v1.Resource"> & {
    */
   resource: {
     /**
+     * @generated from field: fairlead.console.v1.Role role = 10;
+     */
+    value: Role;
+    case: "role";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.ServiceAccount service_account = 11;
+     */
+    value: ServiceAccount;
+    case: "serviceAccount";
+  } | {
+    /**
      * @generated from field: fairlead.console.v1.Secret secret = 1;
      */
     value: Secret;
     case: "secret";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.Backend backend = 9;
+     */
+    value: Backend;
+    case: "backend";
   } | {
     /**
      * @generated from field: fairlead.console.v1.Source source = 2;
@@ -53,10 +72,28 @@ export type Resource = Message<"fairlead.console.v1.Resource"> & {
     case: "source";
   } | {
     /**
+     * @generated from field: fairlead.console.v1.Project project = 6;
+     */
+    value: Project;
+    case: "project";
+  } | {
+    /**
      * @generated from field: fairlead.console.v1.Cluster cluster = 3;
      */
     value: Cluster;
     case: "cluster";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.ConfigSet config_set = 8;
+     */
+    value: ConfigSet;
+    case: "configSet";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.GlobalService global_service = 7;
+     */
+    value: GlobalService;
+    case: "globalService";
   } | {
     /**
      * @generated from field: fairlead.console.v1.Service service = 4;
@@ -69,42 +106,6 @@ export type Resource = Message<"fairlead.console.v1.Resource"> & {
      */
     value: Grant;
     case: "grant";
-  } | {
-    /**
-     * @generated from field: fairlead.console.v1.Project project = 6;
-     */
-    value: Project;
-    case: "project";
-  } | {
-    /**
-     * @generated from field: fairlead.console.v1.GlobalService global_service = 7;
-     */
-    value: GlobalService;
-    case: "globalService";
-  } | {
-    /**
-     * @generated from field: fairlead.console.v1.ConfigSet config_set = 8;
-     */
-    value: ConfigSet;
-    case: "configSet";
-  } | {
-    /**
-     * @generated from field: fairlead.console.v1.Backend backend = 9;
-     */
-    value: Backend;
-    case: "backend";
-  } | {
-    /**
-     * @generated from field: fairlead.console.v1.Role role = 10;
-     */
-    value: Role;
-    case: "role";
-  } | {
-    /**
-     * @generated from field: fairlead.console.v1.ServiceAccount service_account = 11;
-     */
-    value: ServiceAccount;
-    case: "serviceAccount";
   } | {
     /**
      * @generated from field: fairlead.console.v1.Sink sink = 12;
