@@ -16,6 +16,7 @@ type chunk struct {
 // the bytes and not the number of frames.
 type buffer struct {
 	chunks []*chunk
+	first  [1]*chunk // room for chunks: most bodies fit one
 	size   int
 }
 
@@ -28,6 +29,9 @@ func (b *buffer) append(pool *Shared, p []byte) {
 		} else {
 			// A second chunk in a row is a sign of bulk.
 			tail = pool.chunk(max(len(p), n*(smallChunk+1)))
+			if n == 0 {
+				b.chunks = b.first[:0]
+			}
 			b.chunks = append(b.chunks, tail)
 		}
 		n := copy(tail.buf[tail.end:], p)

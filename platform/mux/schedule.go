@@ -92,7 +92,7 @@ func (s *Session) turn(queue *[]*Stream, dst []byte) []byte {
 	st := q[0]
 	q[0] = nil
 	if *queue = q[1:]; len(q) == 1 {
-		*queue = nil
+		*queue = q[:0] // its array is for the next stream
 	}
 	st.out.queued = false
 	dst = st.emit(dst)

@@ -29,7 +29,7 @@ func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err 
 	}
 	header := w.Header()
 	maps.Copy(header, resp.Header)
-	announced := slices.Sorted(maps.Keys(resp.Trailer))
+	announced := sortedKeys(resp.Trailer)
 	for _, name := range announced {
 		header.Add("Trailer", name)
 	}

@@ -39,8 +39,9 @@ func Serve(ctx context.Context, session *mux.Session, h http.Handler, log *slog.
 	return s.err
 }
 
-// mostWaiting is how many goroutines wait for streams. A goroutine that has served before has the stack that it takes.
-const mostWaiting = 8
+// mostWaiting is how many goroutines wait for streams. A goroutine that has served before has the stack that it takes, some 8 KiB: a new one
+// grows it in each request.
+const mostWaiting = 32
 
 // server has goroutines that take a stream and serve it themselves. One waits at least, so that streams never do.
 type server struct {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -125,7 +124,7 @@ func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream,
 		head.length = -1 // as net/http: 0 with a body means unknown
 	}
 	if !bodyless {
-		head.trailers = slices.Sorted(maps.Keys(req.Trailer))
+		head.trailers = sortedKeys(req.Trailer)
 	}
 	var room [2 * usualHead]byte
 	caller, encoded := t.Caller.encode(room[:0:usualHead]), head.encode(room[usualHead:usualHead])
