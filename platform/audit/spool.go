@@ -31,8 +31,9 @@ const (
 	maxSpoolBytes = 256 << 20
 	// maxBatches bounds what is known of them in memory: five a second for six hours.
 	maxBatches = 100_000
-	// maxKept is how many batches that wait are in memory, too: a console that takes events in gets them from there.
-	maxKept = 2
+	// maxKept is how many batches that wait are in memory, too: a console that takes events in gets them from there. A second of 6,000 requests is
+	// so many.
+	maxKept = 8
 )
 
 var (
