@@ -49,6 +49,35 @@ func TestEventIsReadAsItWasStored(t *testing.T) {
 	readAsStored(t, least)
 }
 
+// FuzzStoredTexts has each text of an event, and its numbers, come back as they were.
+func FuzzStoredTexts(f *testing.F) {
+	for _, text := range []string{"", "a", "\"", "\\", "</script>", "\x00", "\x7f", "\u2028", "ünïcode", "a\nb", "{}", "\xff"} {
+		f.Add(text, int64(len(text)), int32(-3))
+	}
+	f.Fuzz(func(t *testing.T, text string, number int64, code int32) {
+		text = strings.ToValidUTF8(text, "?") // protobuf has no others
+		e := full()
+		e.BytesSent, e.BytesReceived, e.Code = number, -(number + 1), code
+		fields := e.ProtoReflect().Descriptor().Fields()
+		for i := range fields.Len() {
+			if fields.Get(i).Kind() == protoreflect.StringKind {
+				e.ProtoReflect().Set(fields.Get(i), protoreflect.ValueOfString(text))
+			}
+		}
+		e.Actor = &consolev1.AuditActor{Kind: text, Name: text, Groups: []string{text, ""}, Uid: text, Extra: []*consolev1.AuditExtra{{Key: text, Values: []string{text, "a"}}}}
+		readAsStored(t, e)
+	})
+}
+
+func BenchmarkStored(b *testing.B) {
+	e := full()
+	e.Impersonated, e.Before, e.After, e.Actor.Name, e.Actor.Groups, e.Reason = nil, "", "", "ada", []string{"dev"}, ""
+	b.ReportAllocs()
+	for b.Loop() {
+		Stored(e)
+	}
+}
+
 func readAsStored(t *testing.T, e *consolev1.AuditEvent) {
 	t.Helper()
 	s := Stored(e)

@@ -200,24 +200,33 @@ func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(
 	size := t.dialect.insertRows
 	before, after, _ := strings.Cut(query, "VALUES ")
 	rows := func(n, values int) string { return before + "VALUES " + t.rows(n, values) + " " + after }
+	of := ctx // of a statement
+	if size == 1 {
+		// SQLite's driver has a goroutine watch the context of each statement, which takes as long as a part of the row. A row takes microseconds: the
+		// context is looked at between two.
+		of = context.WithoutCancel(ctx)
+	}
 	var full *sql.Stmt // for as many rows as that
 	for chunk := range slices.Chunk(list, size) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		var args []any
 		for _, v := range chunk {
 			args = append(args, row(v)...)
 		}
 		if full == nil && len(list) >= 2*size {
 			var err error
-			if full, err = t.tx.PrepareContext(ctx, rows(size, len(args)/size)); err != nil {
+			if full, err = t.tx.PrepareContext(of, rows(size, len(args)/size)); err != nil {
 				return err
 			}
 			defer func() { _ = full.Close() }() // ends with the transaction anyway
 		}
 		var err error
 		if full != nil && len(chunk) == size {
-			_, err = full.ExecContext(ctx, args...)
+			_, err = full.ExecContext(of, args...)
 		} else {
-			_, err = t.tx.ExecContext(ctx, rows(len(chunk), len(args)/len(chunk)), args...)
+			_, err = t.tx.ExecContext(of, rows(len(chunk), len(args)/len(chunk)), args...)
 		}
 		if err != nil {
 			return err
