@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"fairlead.dev/platform/audit"
@@ -27,7 +28,7 @@ type record struct {
 func (x *exchange) begin(r *http.Request) *record {
 	info := x.info
 	x.class = kubehttp.ClassOf(r.Method, x.plain, info)
-	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.class, info)}
+	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.query, x.class, info)}
 	rec.event = audit.Event{
 		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, x.plain), Namespace: info.Namespace, Name: info.Name,
 		TraceID: telemetry.TraceID(x.trace), Remote: host(r.RemoteAddr), Impersonated: asActor(x.as),
@@ -67,8 +68,8 @@ func (rec *record) end() {
 }
 
 // lasts says whether a request changes something, or goes on until somebody ends it.
-func lasts(r *http.Request, class kubehttp.Class, info kubehttp.Info) bool {
-	if muxhttp.IsUpgrade(r.Header) || info.Verb == "watch" || info.Subresource == "log" && kubehttp.IsSet(r.URL.Query(), "follow") {
+func lasts(r *http.Request, query url.Values, class kubehttp.Class, info kubehttp.Info) bool {
+	if muxhttp.IsUpgrade(r.Header) || info.Verb == "watch" || info.Subresource == "log" && kubehttp.IsSet(query, "follow") {
 		return true
 	}
 	return class != kubehttp.Read && r.Method != http.MethodGet && r.Method != http.MethodHead

@@ -105,6 +105,7 @@ type exchange struct {
 	cluster string
 	path    string // escaped, below the cluster
 	plain   string // without escapes
+	query   url.Values
 	info    kubehttp.Info
 	trace   string // W3C's parent; may be empty
 	// requestID is the request's in the audit trail; empty: one event of the trail has all of it.
@@ -115,6 +116,7 @@ type exchange struct {
 	lasting   *lasting              // nil: it ends soon by itself, or the replica that was asked by the user judges it
 	as        *muxhttp.Impersonated // whom the caller asks to pass off as; nil: nobody
 	relayed   bool                  // the request comes from another replica, and goes to no third one
+	browser   bool                  // the caller's token is a session's cookie
 	sent      counter
 	received  int64
 	code      int // 0: none, or the response broke off
@@ -125,10 +127,10 @@ type exchange struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if identity.FromBrowser(r.Context()) {
+	x := h.exchange(Prefix, r)
+	if x.browser = identity.FromBrowser(r.Context()); x.browser {
 		sandbox(w.Header())
 	}
-	x := h.exchange(Prefix, r)
 	x.caller, _ = identity.FromContext(r.Context())
 	x.user = x.caller
 	malformed := x.impersonate(r)
@@ -163,7 +165,10 @@ func (h *Handler) exchange(prefix string, r *http.Request) *exchange {
 	if x.plain, err = url.PathUnescape(x.path); err != nil {
 		x.plain = x.path // to be refused
 	}
-	x.info = kubehttp.InfoOf(r.Method, x.plain, r.URL.Query())
+	if r.URL.RawQuery != "" {
+		x.query = r.URL.Query()
+	}
+	x.info = kubehttp.InfoOf(r.Method, x.plain, x.query)
 	return x
 }
 
@@ -214,7 +219,7 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if identity.FromBrowser(r.Context()) {
+	if x.browser {
 		sandbox(resp.Header)
 	}
 	if err := x.carry(w, r, resp); err != nil {

@@ -116,11 +116,10 @@ func (x *exchange) record(r *http.Request) (*cast, *kubehttp.Error) {
 		return nil, x.unrecordable() // before the command begins
 	}
 	c := newCast(x, mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED)
-	query := r.URL.Query()
 	ctx, cancel := context.WithTimeout(r.Context(), sendTimeout)
 	defer cancel()
 	begun, err := x.Recordings.BeginRecording(ctx, &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
-		Id: c.id, Cluster: x.cluster, Namespace: x.info.Namespace, Pod: x.info.Name, Container: query.Get("container"), Verb: x.info.Subresource,
+		Id: c.id, Cluster: x.cluster, Namespace: x.info.Namespace, Pod: x.info.Name, Container: x.query.Get("container"), Verb: x.info.Subresource,
 		Subject: x.user.Subject(), Request: x.requestID, BeginTime: timestamppb.New(c.began),
 	}})
 	if err != nil {
@@ -132,7 +131,7 @@ func (x *exchange) record(r *http.Request) (*cast, *kubehttp.Error) {
 	}
 	title := fmt.Sprintf("%s %s/%s at %s by %s", x.info.Subresource, x.info.Namespace, x.info.Name, x.cluster, x.user.Name)
 	c.maxBytes = begun.GetMaxBytes()
-	c.append(headOf(c.began, title, strings.Join(query["command"], " ")))
+	c.append(headOf(c.began, title, strings.Join(x.query["command"], " ")))
 	go c.send(context.WithoutCancel(r.Context()))
 	return c, nil
 }
