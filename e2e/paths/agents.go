@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/reach/http1"
+	"fairlead.dev/platform/service"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -52,6 +53,12 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	var all []*reach.Reach
 	var group errgroup.Group
+	if len(spec.Tokens) == 1 {
+		group.Go(func() error { // as the agent's main has it
+			service.CollectFrugally(ctx)
+			return nil
+		})
+	}
 	for _, token := range spec.Tokens {
 		hc, err := client.New(client.Config{})
 		if err != nil {

@@ -46,6 +46,13 @@ func newCollector(service Service) collector {
 // Collect has the collector run as it does in a service, until ctx ends: for a program that measures a service's handlers in a process of its own.
 func Collect(ctx context.Context) { newCollector(nil).run(ctx) }
 
+// CollectFrugally is Collect as in a service that is Frugal.
+func CollectFrugally(ctx context.Context) { newCollector(frugally{}).run(ctx) }
+
+type frugally struct{ Service }
+
+func (frugally) Frugal() {}
+
 // next takes how often the collector ran since the last look, and what the percentage is of: what was alive then, and the stacks.
 // next says whether what the process does not need any more should be given back: once, when it has become calm.
 func (c *collector) next(cycles, base uint64) (giveBack bool) {
