@@ -63,6 +63,7 @@ type Console struct {
 	distributor []connect.ClientOption
 	uids     map[string]string // of services
 	sequence uint64
+	views    map[int]uint64 // by cluster
 	change   int
 }
 
@@ -77,7 +78,7 @@ func Start(ctx context.Context, bins stack.Binaries, dir string, size Size) (c *
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	c = &Console{URL: "https://" + addresses[0], size: size, uids: map[string]string{}}
+	c = &Console{URL: "https://" + addresses[0], size: size, uids: map[string]string{}, views: map[int]uint64{}}
 	c.process = process.New(dir, "console", filepath.Join(bins.Dir, "console"), "--listen", addresses[0], "--data-dir", data, "--tls-cert", files.CertFile, "--tls-key", files.KeyFile)
 	if err := c.process.Start(); err != nil {
 		return nil, err
@@ -176,7 +177,7 @@ func revision(n int) *artifactv1.Revision {
 }
 
 func (c *Console) seed(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{c.seedSources, c.seedClusters, c.seedServices, c.seedLevers, c.seedStates, c.seedDetails} {
+	for _, step := range []func(context.Context) error{c.seedSources, c.seedClusters, c.seedServices, c.seedLevers, c.seedStates, c.seedDetails, c.seedViews} {
 		if err := step(ctx); err != nil {
 			return err
 		}

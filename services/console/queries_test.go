@@ -31,6 +31,8 @@ type queried struct {
 	whole     bool
 	resume    string
 	problems  map[string]string
+	view      *consolev1.ClusterView
+	views     *consolev1.ListClusterViewsResponse
 }
 
 func (r *running) query(t testing.TB, token string, list ...*consolev1.Query) *queried {
@@ -84,6 +86,12 @@ func (q *queried) take(m *consolev1.WatchQueriesResponse) {
 			q.events = append(q.events, e.GetType())
 		}
 		q.resume = events.GetResumeToken()
+	}
+	if m.GetView() != nil {
+		q.view = m.GetView().GetView()
+	}
+	if m.GetViews() != nil {
+		q.views = m.GetViews()
 	}
 	if p := m.GetProblem(); p != nil {
 		q.problems[m.GetName()] = connect.Code(p.GetCode()).String() + ": " + p.GetMessage()

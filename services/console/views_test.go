@@ -440,3 +440,60 @@ func TestFiguresAreKnownToThoseWhoSeeTheirView(t *testing.T) {
 	_, err := p.eve.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{Section: "pods", Filter: "codename.falcon > 1"})
 	wantCode(t, err, connect.CodeInvalidArgument, "there is no field")
 }
+
+// The stream of a page carries views: a push is told, and so is that a cluster went. Of a cluster that the caller does not see nothing is told.
+func TestQueriesFollowViews(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		d.push(t, "edge-1", whole(1, 1, podSection("a")))
+		d.push(t, "edge-2", whole(1, 1, podSection("b", "c")))
+		of := func(name, cluster string) *consolev1.Query {
+			return &consolev1.Query{Name: name, Query: &consolev1.Query_View{View: &consolev1.GetClusterViewRequest{Cluster: cluster}}}
+		}
+		all := &consolev1.Query{Name: "all", Query: &consolev1.Query_Views{Views: &consolev1.ListClusterViewsRequest{OrderBy: "pods.not_ready desc", PageSize: 1}}}
+		wrong := &consolev1.Query{Name: "wrong", Query: &consolev1.Query_Views{Views: &consolev1.ListClusterViewsRequest{Filter: "pods.nope > 1"}}}
+		admin := p.query(t, p.adminToken(t), of("one", "edge-1"), all, wrong)
+		rows := func(q *queried) (names []string) {
+			for _, s := range q.view.GetSections() {
+				for _, r := range s.GetRows() {
+					names = append(names, r.GetName())
+				}
+			}
+			return names
+		}
+		admin.until("the view", func() bool { return slices.Equal(rows(admin), []string{"a"}) })
+		admin.until("the sums", func() bool { return sumOf(admin.views, "pods.not_ready") == 3 })
+		admin.until("a problem", func() bool { return strings.Contains(admin.problems["wrong"], `there is no field "pods.nope"`) })
+		if views := admin.views.GetViews(); len(views) != 1 || views[0].GetCluster() != "edge-2" {
+			t.Errorf("the worst cluster: %v", views)
+		}
+		d.push(t, "edge-1", whole(1, 2, podSection("a", "b", "c")))
+		admin.until("the pushed view", func() bool { return len(rows(admin)) == 3 })
+		admin.until("the worst cluster", func() bool {
+			return admin.views.GetViews()[0].GetCluster() == "edge-1" && sumOf(admin.views, "pods.not_ready") == 5
+		})
+
+		bob := p.query(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob"}), of("hidden", "edge-2"), of("seen", "edge-1"), all)
+		bob.until("a problem", func() bool {
+			return strings.Contains(bob.problems["hidden"], `not_found: there is no cluster "edge-2"`)
+		})
+		bob.until("the view that he may see", func() bool { return len(rows(bob)) == 3 })
+		bob.until("sums of it alone", func() bool { return sumOf(bob.views, "pods.not_ready") == 3 && bob.views.GetTotalSize() == 1 })
+		other := p.query(t, p.adminToken(t), of("other", "edge-2"))
+		other.until("its view", func() bool { return len(rows(other)) == 2 })
+		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-2"}); err != nil {
+			t.Fatal(err)
+		}
+		other.until("that the cluster is gone", func() bool { return strings.Contains(other.problems["other"], "not_found") })
+		admin.until("sums without it", func() bool { return sumOf(admin.views, "pods.not_ready") == 3 })
+	})
+}
+
+func sumOf(list *consolev1.ListClusterViewsResponse, figure string) (sum int64) {
+	for _, s := range list.GetSums() {
+		sum += s.GetFigures()[figure]
+	}
+	return sum
+}

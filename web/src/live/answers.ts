@@ -1,6 +1,11 @@
 import { create, type DescMessage, type DescMethodUnary, type Message } from '@bufbuild/protobuf'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import {
+  ClusterViewService,
+  GetClusterViewRequestSchema,
+  ListClusterViewsRequestSchema,
+} from '../gen/fairlead/console/v1/cluster_view_service_pb'
+import {
   type Event,
   EventService,
   ListEventsRequestSchema,
@@ -23,15 +28,19 @@ type Listed = { resource: Message; version: bigint }
 
 // Answer keeps what the stream tells of one method's answer, and is that answer.
 export type Answer = {
+  // An older console refuses a stream with the query.
+  newer?: boolean
   // The query, with what is known of its answer so far.
   query: (name: string) => Query
   // Takes a message in. The answer of the method, if there is one now.
   take: (m: WatchQueriesResponse) => Message | undefined
 }
 
-// The stream carries lists, single resources, counts and events. Other methods are asked again and again.
+// The stream carries lists, single resources, counts, events and views of clusters. Other methods are asked again and again.
 export function answerOf(method: DescMethodUnary, input: Fields): Answer | undefined {
   if (method === LiveService.method.countResources) return counts(input)
+  if (method === ClusterViewService.method.getClusterView) return view(input)
+  if (method === ClusterViewService.method.listClusterViews) return views(input)
   if (method === EventService.method.listEvents) return input.pageToken ? undefined : events(input)
   const [verb, kind] = /^(List|Get)(\w+)$/.exec(method.name)?.slice(1) ?? []
   if (!verb || !kind || !method.parent.typeName.startsWith('fairlead.console.v1.')) return undefined
@@ -58,6 +67,30 @@ function counts(input: Fields): Answer {
         query: { case: 'counts', value: create(CountResourcesRequestSchema, input) },
       }),
     take: (m) => (m.event.case === 'counts' ? m.event.value : undefined),
+  }
+}
+
+function view(input: Fields): Answer {
+  return {
+    newer: true,
+    query: (name) =>
+      create(QuerySchema, {
+        name,
+        query: { case: 'view', value: create(GetClusterViewRequestSchema, input) },
+      }),
+    take: (m) => (m.event.case === 'view' ? m.event.value : undefined),
+  }
+}
+
+function views(input: Fields): Answer {
+  return {
+    newer: true,
+    query: (name) =>
+      create(QuerySchema, {
+        name,
+        query: { case: 'views', value: create(ListClusterViewsRequestSchema, input) },
+      }),
+    take: (m) => (m.event.case === 'views' ? m.event.value : undefined),
   }
 }
 

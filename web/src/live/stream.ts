@@ -1,4 +1,5 @@
 import type { Message } from '@bufbuild/protobuf'
+import { Code } from '@connectrpc/connect'
 import type { WatchQueriesRequest, WatchQueriesResponse } from '../gen/fairlead/console/v1/live_service_pb'
 import { type Failure, failureOf } from '../hub/errors'
 import type { Answer } from './answers'
@@ -34,6 +35,8 @@ export class Stream {
   #watchdog: ReturnType<typeof setTimeout> | undefined
   #failures = 0
   #paused = false
+  // The console refused a stream with queries that it does not know: those are polled.
+  #older = false
   #listeners = new Set<() => void>()
   status: Status = { live: false, asOf: 0, nextTry: 0 }
 
@@ -110,7 +113,7 @@ export class Stream {
 
   async #run() {
     if (this.#paused) return
-    const wanted = [...this.#wanted].slice(0, most)
+    const wanted = [...this.#wanted].filter(([, { answer }]) => !(this.#older && answer.newer)).slice(0, most)
     if (wanted.length === 0) {
       this.#drop()
       return
@@ -138,9 +141,15 @@ export class Stream {
     } catch (e) {
       if (this.#current !== mine) return
       this.#drop()
+      const failure = failureOf(e)
+      if (failure.code === Code[Code.InvalidArgument] && wanted.some(([, { answer }]) => answer.newer)) {
+        this.#older = true
+        this.#later(0)
+        return
+      }
       const wait = Math.max(shortest, Math.random() * Math.min(longest, shortest * 2 ** ++this.#failures))
       this.#later(wait)
-      this.#set({ nextTry: Date.now() + wait, failure: failureOf(e) })
+      this.#set({ nextTry: Date.now() + wait, failure })
     }
   }
 

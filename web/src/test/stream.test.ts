@@ -1,7 +1,12 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
+import {
+  ClusterViewService,
+  type GetClusterViewResponse,
+} from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { EventService, type ListEventsResponse } from '../gen/fairlead/console/v1/event_service_pb'
 import {
   LiveService,
@@ -79,6 +84,18 @@ describe('an answer is put together from what the stream tells', () => {
     expect(tell({ events: [{ id: '3' }, { id: '4' }], resumeToken: '4' })).toEqual(['4', '3', '2', '1'])
     expect(answer?.query('q').resumeToken).toBe('4')
   })
+  test('of the view of a cluster, and of several', () => {
+    const answer = answerOf(ClusterViewService.method.getClusterView, { cluster: 'edge-1' })
+    expect(answer?.query('q').query).toMatchObject({ case: 'view', value: { cluster: 'edge-1' } })
+    const view = message({
+      event: { case: 'view', value: { view: { cluster: 'edge-1', figures: { 'pods.total': 4n } } } },
+    })
+    const got = answer?.take(view) as GetClusterViewResponse
+    expect(got.view?.figures['pods.total']).toBe(4n)
+    const list = answerOf(ClusterViewService.method.listClusterViews, { groupBy: ['labels.env'] })
+    expect(list?.query('q').query).toMatchObject({ case: 'views', value: { groupBy: ['labels.env'] } })
+    expect(list?.take(view)).toBeUndefined()
+  })
   test('of what the stream does not carry there is none', () => {
     expect(answerOf(ObjectService.method.getServiceDiff, { name: 'web' })).toBeUndefined()
     expect(answerOf(EventService.method.listEvents, { pageToken: '7' })).toBeUndefined()
@@ -104,8 +121,8 @@ class Told {
     this.#waiting?.({ done: false, value: message(m) })
     await vi.advanceTimersByTimeAsync(0)
   }
-  async break() {
-    this.#fail?.(new TypeError('Failed to fetch'))
+  async break(e: unknown = new TypeError('Failed to fetch')) {
+    this.#fail?.(e)
     await vi.advanceTimersByTimeAsync(0)
   }
   [Symbol.asyncIterator]() {
@@ -198,6 +215,26 @@ describe('the stream of a tab', () => {
     stream.pause(false)
     await vi.advanceTimersByTimeAsync(100)
     expect(opened.length).toBe(2)
+  })
+  test('leaves out what an older console refuses', async () => {
+    const view = answerOf(ClusterViewService.method.getClusterView, { cluster: 'edge-1' })
+    stream.want('a', make, () => {})
+    stream.want(
+      'view',
+      () => view ?? expect.fail(),
+      () => {},
+    )
+    await vi.advanceTimersByTimeAsync(100)
+    expect(last().queries.map((q) => q.name)).toEqual(['a', 'view'])
+    await last().break(
+      new ConnectError('queries[1].query: exactly one field is required', Code.InvalidArgument),
+    )
+    await vi.advanceTimersByTimeAsync(1)
+    expect(last().queries.map((q) => q.name)).toEqual(['a'])
+    await last().tell({ name: 'a', event: { case: 'counts', value: {} } })
+    await last().tell(heartbeat)
+    expect(stream.carries('a')).toBe(true)
+    expect(stream.carries('view')).toBe(false)
   })
   test('asks at most 16 questions; the others are polled', async () => {
     for (let i = 0; i < 20; i++) stream.want(`q${i}`, make, () => {})

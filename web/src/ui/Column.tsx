@@ -1,14 +1,29 @@
 import { useSearchParams } from 'react-router'
 
 // A heading that sorts at the hub. The order is part of the address.
-export function Column({ title, field, first }: { title: string; field: string; first: string }) {
+// most: the first click puts the largest first.
+export function Column({
+  title,
+  field,
+  first,
+  most = false,
+}: {
+  title: string
+  field: string
+  first: string
+  most?: boolean
+}) {
   const [params, setParams] = useSearchParams()
   const sort = params.get('sort') ?? first
   const [by, desc] = (sort.split(',')[0] ?? '').trim().split(' ')
   const mine = by === field
-  const next = mine && !desc ? `${field} desc` : field
+  const next = (mine ? !desc : most) ? `${field} desc` : field
   return (
-    <th aria-sort={mine ? (desc ? 'descending' : 'ascending') : 'none'} scope="col">
+    <th
+      className={most ? 'number' : undefined}
+      aria-sort={mine ? (desc ? 'descending' : 'ascending') : 'none'}
+      scope="col"
+    >
       <button
         type="button"
         onClick={() =>

@@ -1,12 +1,14 @@
 import { Link, useSearchParams } from 'react-router'
 
 // The tab stands in the address, so that a copied link opens it.
-export function Tabs({ names }: { names: string[] }) {
+// without: what of the address another tab has no use for.
+export function Tabs({ names, without = [] }: { names: string[]; without?: string[] }) {
   const [params] = useSearchParams()
   const current = useTab(names)
   const to = (name: string) => {
     const next = new URLSearchParams(params)
     next.set('tab', name)
+    if (name !== current) for (const key of without) next.delete(key)
     return `?${next}`
   }
   return (

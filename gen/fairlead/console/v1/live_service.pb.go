@@ -77,6 +77,8 @@ type Query struct {
 	//	*Query_List
 	//	*Query_Counts
 	//	*Query_Events
+	//	*Query_View
+	//	*Query_Views
 	Query isQuery_Query `protobuf_oneof:"query"`
 	// Of a list: what the caller has of an earlier stream's answer to it.
 	Known []*KnownResource `protobuf:"bytes,10,rep,name=known,proto3" json:"known,omitempty"`
@@ -157,6 +159,24 @@ func (x *Query) GetEvents() *ListEventsRequest {
 	return nil
 }
 
+func (x *Query) GetView() *GetClusterViewRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_View); ok {
+			return x.View
+		}
+	}
+	return nil
+}
+
+func (x *Query) GetViews() *ListClusterViewsRequest {
+	if x != nil {
+		if x, ok := x.Query.(*Query_Views); ok {
+			return x.Views
+		}
+	}
+	return nil
+}
+
 func (x *Query) GetKnown() []*KnownResource {
 	if x != nil {
 		return x.Known
@@ -188,11 +208,25 @@ type Query_Events struct {
 	Events *ListEventsRequest `protobuf:"bytes,4,opt,name=events,proto3,oneof"`
 }
 
+type Query_View struct {
+	// The view of a cluster, with its rows.
+	View *GetClusterViewRequest `protobuf:"bytes,5,opt,name=view,proto3,oneof"`
+}
+
+type Query_Views struct {
+	// A page of views, and the sums over all pages.
+	Views *ListClusterViewsRequest `protobuf:"bytes,6,opt,name=views,proto3,oneof"`
+}
+
 func (*Query_List) isQuery_Query() {}
 
 func (*Query_Counts) isQuery_Query() {}
 
 func (*Query_Events) isQuery_Query() {}
+
+func (*Query_View) isQuery_Query() {}
+
+func (*Query_Views) isQuery_Query() {}
 
 // ListQuery is what the List methods take.
 type ListQuery struct {
@@ -345,6 +379,8 @@ type WatchQueriesResponse struct {
 	//	*WatchQueriesResponse_Events
 	//	*WatchQueriesResponse_Problem
 	//	*WatchQueriesResponse_Heartbeat
+	//	*WatchQueriesResponse_View
+	//	*WatchQueriesResponse_Views
 	Event isWatchQueriesResponse_Event `protobuf_oneof:"event"`
 	// By the console's clock.
 	Time          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=time,proto3" json:"time,omitempty"`
@@ -441,6 +477,24 @@ func (x *WatchQueriesResponse) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+func (x *WatchQueriesResponse) GetView() *GetClusterViewResponse {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_View); ok {
+			return x.View
+		}
+	}
+	return nil
+}
+
+func (x *WatchQueriesResponse) GetViews() *ListClusterViewsResponse {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_Views); ok {
+			return x.Views
+		}
+	}
+	return nil
+}
+
 func (x *WatchQueriesResponse) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
@@ -473,6 +527,14 @@ type WatchQueriesResponse_Heartbeat struct {
 	Heartbeat *Heartbeat `protobuf:"bytes,6,opt,name=heartbeat,proto3,oneof"`
 }
 
+type WatchQueriesResponse_View struct {
+	View *GetClusterViewResponse `protobuf:"bytes,7,opt,name=view,proto3,oneof"`
+}
+
+type WatchQueriesResponse_Views struct {
+	Views *ListClusterViewsResponse `protobuf:"bytes,8,opt,name=views,proto3,oneof"`
+}
+
 func (*WatchQueriesResponse_List) isWatchQueriesResponse_Event() {}
 
 func (*WatchQueriesResponse_Counts) isWatchQueriesResponse_Event() {}
@@ -482,6 +544,10 @@ func (*WatchQueriesResponse_Events) isWatchQueriesResponse_Event() {}
 func (*WatchQueriesResponse_Problem) isWatchQueriesResponse_Event() {}
 
 func (*WatchQueriesResponse_Heartbeat) isWatchQueriesResponse_Event() {}
+
+func (*WatchQueriesResponse_View) isWatchQueriesResponse_Event() {}
+
+func (*WatchQueriesResponse_Views) isWatchQueriesResponse_Event() {}
 
 type ListAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -726,7 +792,7 @@ func (x *EventsAnswer) GetResumeToken() string {
 // QueryProblem says why a query is not answered.
 type QueryProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As an error of the unary method: INVALID_ARGUMENT is 3.
+	// As an error of the unary method: INVALID_ARGUMENT is 3, NOT_FOUND is 5.
 	Code          int32  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1189,16 +1255,18 @@ var File_fairlead_console_v1_live_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\n" +
-	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a'fairlead/console/v1/event_service.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n" +
+	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a.fairlead/console/v1/cluster_view_service.proto\x1a'fairlead/console/v1/event_service.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n" +
 	"\x13WatchQueriesRequest\x12@\n" +
 	"\aqueries\x18\x01 \x03(\v2\x1a.fairlead.console.v1.QueryB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\aqueries\"\xe7\x02\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\aqueries\"\xef\x03\n" +
 	"\x05Query\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x04name\x124\n" +
 	"\x04list\x18\x02 \x01(\v2\x1e.fairlead.console.v1.ListQueryH\x00R\x04list\x12D\n" +
 	"\x06counts\x18\x03 \x01(\v2*.fairlead.console.v1.CountResourcesRequestH\x00R\x06counts\x12@\n" +
-	"\x06events\x18\x04 \x01(\v2&.fairlead.console.v1.ListEventsRequestH\x00R\x06events\x12C\n" +
+	"\x06events\x18\x04 \x01(\v2&.fairlead.console.v1.ListEventsRequestH\x00R\x06events\x12@\n" +
+	"\x04view\x18\x05 \x01(\v2*.fairlead.console.v1.GetClusterViewRequestH\x00R\x04view\x12D\n" +
+	"\x05views\x18\x06 \x01(\v2,.fairlead.console.v1.ListClusterViewsRequestH\x00R\x05views\x12C\n" +
 	"\x05known\x18\n" +
 	" \x03(\v2\".fairlead.console.v1.KnownResourceB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05known\x12+\n" +
 	"\fresume_token\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeTokenB\x0e\n" +
@@ -1215,14 +1283,16 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\tread_mask\x18\x06 \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"F\n" +
 	"\rKnownResource\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04name\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x06R\aversion\"\x9d\x03\n" +
+	"\aversion\x18\x02 \x01(\x06R\aversion\"\xa7\x04\n" +
 	"\x14WatchQueriesResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x04list\x18\x02 \x01(\v2\x1f.fairlead.console.v1.ListAnswerH\x00R\x04list\x12E\n" +
 	"\x06counts\x18\x03 \x01(\v2+.fairlead.console.v1.CountResourcesResponseH\x00R\x06counts\x12;\n" +
 	"\x06events\x18\x04 \x01(\v2!.fairlead.console.v1.EventsAnswerH\x00R\x06events\x12=\n" +
 	"\aproblem\x18\x05 \x01(\v2!.fairlead.console.v1.QueryProblemH\x00R\aproblem\x12>\n" +
-	"\theartbeat\x18\x06 \x01(\v2\x1e.fairlead.console.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
+	"\theartbeat\x18\x06 \x01(\v2\x1e.fairlead.console.v1.HeartbeatH\x00R\theartbeat\x12A\n" +
+	"\x04view\x18\a \x01(\v2+.fairlead.console.v1.GetClusterViewResponseH\x00R\x04view\x12E\n" +
+	"\x05views\x18\b \x01(\v2-.fairlead.console.v1.ListClusterViewsResponseH\x00R\x05views\x12.\n" +
 	"\x04time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x04timeB\a\n" +
 	"\x05event\"\xc8\x01\n" +
@@ -1292,72 +1362,80 @@ func file_fairlead_console_v1_live_service_proto_rawDescGZIP() []byte {
 
 var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_fairlead_console_v1_live_service_proto_goTypes = []any{
-	(*WatchQueriesRequest)(nil),    // 0: fairlead.console.v1.WatchQueriesRequest
-	(*Query)(nil),                  // 1: fairlead.console.v1.Query
-	(*ListQuery)(nil),              // 2: fairlead.console.v1.ListQuery
-	(*KnownResource)(nil),          // 3: fairlead.console.v1.KnownResource
-	(*WatchQueriesResponse)(nil),   // 4: fairlead.console.v1.WatchQueriesResponse
-	(*ListAnswer)(nil),             // 5: fairlead.console.v1.ListAnswer
-	(*Names)(nil),                  // 6: fairlead.console.v1.Names
-	(*ListedResource)(nil),         // 7: fairlead.console.v1.ListedResource
-	(*EventsAnswer)(nil),           // 8: fairlead.console.v1.EventsAnswer
-	(*QueryProblem)(nil),           // 9: fairlead.console.v1.QueryProblem
-	(*CountResourcesRequest)(nil),  // 10: fairlead.console.v1.CountResourcesRequest
-	(*CountResourcesResponse)(nil), // 11: fairlead.console.v1.CountResourcesResponse
-	(*ResourceCount)(nil),          // 12: fairlead.console.v1.ResourceCount
-	(*WatchResourcesRequest)(nil),  // 13: fairlead.console.v1.WatchResourcesRequest
-	(*WatchResourcesResponse)(nil), // 14: fairlead.console.v1.WatchResourcesResponse
-	(*LiveChanges)(nil),            // 15: fairlead.console.v1.LiveChanges
-	(*ListEventsRequest)(nil),      // 16: fairlead.console.v1.ListEventsRequest
-	(Kind)(0),                      // 17: fairlead.console.v1.Kind
-	(*fieldmaskpb.FieldMask)(nil),  // 18: google.protobuf.FieldMask
-	(*Heartbeat)(nil),              // 19: fairlead.console.v1.Heartbeat
-	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
-	(*Resource)(nil),               // 21: fairlead.console.v1.Resource
-	(*Event)(nil),                  // 22: fairlead.console.v1.Event
-	(*SnapshotBegin)(nil),          // 23: fairlead.console.v1.SnapshotBegin
-	(*SnapshotEnd)(nil),            // 24: fairlead.console.v1.SnapshotEnd
-	(*Deleted)(nil),                // 25: fairlead.console.v1.Deleted
+	(*WatchQueriesRequest)(nil),      // 0: fairlead.console.v1.WatchQueriesRequest
+	(*Query)(nil),                    // 1: fairlead.console.v1.Query
+	(*ListQuery)(nil),                // 2: fairlead.console.v1.ListQuery
+	(*KnownResource)(nil),            // 3: fairlead.console.v1.KnownResource
+	(*WatchQueriesResponse)(nil),     // 4: fairlead.console.v1.WatchQueriesResponse
+	(*ListAnswer)(nil),               // 5: fairlead.console.v1.ListAnswer
+	(*Names)(nil),                    // 6: fairlead.console.v1.Names
+	(*ListedResource)(nil),           // 7: fairlead.console.v1.ListedResource
+	(*EventsAnswer)(nil),             // 8: fairlead.console.v1.EventsAnswer
+	(*QueryProblem)(nil),             // 9: fairlead.console.v1.QueryProblem
+	(*CountResourcesRequest)(nil),    // 10: fairlead.console.v1.CountResourcesRequest
+	(*CountResourcesResponse)(nil),   // 11: fairlead.console.v1.CountResourcesResponse
+	(*ResourceCount)(nil),            // 12: fairlead.console.v1.ResourceCount
+	(*WatchResourcesRequest)(nil),    // 13: fairlead.console.v1.WatchResourcesRequest
+	(*WatchResourcesResponse)(nil),   // 14: fairlead.console.v1.WatchResourcesResponse
+	(*LiveChanges)(nil),              // 15: fairlead.console.v1.LiveChanges
+	(*ListEventsRequest)(nil),        // 16: fairlead.console.v1.ListEventsRequest
+	(*GetClusterViewRequest)(nil),    // 17: fairlead.console.v1.GetClusterViewRequest
+	(*ListClusterViewsRequest)(nil),  // 18: fairlead.console.v1.ListClusterViewsRequest
+	(Kind)(0),                        // 19: fairlead.console.v1.Kind
+	(*fieldmaskpb.FieldMask)(nil),    // 20: google.protobuf.FieldMask
+	(*Heartbeat)(nil),                // 21: fairlead.console.v1.Heartbeat
+	(*GetClusterViewResponse)(nil),   // 22: fairlead.console.v1.GetClusterViewResponse
+	(*ListClusterViewsResponse)(nil), // 23: fairlead.console.v1.ListClusterViewsResponse
+	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
+	(*Resource)(nil),                 // 25: fairlead.console.v1.Resource
+	(*Event)(nil),                    // 26: fairlead.console.v1.Event
+	(*SnapshotBegin)(nil),            // 27: fairlead.console.v1.SnapshotBegin
+	(*SnapshotEnd)(nil),              // 28: fairlead.console.v1.SnapshotEnd
+	(*Deleted)(nil),                  // 29: fairlead.console.v1.Deleted
 }
 var file_fairlead_console_v1_live_service_proto_depIdxs = []int32{
 	1,  // 0: fairlead.console.v1.WatchQueriesRequest.queries:type_name -> fairlead.console.v1.Query
 	2,  // 1: fairlead.console.v1.Query.list:type_name -> fairlead.console.v1.ListQuery
 	10, // 2: fairlead.console.v1.Query.counts:type_name -> fairlead.console.v1.CountResourcesRequest
 	16, // 3: fairlead.console.v1.Query.events:type_name -> fairlead.console.v1.ListEventsRequest
-	3,  // 4: fairlead.console.v1.Query.known:type_name -> fairlead.console.v1.KnownResource
-	17, // 5: fairlead.console.v1.ListQuery.kind:type_name -> fairlead.console.v1.Kind
-	18, // 6: fairlead.console.v1.ListQuery.read_mask:type_name -> google.protobuf.FieldMask
-	5,  // 7: fairlead.console.v1.WatchQueriesResponse.list:type_name -> fairlead.console.v1.ListAnswer
-	11, // 8: fairlead.console.v1.WatchQueriesResponse.counts:type_name -> fairlead.console.v1.CountResourcesResponse
-	8,  // 9: fairlead.console.v1.WatchQueriesResponse.events:type_name -> fairlead.console.v1.EventsAnswer
-	9,  // 10: fairlead.console.v1.WatchQueriesResponse.problem:type_name -> fairlead.console.v1.QueryProblem
-	19, // 11: fairlead.console.v1.WatchQueriesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	20, // 12: fairlead.console.v1.WatchQueriesResponse.time:type_name -> google.protobuf.Timestamp
-	6,  // 13: fairlead.console.v1.ListAnswer.names:type_name -> fairlead.console.v1.Names
-	7,  // 14: fairlead.console.v1.ListAnswer.resources:type_name -> fairlead.console.v1.ListedResource
-	21, // 15: fairlead.console.v1.ListedResource.resource:type_name -> fairlead.console.v1.Resource
-	22, // 16: fairlead.console.v1.EventsAnswer.events:type_name -> fairlead.console.v1.Event
-	17, // 17: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
-	12, // 18: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
-	20, // 19: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
-	17, // 20: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
-	23, // 21: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
-	24, // 22: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
-	15, // 23: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
-	19, // 24: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	21, // 25: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
-	25, // 26: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
-	13, // 27: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
-	10, // 28: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
-	0,  // 29: fairlead.console.v1.LiveService.WatchQueries:input_type -> fairlead.console.v1.WatchQueriesRequest
-	14, // 30: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
-	11, // 31: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
-	4,  // 32: fairlead.console.v1.LiveService.WatchQueries:output_type -> fairlead.console.v1.WatchQueriesResponse
-	30, // [30:33] is the sub-list for method output_type
-	27, // [27:30] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	17, // 4: fairlead.console.v1.Query.view:type_name -> fairlead.console.v1.GetClusterViewRequest
+	18, // 5: fairlead.console.v1.Query.views:type_name -> fairlead.console.v1.ListClusterViewsRequest
+	3,  // 6: fairlead.console.v1.Query.known:type_name -> fairlead.console.v1.KnownResource
+	19, // 7: fairlead.console.v1.ListQuery.kind:type_name -> fairlead.console.v1.Kind
+	20, // 8: fairlead.console.v1.ListQuery.read_mask:type_name -> google.protobuf.FieldMask
+	5,  // 9: fairlead.console.v1.WatchQueriesResponse.list:type_name -> fairlead.console.v1.ListAnswer
+	11, // 10: fairlead.console.v1.WatchQueriesResponse.counts:type_name -> fairlead.console.v1.CountResourcesResponse
+	8,  // 11: fairlead.console.v1.WatchQueriesResponse.events:type_name -> fairlead.console.v1.EventsAnswer
+	9,  // 12: fairlead.console.v1.WatchQueriesResponse.problem:type_name -> fairlead.console.v1.QueryProblem
+	21, // 13: fairlead.console.v1.WatchQueriesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	22, // 14: fairlead.console.v1.WatchQueriesResponse.view:type_name -> fairlead.console.v1.GetClusterViewResponse
+	23, // 15: fairlead.console.v1.WatchQueriesResponse.views:type_name -> fairlead.console.v1.ListClusterViewsResponse
+	24, // 16: fairlead.console.v1.WatchQueriesResponse.time:type_name -> google.protobuf.Timestamp
+	6,  // 17: fairlead.console.v1.ListAnswer.names:type_name -> fairlead.console.v1.Names
+	7,  // 18: fairlead.console.v1.ListAnswer.resources:type_name -> fairlead.console.v1.ListedResource
+	25, // 19: fairlead.console.v1.ListedResource.resource:type_name -> fairlead.console.v1.Resource
+	26, // 20: fairlead.console.v1.EventsAnswer.events:type_name -> fairlead.console.v1.Event
+	19, // 21: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
+	12, // 22: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
+	24, // 23: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
+	19, // 24: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
+	27, // 25: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
+	28, // 26: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
+	15, // 27: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
+	21, // 28: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	25, // 29: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
+	29, // 30: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
+	13, // 31: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
+	10, // 32: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
+	0,  // 33: fairlead.console.v1.LiveService.WatchQueries:input_type -> fairlead.console.v1.WatchQueriesRequest
+	14, // 34: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
+	11, // 35: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
+	4,  // 36: fairlead.console.v1.LiveService.WatchQueries:output_type -> fairlead.console.v1.WatchQueriesResponse
+	34, // [34:37] is the sub-list for method output_type
+	31, // [31:34] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_live_service_proto_init() }
@@ -1367,11 +1445,14 @@ func file_fairlead_console_v1_live_service_proto_init() {
 	}
 	file_fairlead_console_v1_apply_service_proto_init()
 	file_fairlead_console_v1_catalog_service_proto_init()
+	file_fairlead_console_v1_cluster_view_service_proto_init()
 	file_fairlead_console_v1_event_service_proto_init()
 	file_fairlead_console_v1_live_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*Query_List)(nil),
 		(*Query_Counts)(nil),
 		(*Query_Events)(nil),
+		(*Query_View)(nil),
+		(*Query_Views)(nil),
 	}
 	file_fairlead_console_v1_live_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*WatchQueriesResponse_List)(nil),
@@ -1379,6 +1460,8 @@ func file_fairlead_console_v1_live_service_proto_init() {
 		(*WatchQueriesResponse_Events)(nil),
 		(*WatchQueriesResponse_Problem)(nil),
 		(*WatchQueriesResponse_Heartbeat)(nil),
+		(*WatchQueriesResponse_View)(nil),
+		(*WatchQueriesResponse_Views)(nil),
 	}
 	file_fairlead_console_v1_live_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*WatchResourcesResponse_SnapshotBegin)(nil),

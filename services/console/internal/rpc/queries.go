@@ -58,6 +58,7 @@ type queries struct {
 	*lives
 	stream *connect.ServerStream[consolev1.WatchQueriesResponse]
 	list   []*query
+	viewed []*viewQuery
 	// Each follower of events sends to news, and its end to ended.
 	followers int
 	news      chan eventNews
@@ -97,6 +98,10 @@ func (w *queries) begin(ctx context.Context, list []*consolev1.Query) error {
 		if q.GetEvents() != nil {
 			w.followers++
 			go func() { w.ended <- w.follow(ctx, q) }()
+			continue
+		}
+		if made := viewQueryOf(q); made != nil {
+			w.viewed = append(w.viewed, made)
 			continue
 		}
 		made, err := w.stand(q)
@@ -150,7 +155,7 @@ func validMask(kind consolev1.Kind, mask *fieldmaskpb.FieldMask) error {
 // refuse tells that a query can't be answered. An error that concerns all queries ends the stream.
 func (w *queries) refuse(ctx context.Context, name string, err error) error {
 	refused := new(connect.Error)
-	if errors.As(w.fail(ctx, err), &refused) && refused.Code() == connect.CodeInvalidArgument {
+	if errors.As(w.fail(ctx, err), &refused) && (refused.Code() == connect.CodeInvalidArgument || refused.Code() == connect.CodeNotFound) {
 		return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Problem{
 			Problem: &consolev1.QueryProblem{Code: int32(refused.Code()), Message: refused.Message()},
 		}})
@@ -170,6 +175,11 @@ func (w *queries) run(ctx context.Context) error {
 	if err := w.answer(ctx); err != nil {
 		return err
 	}
+	views := newViewPace(w.Views, w.Board)
+	defer views.pause.Stop()
+	if err := w.answerViews(ctx, views); err != nil {
+		return err
+	}
 	if err := w.beat(ctx); err != nil {
 		return err
 	}
@@ -181,6 +191,7 @@ func (w *queries) run(ctx context.Context) error {
 		if !rested {
 			waits = nil
 		}
+		viewMoved, clusterMoved := views.waits(len(w.viewed) > 0)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -200,9 +211,22 @@ func (w *queries) run(ctx context.Context) error {
 			}
 			pause.Reset(answerEvery)
 			rested = false
+		case <-views.pause.C:
+			views.rested = true
+		case <-viewMoved:
+			if err := w.answerViews(ctx, views); err != nil {
+				return err
+			}
+		case <-clusterMoved:
+			if err := w.answerViews(ctx, views); err != nil {
+				return err
+			}
 		case <-beat.C:
 			// Filters with an age fit other rows by and by.
 			if err := w.answer(ctx); err != nil {
+				return err
+			}
+			if err := w.answerViews(ctx, views); err != nil {
 				return err
 			}
 			if err := w.beat(ctx); err != nil {

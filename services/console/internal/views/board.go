@@ -79,6 +79,13 @@ func New(d Deps) *Board {
 	return &Board{Deps: d, loaded: make(chan struct{}), views: map[string]*view{}, changed: make(chan struct{})}
 }
 
+// Moved returns a channel that is closed when a view changes. Changes of clusters themselves close the channel of the board of clusters.
+func (b *Board) Moved() <-chan struct{} {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.changed
+}
+
 // Run keeps the board up to date until ctx ends.
 func (b *Board) Run(ctx context.Context) error {
 	var pruned time.Time

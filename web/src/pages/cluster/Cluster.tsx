@@ -15,6 +15,7 @@ import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 import { Frozen, Windows } from '../../ui/Windows'
 import { Sessions } from './Sessions'
+import { View } from './View'
 
 const explored = [
   ['Pods', 'core/v1/pods'],
@@ -149,6 +150,7 @@ export function Cluster() {
           </section>
         </div>
       )}
+      {got.data && <View cluster={name} />}
       {got.data && (
         <section className="panel">
           <div className="head">

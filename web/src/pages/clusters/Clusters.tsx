@@ -12,11 +12,36 @@ import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { Search } from '../../ui/Search'
+import { Tabs, useTab } from '../../ui/Tabs'
 import { plain } from '../../ui/text'
+import { ByFigures } from './ByFigures'
 
 const size = 100
 
+const tabs = ['list', 'figures']
+
 export function Clusters() {
+  const tab = useTab(tabs)
+  return (
+    <>
+      <div className="head">
+        <Title tab="Clusters">Clusters</Title>
+        <Search
+          hint={
+            tab === 'list' ? 'name, or a filter: connected = false' : 'name, or a filter: pods.not_ready > 0'
+          }
+        />
+        <Link to="/join" className="button end">
+          Join a cluster
+        </Link>
+      </div>
+      <Tabs names={tabs} without={['q', 'sort']} />
+      {tab === 'list' ? <Listed /> : <ByFigures />}
+    </>
+  )
+}
+
+function Listed() {
   const [params] = useSearchParams()
   const filter = toFilter(params.get('q') ?? '')
   const orderBy = params.get('sort') ?? 'connected'
@@ -34,14 +59,6 @@ export function Clusters() {
   )
   return (
     <>
-      <div className="head">
-        <Title tab="Clusters">Clusters</Title>
-        <Search hint="name, or a filter: connected = false" />
-        <Export name="clusters" columns={columns} rows={(list.data?.clusters ?? []).map(rowOf)} />
-        <Link to="/join" className="button end">
-          Join a cluster
-        </Link>
-      </div>
       <List
         what="clusters"
         of={list}
@@ -92,7 +109,10 @@ export function Clusters() {
           ))}
         </tbody>
       </List>
-      <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={undefined} />
+      <div className="head">
+        <Export name="clusters" columns={columns} rows={(list.data?.clusters ?? []).map(rowOf)} />
+        <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={undefined} />
+      </div>
     </>
   )
 }

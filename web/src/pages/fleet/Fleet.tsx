@@ -14,6 +14,7 @@ import { stateOf, worstFirst } from '../../state/states'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 import { type Cell, cellsOf, groups, sums } from './cells'
+import { Inside } from './Inside'
 
 // The grid draws so many cells; beyond, only the clusters that are not well.
 const most = 400
@@ -61,6 +62,7 @@ export function Fleet() {
           ))}
         {byState.size === 0 && <span>No service is in the catalog yet.</span>}
       </div>
+      <Inside group={group} />
       <div className="columns">
         <NeedsAPerson />
         <Clusters cells={cells} group={group} />

@@ -56,10 +56,10 @@ type LiveServiceClient interface {
 	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
 	// values).
 	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
-	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts and events, as a page in
-	// a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
+	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts, events and views of clusters, as a
+	// page in a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
 	// pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
-	// with a heartbeat at least every 15 s. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
+	// with a heartbeat at least every 15 s; answers of views at most once a second, and less often where they take long. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
 	// `resume_token` a later stream sends only what the caller does not have. A query that can't be answered gets a problem, and the others
 	// go on. Errors: InvalidArgument (two queries of one name), ResourceExhausted (100 streams of the caller are open), Unavailable (the
 	// console stops: dial again).
@@ -137,10 +137,10 @@ type LiveServiceHandler interface {
 	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
 	// values).
 	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
-	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts and events, as a page in
-	// a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
+	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts, events and views of clusters, as a
+	// page in a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
 	// pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
-	// with a heartbeat at least every 15 s. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
+	// with a heartbeat at least every 15 s; answers of views at most once a second, and less often where they take long. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
 	// `resume_token` a later stream sends only what the caller does not have. A query that can't be answered gets a problem, and the others
 	// go on. Errors: InvalidArgument (two queries of one name), ResourceExhausted (100 streams of the caller are open), Unavailable (the
 	// console stops: dial again).

@@ -8,6 +8,8 @@ import type { Resource } from "./apply_service_pb";
 import { file_fairlead_console_v1_apply_service } from "./apply_service_pb";
 import type { Deleted, Heartbeat, Kind, SnapshotBegin, SnapshotEnd } from "./catalog_service_pb";
 import { file_fairlead_console_v1_catalog_service } from "./catalog_service_pb";
+import type { GetClusterViewRequest, GetClusterViewResponse, ListClusterViewsRequest, ListClusterViewsResponse } from "./cluster_view_service_pb";
+import { file_fairlead_console_v1_cluster_view_service } from "./cluster_view_service_pb";
 import type { Event, ListEventsRequest } from "./event_service_pb";
 import { file_fairlead_console_v1_event_service } from "./event_service_pb";
 import type { FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
@@ -18,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/live_service.proto.
  */
 export const file_fairlead_console_v1_live_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJCChNXYXRjaFF1ZXJpZXNSZXF1ZXN0EisKB3F1ZXJpZXMYASADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlF1ZXJ5Io8CCgVRdWVyeRIMCgRuYW1lGAEgASgJEi4KBGxpc3QYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RRdWVyeUgAEjwKBmNvdW50cxgDIAEoCzIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXF1ZXN0SAASOAoGZXZlbnRzGAQgASgLMiYuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RXZlbnRzUmVxdWVzdEgAEjEKBWtub3duGAogAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Lbm93blJlc291cmNlEhQKDHJlc3VtZV90b2tlbhgLIAEoCUIHCgVxdWVyeSKsAQoJTGlzdFF1ZXJ5EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSDgoGZmlsdGVyGAQgASgJEhAKCG9yZGVyX2J5GAUgASgJEi0KCXJlYWRfbWFzaxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siLgoNS25vd25SZXNvdXJjZRIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAYi5wIKFFdhdGNoUXVlcmllc1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSLwoEbGlzdBgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEFuc3dlckgAEj0KBmNvdW50cxgDIAEoCzIrLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXNwb25zZUgAEjMKBmV2ZW50cxgEIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnRzQW5zd2VySAASNAoHcHJvYmxlbRgFIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnlQcm9ibGVtSAASMwoJaGVhcnRiZWF0GAYgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXRIABIoCgR0aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIHCgVldmVudCKcAQoKTGlzdEFuc3dlchIpCgVuYW1lcxgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTmFtZXMSNgoJcmVzb3VyY2VzGAIgAygLMiMuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0ZWRSZXNvdXJjZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSEgoKdG90YWxfc2l6ZRgEIAEoBSIWCgVOYW1lcxINCgVuYW1lcxgBIAMoCSJSCg5MaXN0ZWRSZXNvdXJjZRIvCghyZXNvdXJjZRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USDwoHdmVyc2lvbhgCIAEoBiJ4CgxFdmVudHNBbnN3ZXISDQoFd2hvbGUYASABKAgSKgoGZXZlbnRzGAIgAygLMhouZmFpcmxlYWQuY29uc29sZS52MS5FdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkSFAoMcmVzdW1lX3Rva2VuGAQgASgJIi0KDFF1ZXJ5UHJvYmxlbRIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkiYgoVQ291bnRSZXNvdXJjZXNSZXF1ZXN0EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDgoGZmlsdGVyGAIgASgJEhAKCGdyb3VwX2J5GAMgAygJIn8KFkNvdW50UmVzb3VyY2VzUmVzcG9uc2USMgoGY291bnRzGAEgAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5SZXNvdXJjZUNvdW50EjEKDW9ic2VydmVkX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIi4KDVJlc291cmNlQ291bnQSDgoGdmFsdWVzGAEgAygJEg0KBWNvdW50GAIgASgFImcKFVdhdGNoUmVzb3VyY2VzUmVxdWVzdBIoCgVraW5kcxgBIAMoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIOCgZmaWx0ZXIYAiABKAkSFAoMcmVzdW1lX3Rva2VuGAMgASgJIpkCChZXYXRjaFJlc291cmNlc1Jlc3BvbnNlEjwKDnNuYXBzaG90X2JlZ2luGAEgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TbmFwc2hvdEJlZ2luSAASOAoMc25hcHNob3RfZW5kGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TbmFwc2hvdEVuZEgAEjMKB2NoYW5nZXMYAyABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkxpdmVDaGFuZ2VzSAASMwoJaGVhcnRiZWF0GAQgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXRIABIUCgxyZXN1bWVfdG9rZW4YCiABKAlCBwoFZXZlbnQibgoLTGl2ZUNoYW5nZXMSMAoJcmVzb3VyY2VzGAEgAygLMh0uZmFpcmxlYWQuY29uc29sZS52MS5SZXNvdXJjZRItCgdkZWxldGVkGAIgAygLMhwuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVkMtECCgtMaXZlU2VydmljZRJrCg5XYXRjaFJlc291cmNlcxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hSZXNvdXJjZXNSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFJlc291cmNlc1Jlc3BvbnNlMAESbgoOQ291bnRSZXNvdXJjZXMSKi5mYWlybGVhZC5jb25zb2xlLnYxLkNvdW50UmVzb3VyY2VzUmVxdWVzdBorLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXNwb25zZSIDkAIBEmUKDFdhdGNoUXVlcmllcxIoLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hRdWVyaWVzUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hRdWVyaWVzUmVzcG9uc2UwAWIGcHJvdG8z", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_event_service, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJCChNXYXRjaFF1ZXJpZXNSZXF1ZXN0EisKB3F1ZXJpZXMYASADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlF1ZXJ5IooDCgVRdWVyeRIMCgRuYW1lGAEgASgJEi4KBGxpc3QYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RRdWVyeUgAEjwKBmNvdW50cxgDIAEoCzIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXF1ZXN0SAASOAoGZXZlbnRzGAQgASgLMiYuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RXZlbnRzUmVxdWVzdEgAEjoKBHZpZXcYBSABKAsyKi5mYWlybGVhZC5jb25zb2xlLnYxLkdldENsdXN0ZXJWaWV3UmVxdWVzdEgAEj0KBXZpZXdzGAYgASgLMiwuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0Q2x1c3RlclZpZXdzUmVxdWVzdEgAEjEKBWtub3duGAogAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Lbm93blJlc291cmNlEhQKDHJlc3VtZV90b2tlbhgLIAEoCUIHCgVxdWVyeSKsAQoJTGlzdFF1ZXJ5EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSDgoGZmlsdGVyGAQgASgJEhAKCG9yZGVyX2J5GAUgASgJEi0KCXJlYWRfbWFzaxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siLgoNS25vd25SZXNvdXJjZRIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAYi5AMKFFdhdGNoUXVlcmllc1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSLwoEbGlzdBgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEFuc3dlckgAEj0KBmNvdW50cxgDIAEoCzIrLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXNwb25zZUgAEjMKBmV2ZW50cxgEIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnRzQW5zd2VySAASNAoHcHJvYmxlbRgFIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnlQcm9ibGVtSAASMwoJaGVhcnRiZWF0GAYgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXRIABI7CgR2aWV3GAcgASgLMisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRDbHVzdGVyVmlld1Jlc3BvbnNlSAASPgoFdmlld3MYCCABKAsyLS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXNwb25zZUgAEigKBHRpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgcKBWV2ZW50IpwBCgpMaXN0QW5zd2VyEikKBW5hbWVzGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5OYW1lcxI2CglyZXNvdXJjZXMYAiADKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RlZFJlc291cmNlEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRISCgp0b3RhbF9zaXplGAQgASgFIhYKBU5hbWVzEg0KBW5hbWVzGAEgAygJIlIKDkxpc3RlZFJlc291cmNlEi8KCHJlc291cmNlGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5SZXNvdXJjZRIPCgd2ZXJzaW9uGAIgASgGIngKDEV2ZW50c0Fuc3dlchINCgV3aG9sZRgBIAEoCBIqCgZldmVudHMYAiADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIUCgxyZXN1bWVfdG9rZW4YBCABKAkiLQoMUXVlcnlQcm9ibGVtEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCSJiChVDb3VudFJlc291cmNlc1JlcXVlc3QSJwoEa2luZBgBIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIOCgZmaWx0ZXIYAiABKAkSEAoIZ3JvdXBfYnkYAyADKAkifwoWQ291bnRSZXNvdXJjZXNSZXNwb25zZRIyCgZjb3VudHMYASADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlQ291bnQSMQoNb2JzZXJ2ZWRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiLgoNUmVzb3VyY2VDb3VudBIOCgZ2YWx1ZXMYASADKAkSDQoFY291bnQYAiABKAUiZwoVV2F0Y2hSZXNvdXJjZXNSZXF1ZXN0EigKBWtpbmRzGAEgAygOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEg4KBmZpbHRlchgCIAEoCRIUCgxyZXN1bWVfdG9rZW4YAyABKAkimQIKFldhdGNoUmVzb3VyY2VzUmVzcG9uc2USPAoOc25hcHNob3RfYmVnaW4YASABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNuYXBzaG90QmVnaW5IABI4CgxzbmFwc2hvdF9lbmQYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNuYXBzaG90RW5kSAASMwoHY2hhbmdlcxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuTGl2ZUNoYW5nZXNIABIzCgloZWFydGJlYXQYBCABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkhlYXJ0YmVhdEgAEhQKDHJlc3VtZV90b2tlbhgKIAEoCUIHCgVldmVudCJuCgtMaXZlQ2hhbmdlcxIwCglyZXNvdXJjZXMYASADKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlEi0KB2RlbGV0ZWQYAiADKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZWQy0QIKC0xpdmVTZXJ2aWNlEmsKDldhdGNoUmVzb3VyY2VzEiouZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFJlc291cmNlc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoUmVzb3VyY2VzUmVzcG9uc2UwARJuCg5Db3VudFJlc291cmNlcxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1Jlc3BvbnNlIgOQAgESZQoMV2F0Y2hRdWVyaWVzEiguZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXNwb25zZTABYgZwcm90bzM", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_cluster_view_service, file_fairlead_console_v1_event_service, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.console.v1.WatchQueriesRequest
@@ -71,6 +73,22 @@ export type Query = Message<"fairlead.console.v1.Query"> & {
      */
     value: ListEventsRequest;
     case: "events";
+  } | {
+    /**
+     * The view of a cluster, with its rows.
+     *
+     * @generated from field: fairlead.console.v1.GetClusterViewRequest view = 5;
+     */
+    value: GetClusterViewRequest;
+    case: "view";
+  } | {
+    /**
+     * A page of views, and the sums over all pages.
+     *
+     * @generated from field: fairlead.console.v1.ListClusterViewsRequest views = 6;
+     */
+    value: ListClusterViewsRequest;
+    case: "views";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -213,6 +231,18 @@ export type WatchQueriesResponse = Message<"fairlead.console.v1.WatchQueriesResp
      */
     value: Heartbeat;
     case: "heartbeat";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.GetClusterViewResponse view = 7;
+     */
+    value: GetClusterViewResponse;
+    case: "view";
+  } | {
+    /**
+     * @generated from field: fairlead.console.v1.ListClusterViewsResponse views = 8;
+     */
+    value: ListClusterViewsResponse;
+    case: "views";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -356,7 +386,7 @@ export const EventsAnswerSchema: GenMessage<EventsAnswer> = /*@__PURE__*/
  */
 export type QueryProblem = Message<"fairlead.console.v1.QueryProblem"> & {
   /**
-   * As an error of the unary method: INVALID_ARGUMENT is 3.
+   * As an error of the unary method: INVALID_ARGUMENT is 3, NOT_FOUND is 5.
    *
    * @generated from field: int32 code = 1;
    */
@@ -595,10 +625,10 @@ export const LiveService: GenService<{
     output: typeof CountResourcesResponseSchema;
   },
   /**
-   * WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts and events, as a page in
-   * a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
+   * WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts, events and views of clusters, as a
+   * page in a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
    * pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
-   * with a heartbeat at least every 15 s. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
+   * with a heartbeat at least every 15 s; answers of views at most once a second, and less often where they take long. A caller that reads slowly gets the newest answer, and not those in between. With `known` and
    * `resume_token` a later stream sends only what the caller does not have. A query that can't be answered gets a problem, and the others
    * go on. Errors: InvalidArgument (two queries of one name), ResourceExhausted (100 streams of the caller are open), Unavailable (the
    * console stops: dial again).

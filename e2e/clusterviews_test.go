@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"fairlead.dev/e2e/seeded"
+	"fairlead.dev/e2e/stack"
+)
+
+// A person sees in a browser what agents see in their clusters: it follows what agents push, a cluster that is away shows its last view with its age,
+// and no cluster is asked.
+func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	bins, err := stack.FindBinaries(ctx, "..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := seeded.Start(ctx, bins, t.TempDir(), seeded.Size{Clusters: 20, Services: 150, Sources: 4, Objects: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	link, err := c.LoginLink(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inChromium(ctx, t, "clusterviews.mjs", func(event string) error {
+		switch event {
+		case "fail":
+			return errors.Join(c.View(ctx, 2, "broken-5f6d-abcde", "<b>bold</b>"), c.View(ctx, 3, "a", "b", "c", "d"))
+		case "recover":
+			return errors.Join(c.View(ctx, 2), c.View(ctx, 3))
+		}
+		return fmt.Errorf("the script says %q", event)
+	}, strings.TrimSpace(link), c.Cluster(2), c.Cluster(3), c.Cluster(13), os.Getenv("SHOTS"))
+}

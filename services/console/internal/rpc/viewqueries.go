@@ -1,0 +1,108 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/live"
+	clusterviews "fairlead.dev/services/console/internal/views"
+)
+
+const (
+	// viewsEvery is how often a stream answers its queries of views while there are changes.
+	viewsEvery = time.Second
+	// viewsShare has a stream rest so many times as long as its answers of views took: the sums over 10,000 clusters take some 20 ms, and a
+	// stream is to take a hundredth of a core at most. Whatever they took, the next beat answers.
+	viewsShare = 100
+)
+
+// viewQuery is a query of a stream that the board of views answers.
+type viewQuery struct {
+	name string
+	ask  func(ctx context.Context, w *queries) (*consolev1.WatchQueriesResponse, error)
+	sent []byte // the answer that the caller has; nil: none yet
+}
+
+// viewQueryOf returns nil for a query that is not of views.
+func viewQueryOf(q *consolev1.Query) *viewQuery {
+	switch of := q.GetQuery().(type) {
+	case *consolev1.Query_View:
+		return &viewQuery{name: q.GetName(), ask: func(ctx context.Context, w *queries) (*consolev1.WatchQueriesResponse, error) {
+			view, err := w.Views.Get(ctx, of.View.GetCluster())
+			return &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_View{View: &consolev1.GetClusterViewResponse{View: view}}}, err
+		}}
+	case *consolev1.Query_Views:
+		return &viewQuery{name: q.GetName(), ask: func(ctx context.Context, w *queries) (*consolev1.WatchQueriesResponse, error) {
+			list, err := w.Views.List(ctx, of.Views)
+			return &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Views{Views: list}}, err
+		}}
+	}
+	return nil
+}
+
+// viewPace says when a stream answers its queries of views again.
+type viewPace struct {
+	views    *clusterviews.Board
+	clusters *live.Board
+	pause    *time.Timer
+	rested   bool
+	// Closed when answers may have become others since the last ones.
+	viewMoved, clusterMoved <-chan struct{}
+}
+
+func newViewPace(views *clusterviews.Board, clusters *live.Board) *viewPace {
+	return &viewPace{views: views, clusters: clusters, pause: time.NewTimer(viewsEvery)}
+}
+
+// waits returns what the next answers wait for: nothing during a pause.
+func (p *viewPace) waits(asked bool) (viewMoved, clusterMoved <-chan struct{}) {
+	if !asked || !p.rested {
+		return nil, nil
+	}
+	return p.viewMoved, p.clusterMoved
+}
+
+// answerViews sends the answers of views that are not the ones of before.
+func (w *queries) answerViews(ctx context.Context, pace *viewPace) error {
+	if len(w.viewed) == 0 {
+		return nil
+	}
+	pace.viewMoved, pace.clusterMoved = pace.views.Moved(), pace.clusters.Moved()
+	began := time.Now()
+	for i := 0; i < len(w.viewed); i++ {
+		q := w.viewed[i]
+		err := w.answerView(ctx, q)
+		if err == nil {
+			continue
+		}
+		if err := w.refuse(ctx, q.name, err); err != nil {
+			return err
+		}
+		w.viewed = slices.Delete(w.viewed, i, i+1)
+		i--
+	}
+	pace.pause.Reset(max(viewsEvery, viewsShare*time.Since(began)))
+	pace.rested = false
+	return nil
+}
+
+func (w *queries) answerView(ctx context.Context, q *viewQuery) error {
+	answer, err := q.ask(ctx, w)
+	if err != nil {
+		return err
+	}
+	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(text, q.sent) {
+		return nil
+	}
+	q.sent = text
+	return w.send(ctx, q.name, answer)
+}

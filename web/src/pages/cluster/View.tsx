@@ -1,0 +1,275 @@
+import { Link } from 'react-router'
+import { ClusterViewService } from '../../gen/fairlead/console/v1/cluster_view_service_pb'
+import { SectionState, type ViewRow, type ViewSection } from '../../gen/fairlead/delivery/v1/views_pb'
+import { failureOf } from '../../hub/errors'
+import { Age } from '../../live/Age'
+import { useFreshness } from '../../live/asked'
+import { useLive } from '../../live/live'
+import { cores, count, explored, type Figures, memory, podStates, share } from '../../state/views'
+import { Failed, Stale, Waiting } from '../../ui/Panel'
+import { plain } from '../../ui/text'
+
+// What the agent sees in its cluster, as it pushed it. The cluster is not asked, so that one that is away shows its last view.
+export function View({ cluster }: { cluster: string }) {
+  const got = useLive(ClusterViewService.method.getClusterView, { cluster })
+  const fresh = useFreshness([got])
+  const again = () => void got.refetch()
+  const view = got.data?.view
+  if (got.error && !view) return <Failed failure={failureOf(got.error)} again={again} />
+  if (!view) return <Waiting what="the view of the cluster" />
+  if (view.missing)
+    return (
+      <section className="panel" aria-label="In the cluster">
+        <h2>In the cluster</h2>
+        <p>Nothing is known: {plain(view.missing, 600)}.</p>
+      </section>
+    )
+  const section = (name: string) => view.sections.find((s) => s.name === name)
+  const f = view.figures
+  const of = { cluster, hidden: view.rowsHidden }
+  return (
+    <section aria-label="In the cluster" className="view">
+      <div className="head">
+        <h2>In the cluster</h2>
+        <span className="quiet">
+          {view.connected ? (
+            <>
+              followed; changed <Age of={view.updateTime} /> ago
+            </>
+          ) : (
+            <>
+              the cluster is away: as of <Age of={view.lastSeenTime} /> ago
+            </>
+          )}
+        </span>
+      </div>
+      <Stale of={fresh} again={again} />
+      <div
+        className={
+          view.connected ? (fresh.stale || fresh.failure ? 'columns stale' : 'columns') : 'columns away'
+        }
+      >
+        <Part title="Pods" to="core/v1/pods" of={of} section={section('pods')} figures={<Pods of={f} />}>
+          {(r) => (
+            <>
+              {r.service && <Link to={`/service/${r.service}`}>{r.service}</Link>} {restarts(r)}
+              {r.node && <span className="quiet"> on {plain(r.node, 253)}</span>}
+            </>
+          )}
+        </Part>
+        <Part
+          title="Workloads"
+          to="apps/v1/deployments"
+          of={of}
+          section={section('workloads')}
+          figures={
+            <Line
+              of={[
+                [`${count(f['workloads.total'])} in all`],
+                [`${count(f['workloads.not_well'])} not well`, f['workloads.not_well']],
+                [`${count(f['workloads.ready'])} of ${count(f['workloads.desired'])} replicas are ready`],
+                [`${count(f['workloads.jobs_failed'])} jobs failed`, f['workloads.jobs_failed']],
+              ]}
+            />
+          }
+        >
+          {(r) => r.service && <Link to={`/service/${r.service}`}>{r.service}</Link>}
+        </Part>
+        <Part
+          title="Nodes"
+          to="core/v1/nodes"
+          of={of}
+          section={section('nodes')}
+          rows={(r) => r.reason !== 'Ready'}
+          figures={
+            <>
+              <Line
+                of={[
+                  [`${count(f['nodes.ready'])} of ${count(f['nodes.total'])} are ready`],
+                  [`${count(f['nodes.pressure'])} under pressure`, f['nodes.pressure']],
+                  [`${count(f['nodes.cordoned'])} cordoned`, f['nodes.cordoned']],
+                  [`${count(f['nodes.skewed'])} with a version too far from the server's`, f['nodes.skewed']],
+                ]}
+              />
+              <Line
+                of={[
+                  [`CPU requested: ${share(f, 'requests.cpu', 'nodes.cpu_allocatable', cores)}`],
+                  [`memory: ${share(f, 'requests.memory', 'nodes.memory_allocatable', memory)}`],
+                ]}
+              />
+            </>
+          }
+        >
+          {(r) => <span className="quiet">{plain(r.version, 64)}</span>}
+        </Part>
+        <Part
+          title="Warnings of the last hour"
+          to="core/v1/events"
+          of={of}
+          section={section('warnings')}
+          figures={
+            <Line
+              of={[
+                [`${f['warnings.at_least'] ? 'at least ' : ''}${count(f['warnings.hour'])}`],
+                [`in ${count(f['warnings.groups'])} groups`, f['warnings.groups']],
+              ]}
+            />
+          }
+        >
+          {(r) => (
+            <>
+              <strong>{count(r.figures.hour)} times</strong>, last <Age of={r.lastTime} /> ago
+            </>
+          )}
+        </Part>
+        <Part
+          title="Images that can't be pulled"
+          of={of}
+          section={section('pulls')}
+          figures={<Line of={[[`${count(f['pulls.images'])}, ${count(f['pulls.pods'])} pods wait`]]} />}
+        >
+          {(r) => `${count(r.figures.pods)} pods`}
+        </Part>
+        <Part
+          title="Volume claims"
+          to="core/v1/persistentvolumeclaims"
+          of={of}
+          section={section('claims')}
+          figures={
+            <Line
+              of={[
+                [`${count(f['claims.bound'])} of ${count(f['claims.total'])} are bound`],
+                [`${count(f['claims.pending'])} pending`, f['claims.pending']],
+                [`${count(f['claims.lost'])} lost`, f['claims.lost']],
+              ]}
+            />
+          }
+        >
+          {() => null}
+        </Part>
+      </div>
+    </section>
+  )
+}
+
+const restarts = (r: ViewRow) => (r.figures.restarts ? `${count(r.figures.restarts)} restarts` : '')
+
+// Words of figures, with a comma between them. A figure that is 0 or unknown says nothing, unless it is the first words' own.
+function Line({ of }: { of: [string, (bigint | undefined)?][] }) {
+  return (
+    <p>
+      {of
+        .flatMap(([words, n], i) => (i === 0 || n === undefined ? [words] : n > 0n ? [words] : []))
+        .join(', ')}
+    </p>
+  )
+}
+
+function Pods({ of }: { of: Figures }) {
+  const states = podStates(of)
+  return (
+    <>
+      <Line
+        of={[
+          [`${count(of['pods.total'])} in all`],
+          [`${count(of['pods.not_ready'])} not ready`],
+          [
+            `${of['restarts.at_least'] ? 'at least ' : ''}${count(of['restarts.hour'])} restarts in the last hour`,
+          ],
+          [
+            `${count(of['restarts.oom_killed_hour'])} killed for memory`,
+            of['restarts.oom_killed_hour'] ?? 0n,
+          ],
+        ]}
+      />
+      <p className="quiet">{states.map(([name, n]) => `${count(n)} ${plain(name, 80)}`).join(', ')}</p>
+    </>
+  )
+}
+
+function Part({
+  title,
+  to,
+  of,
+  section,
+  rows = () => true,
+  figures,
+  children,
+}: {
+  title: string
+  // Where the explorer lists the kind.
+  to?: string
+  of: { cluster: string; hidden: boolean }
+  section: ViewSection | undefined
+  // Which rows are shown.
+  rows?: (r: ViewRow) => boolean
+  figures: React.ReactNode
+  children: (r: ViewRow) => React.ReactNode
+}) {
+  if (!section) return null
+  const shown = section.rows.filter(rows)
+  return (
+    <section className="panel" aria-label={title}>
+      <div className="head">
+        <h2>{title}</h2>
+        {to && (
+          <span className="end">
+            <Link to={`/cluster/${of.cluster}/explore/${to}`}>Explore</Link>
+          </span>
+        )}
+      </div>
+      <Trust of={section} />
+      {figures}
+      <ul className="lines">
+        {shown.map((r) => {
+          const at = explored(of.cluster, r)
+          const words = `${r.namespace ? `${r.namespace}/` : ''}${r.name}`
+          return (
+            <li key={r.key}>
+              <strong>{plain(r.reason, 128)}</strong>{' '}
+              {at ? (
+                <Link to={at}>{plain(words, 320)}</Link>
+              ) : (
+                plain(`${r.kind === 'Image' ? '' : `${r.kind} `}${words}`, 320)
+              )}{' '}
+              {children(r)}{' '}
+              {r.sinceTime && (
+                <span className="quiet">
+                  since <Age of={r.sinceTime} />
+                </span>
+              )}
+              {r.text && <div className="quiet">{plain(r.text, 300)}</div>}
+            </li>
+          )
+        })}
+      </ul>
+      {section.withheld > 0n && (
+        <p className="quiet">{count(section.withheld)} more are counted and not listed.</p>
+      )}
+      {of.hidden && (
+        <p className="quiet">Names are for people who may read the Kubernetes API of the cluster.</p>
+      )}
+    </section>
+  )
+}
+
+// How far a section can be trusted, where it is not followed as a whole.
+function Trust({ of }: { of: ViewSection }) {
+  const words = {
+    [SectionState.READING]: 'The agent reads it: these are the figures of before.',
+    [SectionState.DENIED]: 'The agent may not read it.',
+    [SectionState.STALE]: 'The API server does not answer the agent: these are the figures of before.',
+  }[of.state as number]
+  return (
+    <>
+      {words && (
+        <p className="cause">
+          ? {words} {plain(of.reason, 512)}
+        </p>
+      )}
+      {of.sample > 1 && (
+        <p className="cause">One of {of.sample} objects was counted, and the figures multiplied.</p>
+      )}
+    </>
+  )
+}

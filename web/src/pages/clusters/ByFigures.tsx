@@ -1,0 +1,89 @@
+import { Link, useSearchParams } from 'react-router'
+import { type ClusterView, ClusterViewService } from '../../gen/fairlead/console/v1/cluster_view_service_pb'
+import { toFilter } from '../../hub/filter'
+import { Age } from '../../live/Age'
+import { useLive } from '../../live/live'
+import { State } from '../../state/State'
+import { figureColumns } from '../../state/views'
+import { Column } from '../../ui/Column'
+import { Export } from '../../ui/Export'
+import { FigureCells } from '../../ui/Figures'
+import { List } from '../../ui/List'
+import { Pager, usePages } from '../../ui/Pager'
+import { plain } from '../../ui/text'
+
+const size = 100
+const first = 'pods.not_ready desc'
+
+// The clusters by what agents see in them, as `fairlead top cluster` shows them.
+export function ByFigures() {
+  const [params] = useSearchParams()
+  const filter = toFilter(params.get('q') ?? '')
+  const orderBy = params.get('sort') ?? first
+  const pages = usePages(`${filter}\n${orderBy}`)
+  const list = useLive(
+    ClusterViewService.method.listClusterViews,
+    { filter, orderBy, pageSize: size, pageToken: pages.token },
+    { keep: true },
+  )
+  return (
+    <>
+      <List
+        what="the figures of clusters"
+        of={list}
+        count={list.data?.views.length}
+        nothing={<p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>}
+      >
+        <thead>
+          <tr>
+            <Column title="Name" field="name" first={first} />
+            {figureColumns.map((c) => (
+              <Column key={c.order} title={c.title} field={c.order} first={first} most />
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {list.data?.views.map((v) => (
+            <tr key={v.cluster} className={v.connected ? '' : 'away'}>
+              <td className="name">
+                {!v.connected && <State of="unknown" word="" note="not connected" />}
+                <Link to={`/cluster/${v.cluster}`}>{plain(v.cluster, 63)}</Link>
+                {v.missing ? (
+                  <div className="cause">{plain(v.missing, 300)}</div>
+                ) : (
+                  !v.connected && (
+                    <div className="cause">
+                      not connected; as of <Age of={v.lastSeenTime} /> ago
+                    </div>
+                  )
+                )}
+              </td>
+              <FigureCells of={v.figures} />
+            </tr>
+          ))}
+        </tbody>
+      </List>
+      <div className="head">
+        <Export
+          name="figures"
+          columns={columns(list.data?.views ?? [])}
+          rows={(list.data?.views ?? []).map(rowOf)}
+        />
+        <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={list.data?.totalSize} />
+      </div>
+    </>
+  )
+}
+
+// All figures that one of the clusters has.
+const columns = (views: ClusterView[]) => [
+  'name',
+  'connected',
+  ...[...new Set(views.flatMap((v) => Object.keys(v.figures)))].sort(),
+]
+
+const rowOf = (v: ClusterView) => ({
+  name: v.cluster,
+  connected: String(v.connected),
+  ...Object.fromEntries(Object.entries(v.figures).map(([name, n]) => [name, String(n)])),
+})

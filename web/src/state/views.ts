@@ -1,0 +1,111 @@
+import { bytesOf } from '../ui/text'
+
+// Figures are numbers that an agent counted, by section and name. What is unknown is absent, and never 0.
+export type Figures = { [name: string]: bigint }
+
+// A column of tables about clusters, with the order of the hub that puts the worst first.
+export type FigureColumn = {
+  title: string
+  order: string
+  show: (f: Figures) => string
+  bad: (f: Figures) => boolean
+}
+
+export const count = (n: bigint | undefined) => (n === undefined ? '–' : Number(n).toLocaleString())
+
+// cores writes thousandths of a core.
+export const cores = (milli: number) =>
+  `${milli < 10_000 ? (milli / 1000).toFixed(1) : Math.round(milli / 1000).toLocaleString()} cores`
+
+export function share(f: Figures, part: string, whole: string, show: (n: number) => string): string {
+  const some = f[part]
+  const all = f[whole]
+  if (some === undefined) return '–'
+  if (!all) return show(Number(some))
+  return `${show(Number(some))} of ${show(Number(all))} (${Math.round((Number(some) * 100) / Number(all))} %)`
+}
+
+const percent = (f: Figures, part: string, whole: string) => {
+  const some = f[part]
+  const all = f[whole]
+  return some === undefined || !all ? '–' : `${Math.round((Number(some) * 100) / Number(all))} %`
+}
+
+const of = (f: Figures, some: string, all: string) =>
+  f[some] === undefined || f[all] === undefined ? count(f[some]) : `${count(f[some])} of ${count(f[all])}`
+
+const any = (name: string) => (f: Figures) => (f[name] ?? 0n) > 0n
+
+// "At least": the agent began within the hour.
+const hourly = (section: string) => (f: Figures) =>
+  `${f[`${section}.at_least`] && f[`${section}.hour`] !== undefined ? '≥ ' : ''}${count(f[`${section}.hour`])}`
+
+export const figureColumns: FigureColumn[] = [
+  {
+    title: 'Nodes not ready',
+    order: 'nodes.not_ready',
+    show: (f) => of(f, 'nodes.not_ready', 'nodes.total'),
+    bad: any('nodes.not_ready'),
+  },
+  {
+    title: 'Pods not ready',
+    order: 'pods.not_ready',
+    show: (f) => of(f, 'pods.not_ready', 'pods.total'),
+    bad: any('pods.not_ready'),
+  },
+  {
+    title: 'Workloads not well',
+    order: 'workloads.not_well',
+    show: (f) => of(f, 'workloads.not_well', 'workloads.total'),
+    bad: any('workloads.not_well'),
+  },
+  { title: 'No image', order: 'pulls.pods', show: (f) => count(f['pulls.pods']), bad: any('pulls.pods') },
+  { title: 'Restarts an hour', order: 'restarts.hour', show: hourly('restarts'), bad: () => false },
+  { title: 'Warnings an hour', order: 'warnings.hour', show: hourly('warnings'), bad: () => false },
+  {
+    title: 'CPU requested',
+    order: 'requests.cpu',
+    show: (f) => percent(f, 'requests.cpu', 'nodes.cpu_allocatable'),
+    bad: () => false,
+  },
+  {
+    title: 'Memory requested',
+    order: 'requests.memory',
+    show: (f) => percent(f, 'requests.memory', 'nodes.memory_allocatable'),
+    bad: () => false,
+  },
+]
+
+// States of pods, the most frequent first, with their words.
+export function podStates(f: Figures): [string, bigint][] {
+  return Object.entries(f)
+    .flatMap(([name, n]): [string, bigint][] =>
+      name.startsWith('pods.state.') ? [[name.slice('pods.state.'.length), n]] : [],
+    )
+    .sort(([a, x], [b, y]) => (x === y ? a.localeCompare(b) : x < y ? 1 : -1))
+}
+
+// Groups of the kinds that views have rows of, as addresses of the explorer name them.
+const groups: Record<string, string> = {
+  Pod: '',
+  Node: '',
+  PersistentVolumeClaim: '',
+  Deployment: 'apps',
+  StatefulSet: 'apps',
+  DaemonSet: 'apps',
+  ReplicaSet: 'apps',
+  Job: 'batch',
+  CronJob: 'batch',
+}
+
+// explored is where the object of a row is shown; '' for what is no object.
+export function explored(cluster: string, of: { kind: string; namespace: string; name: string }): string {
+  const group = groups[of.kind]
+  if (group === undefined || of.name === '') return ''
+  return `/cluster/${cluster}/explore?${new URLSearchParams({
+    kind: `${of.kind}.${group}`,
+    obj: of.namespace ? `${of.namespace}/${of.name}` : of.name,
+  })}`
+}
+
+export const memory = (n: number) => bytesOf(n)
