@@ -95,7 +95,7 @@ function views(input: Fields): Answer {
 }
 
 function list(output: DescMessage, field: string, kind: Kind, input: Fields): Answer {
-  const page = listed(kind, input)
+  const page = listed(kind, named(input))
   return {
     query: page.query,
     take: (m) => {
@@ -115,6 +115,13 @@ function single(output: DescMessage, field: string, kind: Kind, input: Fields): 
       return found && create(output, { [field]: found } as Fields)
     },
   }
+}
+
+// Rows are told apart by their names, so that a mask without the name gets it.
+function named(input: Fields): Fields {
+  const paths = (input.readMask as { paths?: string[] } | undefined)?.paths
+  if (!paths?.length || paths.includes('metadata.name') || paths.includes('metadata')) return input
+  return { ...input, readMask: { paths: ['metadata.name', ...paths] } }
 }
 
 function listed(kind: Kind, input: Fields) {

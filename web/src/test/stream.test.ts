@@ -59,6 +59,17 @@ describe('an answer is put together from what the stream tells', () => {
       { name: 'a', version: 3n },
     ])
   })
+  test('of a list whose mask leaves the names out', () => {
+    const of = (paths: string[]) =>
+      answerOf(ClusterService.method.listClusters, { readMask: { paths } })?.query('q').query.value
+    expect(of(['metadata.labels'])).toMatchObject({
+      readMask: { paths: ['metadata.name', 'metadata.labels'] },
+    })
+    expect(of(['metadata'])).toMatchObject({ readMask: { paths: ['metadata'] } })
+    expect(answerOf(ClusterService.method.listClusters, {})?.query('q').query.value).not.toHaveProperty(
+      'readMask.paths',
+    )
+  })
   test('of one resource, and of one that is not there', () => {
     const answer = answerOf(ServiceService.method.getService, { name: 'web' })
     expect(answer?.query('q').query.value).toMatchObject({ filter: 'name = web', pageSize: 1 })

@@ -42,7 +42,12 @@ export function Inside({ group }: { group: string }) {
         </span>
       </div>
       <Stale of={fresh} again={again} />
-      <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+      <section
+        aria-label="Sums"
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: nothing in the table takes the focus, and arrows scroll it
+        tabIndex={0}
+        className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}
+      >
         <table>
           <thead>
             <tr>
@@ -63,11 +68,9 @@ export function Inside({ group }: { group: string }) {
                 <td className="name">{group ? plain(s.values[0] ?? '', 63) || 'without it' : 'the fleet'}</td>
                 <td className="number" data-label="Clusters">
                   {s.clusters.toLocaleString()}
-                  {s.away > 0 && (
-                    <div className="cause">{s.away.toLocaleString()} away: their last figures count</div>
-                  )}
+                  {s.away > 0 && <div className="cause">{s.away.toLocaleString()} away</div>}
                   {s.clusters > s.viewed && (
-                    <div className="cause">{(s.clusters - s.viewed).toLocaleString()} without figures</div>
+                    <div className="cause">{(s.clusters - s.viewed).toLocaleString()} not known</div>
                   )}
                 </td>
                 <FigureCells of={s.figures} />
@@ -75,7 +78,10 @@ export function Inside({ group }: { group: string }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </section>
+      {list.data.sums.some((s) => s.away > 0) && (
+        <p className="quiet">The last figures of clusters that are away count.</p>
+      )}
       {troubled.length > 0 && (
         <>
           <h3>The most trouble</h3>
