@@ -272,8 +272,10 @@ type Result struct {
 	// What the answer stands on, for the caller to hold against what is published: the uid of the source that has this
 	// name in the catalog of the gitcache that answers, and the newest epoch of the source that the gitcache knows; its own
 	// claim, if it owns the source. A caller refuses the answer for another uid, or of an epoch before the published one.
-	SourceUid     string `protobuf:"bytes,4,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
-	Epoch         int64  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	SourceUid string `protobuf:"bytes,4,opt,name=source_uid,json=sourceUid,proto3" json:"source_uid,omitempty"`
+	Epoch     int64  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Whether charts of repositories that charts of the folder depend on belong to the content: as submodules.
+	Dependencies  bool `protobuf:"varint,6,opt,name=dependencies,proto3" json:"dependencies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,6 +354,13 @@ func (x *Result) GetEpoch() int64 {
 		return x.Epoch
 	}
 	return 0
+}
+
+func (x *Result) GetDependencies() bool {
+	if x != nil {
+		return x.Dependencies
+	}
+	return false
 }
 
 type isResult_Result interface {
@@ -647,7 +656,7 @@ const file_fairlead_artifact_v1_artifact_proto_rawDesc = "" +
 	"\ainclude\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
 	"\x06ignore\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore\"I\n" +
 	"\x0fResolveResponse\x126\n" +
-	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.artifact.v1.ResultR\aresults\"\xe1\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.artifact.v1.ResultR\aresults\"\x85\x02\n" +
 	"\x06Result\x12<\n" +
 	"\bresolved\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.ResolvedH\x00R\bresolved\x12:\n" +
 	"\x05error\x18\x02 \x01(\v2\".fairlead.artifact.v1.ResolveErrorH\x00R\x05error\x12\x1e\n" +
@@ -656,7 +665,8 @@ const file_fairlead_artifact_v1_artifact_proto_rawDesc = "" +
 	"submodules\x12\x1d\n" +
 	"\n" +
 	"source_uid\x18\x04 \x01(\tR\tsourceUid\x12\x14\n" +
-	"\x05epoch\x18\x05 \x01(\x03R\x05epochB\b\n" +
+	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\x12\"\n" +
+	"\fdependencies\x18\x06 \x01(\bR\fdependenciesB\b\n" +
 	"\x06result\"\x9f\x01\n" +
 	"\bResolved\x12:\n" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x12\x1b\n" +

@@ -756,8 +756,12 @@ type GitSource struct {
 	// Other repositories on the same host whose submodules get the credentials of the source: `team/libs`, or `team/*`
 	// for all below `team`.
 	SubmoduleRepositories []string `protobuf:"bytes,8,rep,name=submodule_repositories,json=submoduleRepositories,proto3" json:"submodule_repositories,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Hosts of the chart repositories and registries that charts of services may depend on (`charts.example.com`, with a
+	// port if it is not 443). Their charts are fetched, without credentials, and delivered with the folder. Empty: what a chart depends on
+	// must be in its charts/ folder.
+	Allow         []string `protobuf:"bytes,9,rep,name=allow,proto3" json:"allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GitSource) Reset() {
@@ -842,6 +846,13 @@ func (x *GitSource) GetWebhookSecret() string {
 func (x *GitSource) GetSubmoduleRepositories() []string {
 	if x != nil {
 		return x.SubmoduleRepositories
+	}
+	return nil
+}
+
+func (x *GitSource) GetAllow() []string {
+	if x != nil {
+		return x.Allow
 	}
 	return nil
 }
@@ -2744,7 +2755,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\rLayerSelector\x12)\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\tmediaType\"\x94\x03\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\tmediaType\"\xbd\x03\n" +
 	"\tGitSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -2757,7 +2768,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"submodules\x12E\n" +
 	"\fverification\x18\x06 \x01(\v2!.fairlead.console.v1.VerificationR\fverification\x12.\n" +
 	"\x0ewebhook_secret\x18\a \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12H\n" +
-	"\x16submodule_repositories\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\bR\x15submoduleRepositories\"}\n" +
+	"\x16submodule_repositories\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\bR\x15submoduleRepositories\x12'\n" +
+	"\x05allow\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xff\x01R\x05allow\"}\n" +
 	"\fVerification\x12(\n" +
 	"\x04keys\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\x04keys\x12C\n" +
 	"\x04mode\x18\x02 \x01(\x0e2%.fairlead.console.v1.VerificationModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\"\xa3\x01\n" +

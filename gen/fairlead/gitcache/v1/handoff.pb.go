@@ -272,9 +272,11 @@ type BuiltArtifact struct {
 	Files  int32  `protobuf:"varint,6,opt,name=files,proto3" json:"files,omitempty"`
 	// Of a folder that refers to something beyond itself: the tree of a commit that has it, the folder's path in there, and
 	// whether submodules belong to the content. Empty: source_id says all.
-	Root          string `protobuf:"bytes,7,opt,name=root,proto3" json:"root,omitempty"`
-	Folder        []byte `protobuf:"bytes,8,opt,name=folder,proto3" json:"folder,omitempty"`
-	Submodules    bool   `protobuf:"varint,9,opt,name=submodules,proto3" json:"submodules,omitempty"`
+	Root       string `protobuf:"bytes,7,opt,name=root,proto3" json:"root,omitempty"`
+	Folder     []byte `protobuf:"bytes,8,opt,name=folder,proto3" json:"folder,omitempty"`
+	Submodules bool   `protobuf:"varint,9,opt,name=submodules,proto3" json:"submodules,omitempty"`
+	// Charts of repositories that charts of the folder depend on are part of it.
+	Dependencies  bool `protobuf:"varint,10,opt,name=dependencies,proto3" json:"dependencies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,6 +370,13 @@ func (x *BuiltArtifact) GetFolder() []byte {
 func (x *BuiltArtifact) GetSubmodules() bool {
 	if x != nil {
 		return x.Submodules
+	}
+	return false
+}
+
+func (x *BuiltArtifact) GetDependencies() bool {
+	if x != nil {
+		return x.Dependencies
 	}
 	return false
 }
@@ -577,7 +586,7 @@ const file_fairlead_gitcache_v1_handoff_proto_rawDesc = "" +
 	"\x05packs\x18\x01 \x03(\tR\x05packs\x12\x14\n" +
 	"\x05heads\x18\x02 \x01(\fR\x05heads\x129\n" +
 	"\x05built\x18\x03 \x03(\v2#.fairlead.gitcache.v1.BuiltArtifactR\x05built\x12\x16\n" +
-	"\x06copies\x18\x04 \x03(\tR\x06copies\"\xe6\x01\n" +
+	"\x06copies\x18\x04 \x03(\tR\x06copies\"\x8a\x02\n" +
 	"\rBuiltArtifact\x12\x1b\n" +
 	"\tsource_id\x18\x01 \x01(\tR\bsourceId\x12\x12\n" +
 	"\x04tree\x18\x02 \x01(\tR\x04tree\x12\x16\n" +
@@ -589,7 +598,9 @@ const file_fairlead_gitcache_v1_handoff_proto_rawDesc = "" +
 	"\x06folder\x18\b \x01(\fR\x06folder\x12\x1e\n" +
 	"\n" +
 	"submodules\x18\t \x01(\bR\n" +
-	"submodules\"G\n" +
+	"submodules\x12\"\n" +
+	"\fdependencies\x18\n" +
+	" \x01(\bR\fdependencies\"G\n" +
 	"\tPackPiece\x12\x12\n" +
 	"\x04pack\x18\x01 \x01(\tR\x04pack\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +

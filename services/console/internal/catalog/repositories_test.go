@@ -18,3 +18,17 @@ func TestSubmoduleRepositoriesArePathsOnTheHost(t *testing.T) {
 		}
 	}
 }
+
+func TestAllowedHostsAreHosts(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		"charts.example.com": true, "charts.example.com:8443": true, "127.0.0.1:8080": true, "[::1]:8080": true,
+		"": false, "https://charts.example.com": false, "charts.example.com/stable": false, "Charts.example.com": false, "ada@charts.example.com": false,
+		"charts.example.com?a": false, "*": false, "a b": false,
+	} {
+		git := GitSource{URL: "https://git.example.com/team/shop", Allow: []string{text}}
+		if err := git.validate(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "spec.git.allow") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

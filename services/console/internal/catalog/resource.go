@@ -115,6 +115,8 @@ type GitSource struct {
 	SubmoduleRepositories []string `json:"submoduleRepositories,omitempty"`
 	// WebhookSecret names what a Git host authenticates with; empty: none may.
 	WebhookSecret string `json:"webhookSecret,omitempty"`
+	// Allow are the hosts of chart repositories that charts of services may depend on.
+	Allow []string `json:"allow,omitempty"`
 }
 
 // Verification says who must have signed what is published.

@@ -125,6 +125,11 @@ func (g GitSource) validate() error {
 			return refuse(Invalid, "spec.git.submoduleRepositories: write paths on the host of spec.git.url, such as team/libs, or team/* for all below team")
 		}
 	}
+	for _, host := range g.Allow {
+		if u, err := giturl.ParseFolder("https://" + host); err != nil || u.Host != host || strings.ToLower(host) != host || strings.Contains(host, "*") {
+			return refuse(Invalid, "spec.git.allow: write hosts in lower case, such as charts.example.com or charts.example.com:8443")
+		}
+	}
 	if g.Verification == nil {
 		return nil
 	}

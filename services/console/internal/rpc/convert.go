@@ -110,7 +110,7 @@ func decodeGit(git *consolev1.GitSource) catalog.GitSource {
 	return catalog.GitSource{
 		URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(), Secret: git.GetSecret(), Proxy: git.GetProxy(),
 		Submodules: git.GetSubmodules(), Verification: decodeVerification(git.GetVerification()), WebhookSecret: git.GetWebhookSecret(),
-		SubmoduleRepositories: git.GetSubmoduleRepositories(),
+		SubmoduleRepositories: git.GetSubmoduleRepositories(), Allow: git.GetAllow(),
 	}
 }
 
@@ -118,7 +118,7 @@ func encodeGit(g catalog.GitSource) *consolev1.GitSource {
 	git := &consolev1.GitSource{
 		Url: g.URL, Secret: g.Secret, Proxy: g.Proxy,
 		Submodules: g.Submodules, Verification: encodeVerification(g.Verification), WebhookSecret: g.WebhookSecret,
-		SubmoduleRepositories: g.SubmoduleRepositories,
+		SubmoduleRepositories: g.SubmoduleRepositories, Allow: g.Allow,
 	}
 	if g.Interval != 0 {
 		git.Interval = durationpb.New(g.Interval)

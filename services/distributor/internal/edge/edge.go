@@ -221,6 +221,9 @@ func (e *Edge) answer(w plan.Want, r *artifactv1.Result) plan.Answer {
 		// An answer for good to another question: what it says would stay until the next commit.
 		return unavailable(w, "its catalog says otherwise of the source's submodules, or is behind")
 	}
+	if r.GetDependencies() != w.Dependencies && r.GetError().GetReason() != artifactv1.ResolveError_REASON_UNKNOWN_SOURCE {
+		return unavailable(w, "its catalog says otherwise of the hosts that the source's charts may depend on, or is behind")
+	}
 	if e := r.GetError(); e != nil {
 		return plan.Answer{Want: w, Failure: &plan.Failure{Kind: kind(e.GetReason()), Text: e.GetMessage()}}
 	}

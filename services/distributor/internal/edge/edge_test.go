@@ -52,7 +52,8 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 		"a foreign no": {SourceUid: "uid-before", Epoch: 9, Result: &artifactv1.Result_Error{
 			Error: &artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_PATH_NOT_FOUND},
 		}},
-		"nil": nil,
+		"with dependencies": changed(func(r *artifactv1.Result) { r.Dependencies = true }),
+		"nil":               nil,
 	} {
 		if a := answer(w, r); a.Failure == nil || a.Failure.Kind != plan.Unavailable {
 			t.Errorf("%s: got %+v", name, a)
@@ -68,6 +69,11 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 	}
 	if a := old.answer(w, changed(func(r *artifactv1.Result) { r.SourceUid = "uid-before" })); a.Failure == nil {
 		t.Error("another source during an upgrade")
+	}
+	withDependencies := w
+	withDependencies.Dependencies = true
+	if a := answer(withDependencies, changed(func(r *artifactv1.Result) { r.Dependencies = true })); a.Failure != nil {
+		t.Errorf("got %+v", a)
 	}
 	w.Submodules = true
 	if a := answer(w, withSubmodules); a.Failure != nil {

@@ -98,7 +98,8 @@ func source(s *consolev1.Source) *plan.Source {
 	}
 	out := &plan.Source{
 		UID: s.GetMetadata().GetUid(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
-		Heads: make(map[string]plan.Revision, len(s.GetStatus().GetHeads())),
+		Dependencies: len(s.GetSpec().GetGit().GetAllow()) > 0,
+		Heads:        make(map[string]plan.Revision, len(s.GetStatus().GetHeads())),
 	}
 	for _, h := range s.GetStatus().GetHeads() {
 		out.Heads[h.GetRef()] = revision(h.GetRevision())

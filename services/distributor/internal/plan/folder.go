@@ -137,7 +137,7 @@ func (u *Update) ask(f *folder) {
 	}
 	key := Want{
 		Source: f.line.source.name, SourceUID: is.UID, Commit: head.Commit, Path: f.key.Path,
-		Include: f.key.Include, Ignore: f.key.Ignore, Submodules: is.Submodules,
+		Include: f.key.Include, Ignore: f.key.Ignore, Submodules: is.Submodules, Dependencies: is.Dependencies,
 	}
 	if f.want != nil && f.want.key == key {
 		u.deliver(f) // of the commit something else may be known now

@@ -40,8 +40,10 @@ type Artifact struct {
 // Source is what the catalog says of one that exists.
 type Source struct {
 	UID        string
-	Submodules bool                // submodules belong to the content
-	Heads      map[string]Revision // by canonical ref
+	Submodules bool // submodules belong to the content
+	// Dependencies of charts on charts of repositories belong to the content.
+	Dependencies bool
+	Heads        map[string]Revision // by canonical ref
 }
 
 // Want is a folder at a commit: what a gitcache is asked for. Everything that its content depends on is in the Want,
@@ -54,6 +56,8 @@ type Want struct {
 	Include    catalog.Rules `json:"include,omitempty"`
 	Ignore     catalog.Rules `json:"ignore,omitempty"`
 	Submodules bool          `json:"submodules,omitempty"`
+	// Dependencies of charts on charts of repositories belong to the content.
+	Dependencies bool `json:"dependencies,omitempty"`
 }
 
 // Content is what was had for a folder. A Content is never changed once it is made.
@@ -67,13 +71,13 @@ type Content struct {
 // Key says what content was for, whatever the commit, and the source's spec.
 type Key struct {
 	Ref  string
-	Want Want // without a commit, and without Submodules
+	Want Want // without a commit, and without Submodules and Dependencies
 }
 
 // Key returns what the content is for.
 func (c *Content) Key() Key {
 	k := Key{c.Ref, c.Want}
-	k.Want.Commit, k.Want.Submodules = "", false
+	k.Want.Commit, k.Want.Submodules, k.Want.Dependencies = "", false, false
 	return k
 }
 

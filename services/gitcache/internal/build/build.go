@@ -270,7 +270,7 @@ func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error
 	if !c.reach.any() {
 		return tree.Pack(ctx, objects, c.tree, options, w)
 	}
-	parts, _, err := reachOf(ctx, objects, c.reach.root, c.reach.folder, c)
+	parts, _, err := reachOf(ctx, m, objects, c.reach.root, c.reach.folder, c)
 	if err != nil {
 		return err
 	}

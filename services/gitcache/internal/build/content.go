@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/filter"
+	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -31,6 +32,8 @@ type Place struct {
 	Filter string // filter.Rules.Canonical
 	// Submodules belong to the content.
 	Submodules bool
+	// Dependencies of charts on charts of repositories belong to the content.
+	Dependencies bool
 }
 
 // content is what makes up a source_id.
@@ -39,6 +42,8 @@ type content struct {
 	tree       plumbing.Hash
 	filter     string
 	submodules bool
+	// dependencies of charts on charts of repositories are part of it. The source_id has these charts themselves.
+	dependencies bool
 	// reach is set if the folder refers to something beyond itself.
 	reach reach
 	// alone: it is known that it never will. This field is no part of the source_id.
@@ -74,7 +79,7 @@ func (b *Builder) content(ctx context.Context, p Place) (found, key, error) {
 }
 
 func (f found) content(p Place) content {
-	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules, reach: f.reach, alone: f.alone}
+	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules, dependencies: p.Dependencies, reach: f.reach, alone: f.alone}
 }
 
 // id is the source_id: the identity of a content before it is built.
@@ -145,7 +150,7 @@ func (b *Builder) find(ctx context.Context, p Place) (found, error) {
 
 // text is a place as the key of a map.
 func (p Place) text() string {
-	return fmt.Sprintf("%s %s %t %q %q", p.Source, p.Commit, p.Submodules, p.Path, p.Filter)
+	return fmt.Sprintf("%s %s %t %t %q %q", p.Source, p.Commit, p.Submodules, p.Dependencies, p.Path, p.Filter)
 }
 
 // lookUp finds a place, and remembers what it found.
@@ -165,7 +170,7 @@ func (b *Builder) lookUp(p Place) (f found, err error) {
 	ctx, cancel := context.WithTimeoutCause(b.life, b.lookTime, fmt.Errorf(
 		"%w: to find what folder %q refers to takes longer than the limit of %s", context.DeadlineExceeded, p.Path, b.lookTime))
 	defer cancel()
-	if err := b.look(ctx, objects, p, &f); err != nil {
+	if err := b.look(ctx, m, objects, p, &f); err != nil {
 		switch {
 		case errors.Is(err, artifact.ErrRefused):
 			b.places.put(p, found{commit: f.commit, refused: err})
@@ -179,7 +184,7 @@ func (b *Builder) lookUp(p Place) (f found, err error) {
 }
 
 // look finds the folder of a place in its commit.
-func (b *Builder) look(ctx context.Context, r tree.Reader, p Place, f *found) error {
+func (b *Builder) look(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, p Place, f *found) error {
 	id, err := tree.Find(r, f.commit.Tree, p.Path, p.Submodules)
 	folder := p.Path
 	if errors.Is(err, tree.ErrNotFound) { // by way of links, perhaps
@@ -198,7 +203,7 @@ func (b *Builder) look(ctx context.Context, r tree.Reader, p Place, f *found) er
 		f.alone = true
 		return nil
 	}
-	parts, alone, err := reachOf(ctx, r, f.commit.Tree, folder, own)
+	parts, alone, err := reachOf(ctx, m, r, f.commit.Tree, folder, own)
 	if err != nil {
 		return err
 	}
@@ -214,12 +219,26 @@ func (b *Builder) look(ctx context.Context, r tree.Reader, p Place, f *found) er
 }
 
 // reachOf finds what a folder refers to beyond itself.
-func reachOf(ctx context.Context, r tree.Reader, root plumbing.Hash, folder string, c content) (parts []tree.Part, alone bool, err error) {
+func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plumbing.Hash, folder string, c content) (parts []tree.Part, alone bool, err error) {
 	rules, err := filter.ParseCanonical(c.filter)
 	if err != nil {
 		return nil, false, err
 	}
-	return tree.Reach(ctx, r, root, folder, tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules})
+	o := tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}
+	if c.dependencies {
+		o.Charts = func(chart depend.Chart) (plumbing.Hash, bool) { return treeOfChart(m, r, chart) }
+	}
+	return tree.Reach(ctx, r, root, folder, o)
+}
+
+// treeOfChart finds a chart of a repository among the heads of a mirror.
+func treeOfChart(m *mirror.Mirror, r *mirror.Objects, chart depend.Chart) (plumbing.Hash, bool) {
+	h, ok := m.Head(chart.Ref())
+	if !ok {
+		return plumbing.ZeroHash, false
+	}
+	c, err := r.Commit(h.Commit)
+	return c.Tree, err == nil // one that can't be read is fetched anew
 }
 
 // standsAlone notes that nothing in a folder leads out of it; in the memo, too, if an earlier release or another

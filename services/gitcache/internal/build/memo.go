@@ -59,6 +59,7 @@ type entry struct {
 	same       *entry // another one that became the same artifact
 	tree       plumbing.Hash
 	submodules bool
+	depends    bool // on charts of repositories
 	alone      bool
 	root       plumbing.Hash
 	folder     unique.Handle[string]
@@ -90,7 +91,7 @@ func (e *entry) record() record {
 		Digest: artifact.SumDigest(e.digest[:]), Size: e.size, Files: e.files,
 	}}
 	if !e.root.IsZero() {
-		r.Root, r.Folder = e.root.String(), e.folder.Value()
+		r.Root, r.Folder, r.Dependencies = e.root.String(), e.folder.Value(), e.depends
 	}
 	return r
 }
@@ -118,7 +119,7 @@ func (m *memo) add(r record, line int) {
 	}
 	e := &entry{
 		of: of, used: m.now(), id: id, digest: digest, same: m.byDigest[digest], tree: plumbing.NewHash(r.Tree), submodules: r.Submodules,
-		alone: r.Alone, root: plumbing.NewHash(r.Root), folder: unique.Make(r.Folder),
+		depends: r.Dependencies, alone: r.Alone, root: plumbing.NewHash(r.Root), folder: unique.Make(r.Folder),
 		filter: unique.Make(r.Filter), size: r.Size, files: r.Files, line: line,
 	}
 	e.place = of.recent.PushFront(e)

@@ -18,12 +18,14 @@ type Record struct {
 	Tree       string `json:"tree"`
 	Filter     string `json:"filter,omitempty"`
 	Submodules bool   `json:"submodules,omitempty"`
+	// Dependencies of its charts on charts of repositories are part of it.
+	Dependencies bool `json:"dependencies,omitempty"`
 	// Root and Folder are the tree of a commit and a path in it, of a folder that refers to something beyond itself.
 	Root   string `json:"root,omitempty"`
 	Folder string `json:"folder,omitempty"`
-	// Alone: nothing in the folder leads out of it, in whatever commit. Earlier releases wrote `alone`, and did not follow dependencies of charts:
-	// they are looked at once more.
-	Alone  bool            `json:"standsAlone,omitempty"`
+	// Alone: nothing in the folder leads out of it, in whatever commit. Earlier releases wrote `alone` and `standsAlone`, and did not follow
+	// dependencies of charts, or not those on repositories: they are looked at once more.
+	Alone  bool            `json:"needsNothing,omitempty"`
 	Digest artifact.Digest `json:"digest"`
 	Size   int64           `json:"size"`
 	Files  int             `json:"files"`
@@ -41,7 +43,7 @@ func (c content) record(id key, sum artifact.Summary) record {
 		Digest: sum.Digest, Size: sum.Size, Files: sum.Files, Alone: c.alone,
 	}}
 	if c.reach.any() {
-		r.Root, r.Folder = c.reach.root.String(), c.reach.folder
+		r.Root, r.Folder, r.Dependencies = c.reach.root.String(), c.reach.folder, c.dependencies
 	}
 	return r
 }
@@ -49,7 +51,7 @@ func (c content) record(id key, sum artifact.Summary) record {
 func (r record) content() content {
 	c := content{source: r.Source, tree: plumbing.NewHash(r.Tree), filter: r.Filter, submodules: r.Submodules}
 	if r.Root != "" {
-		c.reach.root, c.reach.folder = plumbing.NewHash(r.Root), r.Folder
+		c.reach.root, c.reach.folder, c.dependencies = plumbing.NewHash(r.Root), r.Folder, r.Dependencies
 		c.reach.id, _ = parseKey(r.SourceID)
 	}
 	return c
@@ -102,7 +104,7 @@ func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 	if err != nil || folder != c.tree {
 		return false
 	}
-	parts, _, err := reachOf(ctx, objects, c.reach.root, c.reach.folder, c)
+	parts, _, err := reachOf(ctx, m, objects, c.reach.root, c.reach.folder, c)
 	return err == nil && len(parts) > 0 && c.idWith(c.reach.folder, parts) == id
 }
 
@@ -115,7 +117,7 @@ func fit(r record) (record, bool) {
 	}
 	r.Alone = false // every replica looks itself
 	if r.Root != "" {
-		return r, plumbing.IsHash(r.Root) && r.Folder != "" && len(r.Folder) <= artifact.DefaultPathBytes
+		return r, plumbing.IsHash(r.Root) && (r.Folder != "" || r.Dependencies) && len(r.Folder) <= artifact.DefaultPathBytes
 	}
 	for _, r.Submodules = range []bool{false, true} {
 		if r.content().id().String() == r.SourceID {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,8 +152,26 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
 	}
+	if len(git.GetAllow()) > 0 {
+		plan.Allow, plan.Folders = git.GetAllow(), c.foldersOf(name)
+	}
 	plan.Users = func(ref string) []string { return c.users(name, ref) }
 	return plan
+}
+
+// foldersOf are the folders that services want of each ref of a source, in order.
+func (c *Catalog) foldersOf(source string) map[string][]string {
+	folders := map[string][]string{}
+	for id := range c.catalog.FoldersOf(source) {
+		f := id.Value()
+		ref := catalog.CanonicalRef(f.Ref)
+		folders[ref] = append(folders[ref], f.Path)
+	}
+	for ref, paths := range folders {
+		slices.Sort(paths)
+		folders[ref] = slices.Compact(paths)
+	}
+	return folders
 }
 
 // users are the services that want a ref of a source, in the order of names.
@@ -198,7 +217,7 @@ func (c *Catalog) Published() []origin.Source {
 func originSource(s *consolev1.Source) origin.Source {
 	return origin.Source{
 		UID: s.GetMetadata().GetUid(), Epoch: s.GetStatus().GetEpoch(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
-		Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
+		Dependencies: len(s.GetSpec().GetGit().GetAllow()) > 0, Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
 	}
 }
 

@@ -42,6 +42,8 @@ type Answer struct {
 	Err      *Error
 	// Submodules tells whether they belong to the content, by the catalog of who answers.
 	Submodules bool
+	// Dependencies tells the same of dependencies of charts on charts of repositories.
+	Dependencies bool
 	// SourceUID and Epoch are what the answer stands on, by the catalog of who answers, or by its own claim of the source.
 	SourceUID string
 	Epoch     int64
@@ -72,9 +74,11 @@ func (e *Error) Error() string { return e.Message }
 // Source is what the catalog knows of one.
 type Source struct {
 	UID        string
-	Epoch      int64         // of who published last
-	Submodules bool          // are fetched, and belong to the content
-	Heads      []mirror.Head // as published last
+	Epoch      int64 // of who published last
+	Submodules bool  // are fetched, and belong to the content
+	// Dependencies of charts on charts of repositories are fetched, and belong to the content.
+	Dependencies bool
+	Heads        []mirror.Head // as published last
 	// Problem is what is wrong with it, in words; empty: nothing.
 	Problem string
 }
@@ -142,7 +146,7 @@ func (o *Origin) local(ctx context.Context, q Query) Answer {
 		return failed(UnknownSource, "source %q is not in the catalog. Apply it, or correct the name", q.Source)
 	}
 	a := o.answer(ctx, s, q)
-	a.Submodules, a.SourceUID, a.Epoch = s.Submodules, s.UID, max(s.Epoch, o.deps.Epoch(s.UID))
+	a.Submodules, a.Dependencies, a.SourceUID, a.Epoch = s.Submodules, s.Dependencies, s.UID, max(s.Epoch, o.deps.Epoch(s.UID))
 	return a
 }
 
@@ -159,7 +163,7 @@ func (o *Origin) answer(ctx context.Context, s Source, q Query) Answer {
 		return failed(Refused, "source %q, folder %q: %v", q.Source, q.Path, err)
 	}
 	built, err := o.deps.Builder.Resolve(ctx, build.Place{
-		Source: s.UID, Commit: head.Commit, Path: q.Path, Filter: rules.Canonical(), Submodules: s.Submodules,
+		Source: s.UID, Commit: head.Commit, Path: q.Path, Filter: rules.Canonical(), Submodules: s.Submodules, Dependencies: s.Dependencies,
 	})
 	if err != nil {
 		return o.explain(q, s, head.Commit, err)
@@ -227,6 +231,8 @@ func (o *Origin) explain(q Query, s Source, commit plumbing.Hash, err error) Ans
 		return o.notFetched(revisionOf(q), s)
 	case errors.Is(err, tree.ErrNoSubmodule):
 		return o.notFetched(fmt.Sprintf("%s: %s of folder %q", at, after(err, tree.ErrNoSubmodule), q.Path), s)
+	case errors.Is(err, tree.ErrNoChart):
+		return o.notFetched(fmt.Sprintf("%s, folder %q: %s", at, q.Path, after(err, tree.ErrNoChart)), s)
 	case errors.Is(err, tree.ErrNotFound):
 		return failed(PathNotFound, "%s has no folder %q. Check the service's path", at, q.Path)
 	case errors.Is(err, artifact.ErrRefused):

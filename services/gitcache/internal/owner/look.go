@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -167,11 +168,29 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 	if f == nil {
 		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
 	}
+	if err := t.lookDependencies(ctx, r, s, p); err != nil {
+		return commit, t.refusal(s, ref, err)
+	}
 	commit, err = t.peel(f.object)
 	if err != nil && unreadable(err) {
 		err = t.doubt(ref, err)
 	}
 	return commit, t.refusal(s, ref, err)
+}
+
+// lookDependencies fetches what charts in the folders of services depend on at a revision that no service follows. These charts become
+// heads as any others: they are what they are at every revision.
+func (t *tenure) lookDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+	all := slices.Concat(slices.Collect(maps.Values(s.Folders))...)
+	slices.Sort(all)
+	s.Folders = map[string][]string{s.only: slices.Compact(all)}
+	if err := t.depend(ctx, r, s, p); err != nil || len(p.dependencies) == 0 {
+		return err
+	}
+	heads := maps.Clone(t.heads)
+	maps.Copy(heads, p.dependencies)
+	t.dirty = true
+	return t.keep(heads)
 }
 
 // lookForChart is lookFor for a chart and a version.

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
@@ -22,7 +23,10 @@ type plan struct {
 	seen  map[string]bool // refs whose heads are those of this listing
 	// wants are objects that have to be fetched, for refs; commits those that a service names.
 	wants, commits []plumbing.Hash
-	troubles       []trouble
+	// dependencies are heads of charts that others depend on, which came with this poll.
+	dependencies map[string]mirror.Head
+	needed       map[string]bool // refs of charts that others depend on, in folders of services
+	troubles     []trouble
 }
 
 // found is what becomes the head of a ref, if nothing speaks against it.

@@ -33,12 +33,17 @@ type work struct {
 	artifacts *fetch.Artifacts                // the same of a registry
 	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
 
+	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
+	depended map[string][]string // their refs
+	// indexes are what repositories answered of charts that others depend on, by URL, if the last poll had to ask.
+	indexes map[string]*fetch.Charts
+
 	credentials fetch.Credentials
 	known       credentialsKey // the key of credentials
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, grown: true}
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[string][]string{}, indexes: map[string]*fetch.Charts{}, grown: true}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
@@ -219,6 +224,9 @@ func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *f
 		return false, err
 	}
 	if err := t.gather(ctx, r, s, p); err != nil {
+		return false, err
+	}
+	if err := t.depend(ctx, r, s, p); err != nil {
 		return false, err
 	}
 	return t.settle(ctx, s, p)

@@ -50,6 +50,11 @@ type Source struct {
 	// Users are the names of the services that want a ref, for messages: it takes a look at all services.
 	Users func(ref string) []string
 
+	// Allow are the hosts of chart repositories that charts in Folders may depend on. Folders are those that services want, by canonical
+	// ref; there are none without hosts.
+	Allow   []string
+	Folders map[string][]string
+
 	only string // is all that is wanted, for a look; empty: there is none
 }
 
@@ -69,7 +74,8 @@ func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
-		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same)
+		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same) &&
+		slices.Equal(s.Allow, o.Allow) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }
 
 func (s Source) interval() time.Duration {

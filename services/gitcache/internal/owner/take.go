@@ -36,6 +36,7 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 			p.lose(ref, unusable(s, ref, err))
 		}
 	}
+	t.keepDependencies(heads, p)
 	return heads, nil
 }
 

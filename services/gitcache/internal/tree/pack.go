@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/filter"
+	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -18,6 +19,8 @@ type Options struct {
 	Limits     artifact.Limits
 	Rules      filter.Rules
 	Submodules bool // are followed, else refused
+	// Charts gives the tree of a chart that charts of the folder depend on; false: it is not here. nil: these are left out.
+	Charts func(depend.Chart) (plumbing.Hash, bool)
 }
 
 // Pack writes a folder's files to w. Errors that are the content's own fault are artifact.ErrRefused.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/kustomization"
 )
 
@@ -41,17 +42,25 @@ type Part struct {
 	ID   plumbing.Hash
 }
 
+// ErrNoChart: a chart of a repository that a chart of the folder depends on is not here. The text after it says which, and where.
+var ErrNoChart = errors.New("dependency is not fetched")
+
 // Reach finds what a folder of a commit's tree refers to beyond itself, within the repository: what a kustomization in
 // it needs, the charts that its charts depend on (repository: file://../db), and where the links of charts and links to files lead. Reach renders nothing. A
 // reference that leads nowhere is left out: the agent has better words. The parts are sorted by path; folder is clean and has no links in it.
 //
+// With Options.Charts the charts of repositories that its charts depend on are parts, too, in the charts/ folders of those charts.
+//
 // alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree, wherever
 // it is in whatever commit.
 func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) (parts []Part, alone bool, err error) {
-	if folder == "" {
-		return nil, false, nil // the same tree may be a folder elsewhere
+	if folder == "" { // the same tree may be a folder elsewhere, with other things beyond it
+		if o.Charts == nil {
+			return nil, false, nil
+		}
+		return newWalker(ctx, r, root, ".", o).reachOfRoot()
 	}
-	w := &walker{ctx: ctx, r: r, root: root, base: folder, options: o, trees: map[plumbing.Hash][]entry{}, links: map[string]string{}, parts: map[string]Part{}, passed: map[string]bool{}, seen: map[string]bool{}}
+	w := newWalker(ctx, r, root, folder, o)
 	files, err := w.list(folder, o)
 	if errors.Is(err, artifact.ErrRefused) {
 		return nil, true, nil // as it will be when it is packed
@@ -68,6 +77,9 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 	if err := w.followCharts(files); err != nil {
 		return nil, false, err
 	}
+	if w.lacking != nil {
+		return nil, false, w.lacking
+	}
 	if len(w.parts) == 0 {
 		return nil, !w.out && w.problem == nil, nil // a defect within the folder is the agent's to report
 	}
@@ -75,12 +87,18 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 		return nil, false, w.problem
 	}
 	w.addPassed()
-	parts = make([]Part, 0, len(w.parts))
-	for _, p := range w.parts {
-		parts = append(parts, p)
+	return w.sortedParts(), false, nil
+}
+
+func newWalker(ctx context.Context, r Reader, root plumbing.Hash, base string, o Options) *walker {
+	return &walker{
+		ctx: ctx, r: r, root: root, base: base, options: o, trees: map[plumbing.Hash][]entry{}, links: map[string]string{},
+		parts: map[string]Part{}, passed: map[string]bool{}, seen: map[string]bool{},
 	}
-	slices.SortFunc(parts, func(a, b Part) int { return strings.Compare(a.Path, b.Path) })
-	return parts, false, nil
+}
+
+func (w *walker) sortedParts() []Part {
+	return slices.SortedFunc(maps.Values(w.parts), func(a, b Part) int { return strings.Compare(a.Path, b.Path) })
 }
 
 // Resolve follows the links in a folder's path. An error is fs.ErrNotExist if there is no such folder.
@@ -114,10 +132,15 @@ type walker struct {
 	problem error
 	// broken is why a look-up ended.
 	broken error
+	// wanted are the charts of repositories that charts depend on. lacking is why one of them can't be had; nil: all can.
+	wanted  []depend.Wanted
+	lacking error
 }
 
 // inside tells what the folder itself holds.
-func (w *walker) inside(p string) bool { return p == w.base || strings.HasPrefix(p, w.base+"/") }
+func (w *walker) inside(p string) bool {
+	return w.base == "." || p == w.base || strings.HasPrefix(p, w.base+"/")
+}
 
 // entries of a tree, read once.
 func (w *walker) entries(id plumbing.Hash) ([]entry, error) {
@@ -307,9 +330,12 @@ func (w *walker) followLinks(files []entry) error {
 
 // list gives the files of a folder with their paths in the repository.
 func (w *walker) list(folder string, o Options) ([]entry, error) {
-	to, err := w.find(folder)
-	if err != nil {
-		return nil, err
+	to := destination{entry: entry{id: w.root}}
+	if folder != "." {
+		var err error
+		if to, err = w.find(folder); err != nil {
+			return nil, err
+		}
 	}
 	files, err := list(w.ctx, w.r, to.id, o)
 	for i := range files {
@@ -425,6 +451,9 @@ func (w *walker) chart(folder string, depth int) error {
 			if err := w.depend(folder, dependency, depth); err != nil {
 				return err
 			}
+		}
+		if err := w.dependOnRepositories(folder, name, content); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -607,8 +636,10 @@ func PackWith(ctx context.Context, r Reader, folder plumbing.Hash, base string, 
 	if err != nil {
 		return err
 	}
-	if err := w.Base(base); err != nil {
-		return err
+	if base != "" { // else the folder is all of the repository
+		if err := w.Base(base); err != nil {
+			return err
+		}
 	}
 	for i := range files {
 		files[i].path = path.Join(base, files[i].path)

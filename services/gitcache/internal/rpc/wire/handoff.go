@@ -40,7 +40,7 @@ func ManifestMessage(m standby.Manifest) (*gitcachev1.MirrorManifest, error) {
 	for _, r := range m.Built {
 		message.Built = append(message.Built, &gitcachev1.BuiltArtifact{
 			SourceId: r.SourceID, Tree: r.Tree, Filter: r.Filter, Digest: r.Digest.String(), Size: r.Size, Files: int32(r.Files),
-			Root: r.Root, Folder: []byte(r.Folder), Submodules: r.Submodules,
+			Root: r.Root, Folder: []byte(r.Folder), Submodules: r.Submodules, Dependencies: r.Dependencies,
 		})
 	}
 	return message, nil
@@ -71,7 +71,7 @@ func Manifest(m *gitcachev1.MirrorManifest) (standby.Manifest, error) {
 		all.Built = append(all.Built, build.Record{
 			SourceID: b.GetSourceId(), Tree: b.GetTree(), Filter: b.GetFilter(),
 			Digest: artifact.Digest(b.GetDigest()), Size: b.GetSize(), Files: int(b.GetFiles()),
-			Root: b.GetRoot(), Folder: string(b.GetFolder()), Submodules: b.GetSubmodules(),
+			Root: b.GetRoot(), Folder: string(b.GetFolder()), Submodules: b.GetSubmodules(), Dependencies: b.GetDependencies(),
 		})
 	}
 	return all, nil

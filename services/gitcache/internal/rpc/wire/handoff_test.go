@@ -28,7 +28,7 @@ func someManifest() standby.Manifest {
 		}},
 		Built: []build.Record{
 			{SourceID: "id", Tree: aHash, Filter: "f", Digest: "sha256:0", Size: 3, Files: 2},
-			{SourceID: "overlay", Tree: aHash, Digest: "sha256:0", Root: aHash, Folder: "caf\xe9", Submodules: true},
+			{SourceID: "overlay", Tree: aHash, Digest: "sha256:0", Root: aHash, Folder: "caf\xe9", Submodules: true, Dependencies: true},
 		},
 		Copies: []string{"two"},
 	}

@@ -67,11 +67,11 @@ func Response(answers []origin.Answer) *artifactv1.ResolveResponse {
 
 func result(a origin.Answer) *artifactv1.Result {
 	if a.Err != nil {
-		return &artifactv1.Result{Submodules: a.Submodules, SourceUid: a.SourceUID, Epoch: a.Epoch, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
+		return &artifactv1.Result{Submodules: a.Submodules, Dependencies: a.Dependencies, SourceUid: a.SourceUID, Epoch: a.Epoch, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{
 			Reason: reasons()[a.Err.Reason], Message: a.Err.Message,
 		}}}
 	}
-	return &artifactv1.Result{Submodules: a.Submodules, SourceUid: a.SourceUID, Epoch: a.Epoch, Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
+	return &artifactv1.Result{Submodules: a.Submodules, Dependencies: a.Dependencies, SourceUid: a.SourceUID, Epoch: a.Epoch, Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
 		Revision: hub.RevisionMessage(a.Head), SourceId: a.SourceID,
 		Artifact: &artifactv1.Artifact{Digest: a.Artifact.Digest.String(), Size: a.Artifact.Size, Files: int32(a.Artifact.Files)},
 	}}}
@@ -98,7 +98,7 @@ func Answers(r *artifactv1.ResolveResponse) []origin.Answer {
 
 func answer(m *artifactv1.Result) origin.Answer {
 	a := content(m)
-	a.Submodules, a.SourceUID, a.Epoch = m.GetSubmodules(), m.GetSourceUid(), m.GetEpoch()
+	a.Submodules, a.Dependencies, a.SourceUID, a.Epoch = m.GetSubmodules(), m.GetDependencies(), m.GetSourceUid(), m.GetEpoch()
 	return a
 }
 

@@ -42,9 +42,9 @@ func TestWhatReplicasSayArrives(t *testing.T) {
 	}
 
 	head := mirror.Head{Commit: id("1"), CommitTime: now, Subject: "s", Author: "a", Traceparent: "t"}
-	answer := origin.Answer{Head: head, SourceID: "x", Artifact: artifact.Summary{Digest: artifact.SumDigest(make([]byte, 32)), Size: 5, Files: 2}, Submodules: true, SourceUID: "u", Epoch: 7}
+	answer := origin.Answer{Head: head, SourceID: "x", Artifact: artifact.Summary{Digest: artifact.SumDigest(make([]byte, 32)), Size: 5, Files: 2}, Submodules: true, Dependencies: true, SourceUID: "u", Epoch: 7}
 	full(t, answer, "Err")
-	refused := origin.Answer{Err: &origin.Error{Reason: origin.Refused, Message: "no"}, Submodules: true, SourceUID: "u", Epoch: 7}
+	refused := origin.Answer{Err: &origin.Error{Reason: origin.Refused, Message: "no"}, Submodules: true, Dependencies: true, SourceUID: "u", Epoch: 7}
 	if got := wire.Answers(wire.Response([]origin.Answer{answer, refused})); !reflect.DeepEqual(got, []origin.Answer{answer, refused}) {
 		t.Errorf("got %+v", got)
 	}

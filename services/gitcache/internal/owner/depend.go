@@ -1,0 +1,343 @@
+package owner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/giturl"
+	"fairlead.dev/platform/loopback"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/submodule"
+	"fairlead.dev/services/gitcache/internal/tree"
+)
+
+const (
+	// maxDependencies of charts are kept as heads, those that were fetched last, besides those that services need: what services go
+	// back to is still here.
+	maxDependencies = 200
+	// maxDepended folders at commits are known to have all.
+	maxDepended = 10_000
+)
+
+// A chart of a repository that a chart in Git depends on is kept as a head whose ref has the name, the version and the repository. What
+// was fetched first stays: a version is never asked for again.
+
+// dependencies fetches the charts for one poll.
+type dependencies struct {
+	t       *tenure
+	s       Source
+	source  fetch.Remote
+	indexes map[string]*index // by URL of the repository
+	failed  map[depend.Chart]error
+	found   map[string]mirror.Head // by ref
+	needed  map[string]bool        // refs
+}
+
+// index is what a repository has of the wanted charts.
+type index struct {
+	remote fetch.Remote
+	charts *fetch.Charts
+	err    error
+}
+
+// need is a chart that the folder of a service wants at a ref.
+type need struct {
+	ref    string
+	commit plumbing.Hash
+	chart  depend.Wanted
+}
+
+// depend fetches the charts of repositories that charts in the folders of services depend on. What can't be had is told, and the refs are
+// published all the same: a folder that lacks something is refused by itself, and others go on.
+func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+	if len(s.Allow) == 0 {
+		return nil
+	}
+	if p.fresh || len(t.depended) > maxDepended {
+		clear(t.depended)
+	}
+	d := &dependencies{t: t, s: s, source: r, indexes: map[string]*index{}, failed: map[depend.Chart]error{}, found: map[string]mirror.Head{}, needed: map[string]bool{}}
+	needs, err := d.look(ctx, p)
+	if err != nil {
+		return err
+	}
+	for _, n := range needs {
+		err := d.bring(ctx, n.chart, needs)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			p.lose(n.ref, fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), short(n.commit), s.users(n.ref), err))
+		}
+	}
+	p.dependencies, p.needed = d.found, d.needed
+	clear(t.indexes)
+	for repository, at := range d.indexes {
+		if at.charts != nil {
+			t.indexes[repository] = at.charts
+		}
+	}
+	return nil
+}
+
+// look finds what folders want that is not here.
+func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
+	o := d.t.mirror.Objects()
+	defer o.Close()
+	var needs []need
+	for _, ref := range slices.Sorted(maps.Keys(d.s.Folders)) {
+		commit := d.t.heads[ref].Commit
+		if f, ok := p.found[ref]; ok {
+			var err error
+			if commit, err = o.Peel(f.object); err != nil {
+				continue // which is told where heads are made
+			}
+		}
+		c, err := o.Commit(commit)
+		if err != nil {
+			continue
+		}
+		for _, folder := range d.s.Folders[ref] {
+			more, err := d.lookInto(ctx, o, c.Tree, folder)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s", folder, d.s.users(ref), short(commit), submodule.Words(err)))
+				continue
+			}
+			for _, w := range more {
+				needs = append(needs, need{ref, commit, w})
+			}
+		}
+	}
+	return needs, nil
+}
+
+// lookInto finds what a folder wants that is not here.
+func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plumbing.Hash, folder string) ([]depend.Wanted, error) {
+	key := root.String() + " " + folder
+	if refs, known := d.t.depended[key]; known {
+		for _, ref := range refs {
+			d.needed[ref] = true
+		}
+		return nil, nil
+	}
+	wanted, err := tree.Charts(ctx, o, root, folder, tree.Options{Limits: limits(), Submodules: d.s.Submodules})
+	if err != nil {
+		return nil, err
+	}
+	var refs []string
+	var lacking []depend.Wanted
+	for _, w := range wanted {
+		refs, d.needed[w.Ref()] = append(refs, w.Ref()), true
+		if h, known := d.t.heads[w.Ref()]; w.Problem != "" || !known || !o.Has(h.Commit) {
+			lacking = append(lacking, w)
+		}
+	}
+	if len(lacking) == 0 {
+		d.t.depended[key] = refs
+	}
+	return lacking, nil
+}
+
+// limits of the folders of services; what agents take by default.
+func limits() artifact.Limits {
+	return artifact.Limits{
+		Bytes: artifact.DefaultBytes, FileBytes: artifact.DefaultFileBytes, Files: artifact.DefaultFiles,
+		Depth: artifact.DefaultDepth, PathBytes: artifact.DefaultPathBytes,
+	}
+}
+
+// bring fetches one chart, once. needs are all that are fetched now.
+func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need) error {
+	if w.Problem != "" {
+		return errors.New(w.Problem)
+	}
+	if _, done := d.found[w.Ref()]; done {
+		return nil
+	}
+	err, tried := d.failed[w.Chart]
+	if !tried {
+		err = d.fetch(ctx, w.Chart, needs)
+		d.failed[w.Chart] = err
+	}
+	if err != nil {
+		return fmt.Errorf("dependency %s %s of %s: %w", w.Name, w.Version, w.Repository, err)
+	}
+	return nil
+}
+
+func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) error {
+	if host := c.Host(); !slices.Contains(d.s.Allow, host) {
+		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or push the chart into charts/", host)
+	}
+	at := d.index(ctx, c.Repository, needs)
+	if at.err != nil {
+		return withoutCredentials(at.err, c)
+	}
+	choice := at.charts.Choices[catalog.ChartRef(c.Name, c.Version)]
+	if choice.Err != nil {
+		return withoutCredentials(choice.Err, c)
+	}
+	if !choice.Found() || helm.Higher(choice.Version.Version, c.Version) || helm.Higher(c.Version, choice.Version.Version) && !sameVersion(c.Version, choice.Version.Version) {
+		return fmt.Errorf("the repository has no such version%s. Push it there, or run `helm dependency update`, and push the lock", highest(choice))
+	}
+	commit, err := d.download(ctx, at.remote, choice.Version)
+	if err != nil {
+		return withoutCredentials(err, c)
+	}
+	return d.keep(ctx, c, choice.Version, commit)
+}
+
+// sameVersion compares versions as Helm writes them: v1.2.3 is 1.2.3.
+func sameVersion(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }
+
+func highest(choice helm.Choice) string {
+	switch {
+	case choice.Highest == "" && choice.Bad == "":
+		return ", and no chart of that name"
+	case choice.Bad != "":
+		return fmt.Sprintf(" (of an entry of its index: %s)", choice.Bad)
+	}
+	return fmt.Sprintf(" (the highest is %s)", choice.Highest)
+}
+
+// withoutCredentials says what a repository means that wants credentials: naming a secret in the source would not help.
+func withoutCredentials(err error, c depend.Chart) error {
+	if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindCredentials {
+		return err
+	}
+	return fmt.Errorf("%s wants credentials for it, or does not have it, and dependencies are fetched without credentials. Push the chart into charts/", c.Host())
+}
+
+// index asks a repository once for all charts of it that are wanted now.
+func (d *dependencies) index(ctx context.Context, repository string, needs []need) *index {
+	if known, ok := d.indexes[repository]; ok {
+		return known
+	}
+	var refs []string
+	for _, n := range needs {
+		if n.chart.Problem == "" && n.chart.Repository == repository {
+			refs = append(refs, catalog.ChartRef(n.chart.Name, n.chart.Version))
+		}
+	}
+	slices.Sort(refs)
+	at, key := &index{}, "index of "+repository
+	if at.remote, at.err = d.remote(repository); at.err == nil {
+		at.err = d.t.holds.check(key)
+	}
+	if at.err == nil {
+		at.charts, at.err = d.t.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[repository])
+		switch {
+		case at.err == nil:
+			d.t.o.deps.Metrics.list(at.charts.Bytes)
+			d.t.holds.done(key)
+		case ctx.Err() == nil:
+			d.t.holds.add(key, at.err, mostBackoff)
+		}
+	}
+	d.indexes[repository] = at
+	return at
+}
+
+// download fetches a package into the mirror.
+func (d *dependencies) download(ctx context.Context, r fetch.Remote, v helm.Version) (plumbing.Hash, error) {
+	key := wantsKey([]plumbing.Hash{fetch.ChartID(v)})
+	if err := d.t.holds.check(key); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	ctx, span := telemetry.Child(ctx, d.t.o.deps.Tracer, "gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
+	defer span.End()
+	commit, n, err := d.t.o.deps.Charts.FetchChart(ctx, r, v, d.t.mirror)
+	d.t.o.deps.Metrics.fetch(n, err)
+	if err != nil {
+		span.SetStatus(codes.Error, "fetch")
+		if ctx.Err() == nil {
+			d.t.holds.add(key, err, mostBackoff)
+		}
+		return plumbing.ZeroHash, err
+	}
+	d.t.holds.done(key)
+	d.t.grown = true
+	return commit, nil
+}
+
+// keep makes a head of a chart, unless other content was published under its version.
+func (d *dependencies) keep(ctx context.Context, c depend.Chart, v helm.Version, commit plumbing.Hash) error {
+	if old, known := d.t.heads[c.Ref()]; known && old.Commit != commit {
+		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", short(old.Commit))
+	}
+	o := d.t.mirror.Objects()
+	defer o.Close()
+	is, err := o.Commit(commit)
+	if err != nil {
+		return err
+	}
+	d.found[c.Ref()] = mirror.Head{
+		Ref: c.Ref(), Object: fetch.ChartID(v), Commit: commit, CommitTime: v.Created, Subject: is.Subject,
+		FetchTime: time.Now().UTC().Truncate(time.Microsecond), Traceparent: telemetry.Inject(ctx),
+	}
+	return nil
+}
+
+// remote is how a repository is asked. Authors of charts may be allowed to read less than the source's credentials are: these are not sent.
+// Those of the source's proxy are for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
+func (d *dependencies) remote(repository string) (fetch.Remote, error) {
+	r := fetch.Remote{Proxy: d.source.Proxy}
+	if giturl.IsRegistry(repository) {
+		r.Registry.Is = true
+		if u, err := url.Parse(repository); err == nil && loopback.Host(u.Hostname()) {
+			r.Registry.Insecure, r.Proxy = true, nil
+		}
+	}
+	u, err := fetch.ParseChartsURL(repository, r.Registry)
+	if err != nil {
+		return r, err
+	}
+	r.URL = u
+	r.Credentials.ProxyUsername, r.Credentials.ProxyPassword = d.source.Credentials.ProxyUsername, d.source.Credentials.ProxyPassword
+	if fetch.SameOrigin(u, d.source.URL) {
+		r.Credentials.CA = d.source.Credentials.CA // what a host is known by goes with the host
+	}
+	return r, nil
+}
+
+// keepDependencies adds the heads of charts that others depend on to those of refs: what is new or needed, and of the rest the latest.
+func (t *tenure) keepDependencies(heads map[string]mirror.Head, p *plan) {
+	var older []mirror.Head
+	for ref, h := range t.heads {
+		switch {
+		case p.needed[ref]:
+			heads[ref] = h
+		case strings.HasPrefix(ref, depend.RefPrefix):
+			older = append(older, h)
+		}
+	}
+	slices.SortFunc(older, func(a, b mirror.Head) int { return cmp.Or(b.FetchTime.Compare(a.FetchTime), cmp.Compare(a.Ref, b.Ref)) })
+	for _, h := range older[:min(len(older), maxDependencies)] {
+		heads[h.Ref] = h
+	}
+	if len(older) > maxDependencies {
+		clear(t.depended) // what a folder of a service that comes back needs is fetched again
+	}
+	maps.Copy(heads, p.dependencies)
+}

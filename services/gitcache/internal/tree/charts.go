@@ -1,0 +1,133 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/depend"
+)
+
+// Charts are the charts of repositories that those of a folder depend on and do not have in their charts/ folders. folder may be
+// reached by links.
+func Charts(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) ([]depend.Wanted, error) {
+	base := "."
+	if folder != "" {
+		to, err := Resolve(ctx, r, root, folder, o.Submodules)
+		if err != nil && nowhere(err) {
+			return nil, nil // which the service hears when it asks for the folder
+		}
+		if err != nil {
+			return nil, err
+		}
+		base = to
+	}
+	o.Charts = nil
+	w := newWalker(ctx, r, root, base, o)
+	files, err := w.list(base, o)
+	if errors.Is(err, artifact.ErrRefused) || err != nil && nowhere(err) {
+		return nil, nil // as above
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = w.followCharts(files)
+	return w.wanted, err
+}
+
+// reachOfRoot is Reach for all of a repository: nothing is beyond it but charts of repositories.
+func (w *walker) reachOfRoot() ([]Part, bool, error) {
+	files, err := w.list(w.base, w.options)
+	if errors.Is(err, artifact.ErrRefused) {
+		return nil, false, nil // as it will be when it is packed
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if err := w.followCharts(files); err != nil {
+		return nil, false, err
+	}
+	if w.lacking != nil || len(w.parts) == 0 {
+		return nil, false, w.lacking
+	}
+	return w.sortedParts(), false, w.problem
+}
+
+// dependOnRepositories carries the charts of repositories that the chart of a folder depends on, by one of its files, and does not
+// have in its charts/ folder.
+func (w *walker) dependOnRepositories(folder, file string, content []byte) error {
+	lockName := "Chart.lock"
+	if file != "Chart.yaml" {
+		lockName = "requirements.lock"
+	}
+	if content == nil || len(depend.Read(file, content, lockName, nil)) == 0 {
+		return nil
+	}
+	lock, err := w.read(path.Join(folder, lockName))
+	if err != nil {
+		return err
+	}
+	taken := map[string]depend.Chart{} // by folder
+	for _, wanted := range depend.Read(path.Join(folder, file), content, lockName, lock) {
+		if packed, err := w.hasPacked(folder, wanted.Name); err != nil || packed {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if w.references++; w.references > maxReferences {
+			w.wrong("charts refer to more than %d folders, at %q", maxReferences, folder)
+			return nil
+		}
+		w.out, w.wanted = true, append(w.wanted, wanted) // the same folder means something else where other charts are here
+		if w.options.Charts == nil {
+			continue
+		}
+		name := wanted.Name
+		if other, ok := taken[name]; ok && other != wanted.Chart {
+			name += "-" + strings.ReplaceAll(wanted.Version, "+", "_") // Helm goes by what Chart.yaml says
+		}
+		if taken[name] == wanted.Chart {
+			continue
+		}
+		taken[name] = wanted.Chart
+		if err := w.carryChart(path.Join(folder, "charts", name), wanted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carryChart carries a chart of a repository.
+func (w *walker) carryChart(at string, wanted depend.Wanted) error {
+	if wanted.Problem != "" {
+		w.lack(refuse("%s: %s", wanted.Where(), wanted.Problem))
+		return nil
+	}
+	id, ok := w.options.Charts(wanted.Chart)
+	if !ok {
+		w.lack(fmt.Errorf("%w: %s: dependency %s %s of %s", ErrNoChart, wanted.Where(), wanted.Name, wanted.Version, wanted.Repository))
+		return nil
+	}
+	files, err := list(w.ctx, w.r, id, Options{Limits: w.options.Limits})
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		p := path.Join(at, f.path)
+		w.parts[p] = Part{Path: p, Mode: f.mode, ID: f.id}
+	}
+	return w.bound(at)
+}
+
+// lack notes the first chart that can't be had.
+func (w *walker) lack(err error) {
+	if w.lacking == nil {
+		w.lacking = err
+	}
+}
