@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -323,6 +324,43 @@ func TestRegistryIsNotAskedOutsideOfItsSource(t *testing.T) {
 	if got := l.requests("other"); len(got) != 0 {
 		t.Errorf("%s is asked for", got[0].URL)
 	}
+}
+
+// TestListOfTagsThatBreaksOffIsNotAMissingRepository: the head stays, and nothing says that its tag is gone.
+func TestListOfTagsThatBreaksOffIsNotAMissingRepository(t *testing.T) {
+	t.Parallel()
+	f, l := newLiarFixture(t)
+	l.push("1.0.0", tgz(map[string]string{"a": "1"}), nil)
+	var broken atomic.Bool
+	l.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/tags/list"):
+			return false
+		case r.URL.Query().Has("last") && broken.Load():
+			http.NotFound(w, r)
+		case r.URL.Query().Has("last"):
+			_, _ = w.Write([]byte(`{"tags": ["1.0.0"]}`))
+		default:
+			w.Header().Set("Link", `</v2/team/shop/tags/list?last=0.9.0>; rel="next"`)
+			_, _ = w.Write([]byte(`{"tags": ["0.9.0"]}`))
+		}
+		return true
+	})
+	f.console.setService("range", "semver:^1")
+	n := f.one()
+	first := f.resolved("semver:^1", "tag:1.0.0@")
+	broken.Store(true)
+	n.refresh()
+	f.problem("breaks off", "after 1 page ", `service "range"`)
+	if text := f.console.status().GetProblem().GetMessage(); strings.Contains(text, "gone") {
+		t.Errorf("the problem is %q", text)
+	}
+	if got := headOf(f.console.status(), "semver:^1"); got.GetRevision().GetCommit() != first.GetRevision().GetCommit() {
+		t.Errorf("the head is %v", got)
+	}
+	broken.Store(false)
+	n.refresh()
+	f.problem()
 }
 
 // TestEndlessTagsAreAnError: a part of a list may lack the highest version, so it moves no head.

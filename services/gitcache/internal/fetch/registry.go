@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/gitcache/internal/oci"
 )
 
@@ -191,12 +192,13 @@ func (h *HTTP) getManifest(ctx context.Context, r Remote, repository, reference 
 	return is, digest, err
 }
 
-// listTags has a function see all tags of a repository. errNoManifest: there is no such repository.
+// listTags has a function see all tags of a repository. errNoManifest: there is no such repository, which only the first page says: a list
+// that breaks off lacks tags, and a tag that is not seen in it may be there.
 func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see func(tag string)) (bytes int64, err error) {
 	first := registryURL(r, repository, "tags", "list")
 	page := *first
 	page.RawQuery = url.Values{"n": {strconv.Itoa(oci.PageTags)}}.Encode()
-	tags, seen := 0, map[string]bool{}
+	tags, pages, seen := 0, 0, map[string]bool{}
 	for next := &page; next != nil; {
 		if seen[next.String()] || len(seen) >= oci.MaxPages {
 			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("the list of tags of %q at %s has no end, or more than the limit of %d pages. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxPages)}
@@ -208,9 +210,13 @@ func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see fu
 			next = first // some registries take no number, or none so large
 			continue
 		}
+		if err == errNoManifest && pages > 0 { //nolint:errorlint // of tagPage
+			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("the list of tags of %q at %s breaks off: after %s it answers 404. Fairlead asks again; if it stays so name a tag or a digest in the service", repository, r.URL.Host, plural.Of(pages, "page"))}
+		}
 		if err != nil {
 			return bytes, err
 		}
+		pages++
 		if tags += len(list); tags > oci.MaxTags {
 			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("%q at %s has more than the limit of %d tags. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxTags)}
 		}
