@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -321,6 +322,41 @@ func TestGuardOfAGlobalServiceTripsOnceUntilItIsConfirmed(t *testing.T) {
 			if got := types(listEvents(t, r.events(t, r.sign(t, who)), "type : guard.")); got != want {
 				t.Errorf("who sees project %s is told %q", project, got)
 			}
+		}
+	})
+}
+
+// What a problem of the hub began ends when the hub can deliver again: the cluster has nothing to report then.
+func TestAServiceIsHealthyAgainAfterAProblemOfTheHub(t *testing.T) {
+	t.Parallel()
+	bothDatabases(t, func(t *testing.T, r *running) {
+		p := newPast(t, r)
+		events := p.events(t, p.adminToken(t))
+		p.push(t, commitA)
+		p.handOver(t, commitA, "d1")
+		p.says(t, "d1", deliveryv1.Phase_PHASE_HEALTHY, "")
+		hub := func(problem *consolev1.Problem) {
+			t.Helper()
+			p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
+				Service: p.service, Uid: p.uid, SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD",
+				Hub: &consolev1.HubTruth{Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}, Problem: problem},
+			}}})
+		}
+		hub(&consolev1.Problem{Message: "no room"})
+		hub(nil)
+		const want = "service.delivered service.applied service.healthy service.failed service.recovered service.healthy"
+		list := listEvents(t, events, "service = web")
+		if got := types(list); got != want {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+		if m := list[5].GetMessage(); m != "All 3 objects are healthy." {
+			t.Errorf("%v", list[5])
+		}
+		p.says(t, "d1", deliveryv1.Phase_PHASE_DEGRADED, "1 of 3")
+		hub(&consolev1.Problem{Message: "no room"})
+		hub(nil)
+		if got := types(listEvents(t, events, "service = web")); got != want+" service.degraded service.failed service.recovered" {
+			t.Errorf("of a service that is degraded: %s", got)
 		}
 	})
 }

@@ -514,6 +514,65 @@ func TestStatusOfAGlobalServiceCountsClusters(t *testing.T) {
 	is("aa hub-7/web pending: fetched")
 }
 
+// The name of a status does not depend on which refs other services of the global service follow: the ref of the template has the plain name.
+func TestStatusOfAGlobalServiceKeepsItsName(t *testing.T) {
+	t.Parallel()
+	host := newGitHub(t)
+	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
+	p.admin.must(t, newCluster("edge-1", "env", "prod"), newCluster("edge-2", "env", "prod"))
+	logs := newGlobal("logs", prod())
+	p.admin.putGlobal(t, logs)
+	sink := commitStatus("git", host.URL)
+	sink.Spec.Interval = durationpb.New(time.Second)
+	if err := p.admin.putSink(t, sink); err != nil {
+		t.Fatal(err)
+	}
+	is := func(want string) {
+		t.Helper()
+		await(t, want, func() bool { return slices.Contains(host.got(t), want) })
+	}
+	handOver := func(cluster, ref, commit string) {
+		t.Helper()
+		p.service, p.uid, p.sequence = "logs-"+cluster, p.admin.uidOf(t, "logs-"+cluster), 0
+		hub := &consolev1.HubTruth{Digest: "d-" + ref, Revision: &artifactv1.Revision{Commit: commit}}
+		p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{Service: p.service, Uid: p.uid, SourceUid: p.source.GetMetadata().GetUid(), Ref: ref, Hub: hub}}})
+	}
+	p.push(t, commitA)
+	handOver("edge-1", "HEAD", commitA)
+	handOver("edge-2", "HEAD", commitA)
+	is("aa fairlead/global/logs pending: fetched")
+	logs.Spec.Overrides = []*consolev1.GlobalOverride{{Clusters: &consolev1.ClusterSelector{Names: []string{"edge-2"}}, Ref: "next"}}
+	p.admin.putGlobal(t, logs)
+	handOver("edge-2", "next", commitB)
+	is("bb fairlead/global/logs/next pending: fetched")
+	p.service, p.sequence, p.head = "logs-edge-1", 0, commitA
+	p.says(t, "d-HEAD", deliveryv1.Phase_PHASE_HEALTHY, "")
+	is("aa fairlead/global/logs success: healthy")
+}
+
+// Everybody can read the statuses of a public repository: without details they name no cluster and no problem.
+func TestStatusWithoutDetails(t *testing.T) {
+	t.Parallel()
+	host := newGitHub(t)
+	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
+	sink := commitStatus("git", host.URL)
+	sink.Spec.Interval, sink.Spec.GetGithub().Details = durationpb.New(time.Second), new(bool)
+	if err := p.admin.putSink(t, sink); err != nil {
+		t.Fatal(err)
+	}
+	p.push(t, commitA)
+	p.handOver(t, commitA, "d1")
+	p.says(t, "d1", deliveryv1.Phase_PHASE_DEGRADED, "Deployment shop/web: 1 of 3 pods is ready")
+	const failed = "aa fairlead/web failure: failed"
+	await(t, failed, func() bool { return slices.Contains(host.got(t), failed) })
+	if got := host.got(t); slices.ContainsFunc(got, func(is string) bool { return strings.Contains(is, "shop/web") }) {
+		t.Errorf("set %q", got)
+	}
+	if details := p.admin.sink(t, "git").GetSpec().GetGithub().Details; details == nil || *details {
+		t.Errorf("details are %v", details)
+	}
+}
+
 // A commit that many services take a content from sets their statuses in parts, within the limits of hosts.
 func TestStatusesOfAMonorepoAreSetInParts(t *testing.T) {
 	t.Parallel()

@@ -1057,7 +1057,9 @@ type CommitStatusSink struct {
 	// Authorities of the host, in PEM. Empty: those of the console's system.
 	Ca string `protobuf:"bytes,4,opt,name=ca,proto3" json:"ca,omitempty"`
 	// First part of the names of statuses, so that those of several hubs differ. Empty: fairlead.
-	Context       string `protobuf:"bytes,5,opt,name=context,proto3" json:"context,omitempty"`
+	Context string `protobuf:"bytes,5,opt,name=context,proto3" json:"context,omitempty"`
+	// False: descriptions say how far the services are, and name no cluster and no problem, as for public repositories. Unset: true.
+	Details       *bool `protobuf:"varint,6,opt,name=details,proto3,oneof" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1125,6 +1127,13 @@ func (x *CommitStatusSink) GetContext() string {
 		return x.Context
 	}
 	return ""
+}
+
+func (x *CommitStatusSink) GetDetails() bool {
+	if x != nil && x.Details != nil {
+		return *x.Details
+	}
+	return false
 }
 
 type SinkStatus struct {
@@ -1822,13 +1831,16 @@ const file_fairlead_console_v1_sink_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12=\n" +
 	"\x05token\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x05token\x12%\n" +
 	"\tdashboard\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\tdashboard\x12\x19\n" +
-	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\xf6\x01\n" +
+	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\"\xa1\x02\n" +
 	"\x10CommitStatusSink\x12\x1a\n" +
 	"\x03url\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x03url\x12=\n" +
 	"\x05token\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SinkSecretB\x06\xbaH\x03\xc8\x01\x01R\x05token\x125\n" +
 	"\frepositories\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\frepositories\x12\x19\n" +
 	"\x02ca\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x04R\x02ca\x125\n" +
-	"\acontext\x18\x05 \x01(\tB\x1b\xbaH\x18r\x16\x18?2\x12^[-A-Za-z0-9._/]*$R\acontext\"\x80\x02\n" +
+	"\acontext\x18\x05 \x01(\tB\x1b\xbaH\x18r\x16\x18?2\x12^[-A-Za-z0-9._/]*$R\acontext\x12\x1d\n" +
+	"\adetails\x18\x06 \x01(\bH\x00R\adetails\x88\x01\x01B\n" +
+	"\n" +
+	"\b_details\"\x80\x02\n" +
 	"\n" +
 	"SinkStatus\x127\n" +
 	"\tsend_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bsendTime\x126\n" +
@@ -2002,6 +2014,7 @@ func file_fairlead_console_v1_sink_service_proto_init() {
 		(*SinkSecret_Secret)(nil),
 		(*SinkSecret_Ref)(nil),
 	}
+	file_fairlead_console_v1_sink_service_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

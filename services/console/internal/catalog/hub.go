@@ -113,6 +113,16 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 		if begun, deployed, err = c.deployments(ctx, v, moved, refs); err != nil {
 			return err
 		}
+		var recovered []store.Resource
+		for _, n := range news {
+			if n.before.Problem != nil && n.after.Problem == nil {
+				recovered = append(recovered, services[n.service.Meta.Name])
+			}
+		}
+		reports, err := c.reportsOf(ctx, v, recovered)
+		if err != nil {
+			return err
+		}
 		for _, n := range news {
 			of := deployed[n.service.Meta.UID]
 			if of.again && n.before.Digest != "" {
@@ -127,6 +137,7 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if n.after.follows() {
 				n.after.Revision = of.commit
 			}
+			n.service.Status.Hub, n.service.Status.Cluster = n.after, reports[n.service.Meta.UID]
 			for _, e := range c.observer.HubSaid(n.service, n.before, n.after) {
 				e.Of = store.ReportKey{Service: n.service.Meta.UID}
 				events = append(events, e)
@@ -138,6 +149,22 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 		return nil, err
 	}
 	return c.store.PutHub(ctx, states, read, begun, keptSteps, events...)
+}
+
+// reportsOf returns what clusters say of services, by uid.
+func (c *Catalog) reportsOf(ctx context.Context, v store.View, rows []store.Resource) (map[string]ClusterTruth, error) {
+	if c.observer == nil || len(rows) == 0 {
+		return nil, nil
+	}
+	loaded, err := c.services(ctx, v, rows)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]ClusterTruth, len(loaded))
+	for _, s := range loaded {
+		out[s.Meta.UID] = s.Status.Cluster
+	}
+	return out, nil
 }
 
 func decodeHub(state []byte) (h HubTruth, known bool, err error) {

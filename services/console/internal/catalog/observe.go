@@ -12,6 +12,7 @@ import (
 // again, and events that are the same are kept once.
 type Observer interface {
 	SourceSaid(source Meta, before, after SourceStatus) []store.Event
+	// HubSaid gets the service with what its cluster says where a problem of the hub is over.
 	HubSaid(service Service, before, after HubTruth) []store.Event
 	// ClusterSaid has no before when there was no report.
 	ClusterSaid(service Service, before *Report, after Report) []store.Event

@@ -95,7 +95,9 @@ type CommitStatusSink struct {
 	Repositories []string `json:"repositories,omitempty"`
 	// Context is the first part of the names of statuses; empty: fairlead.
 	Context string `json:"context,omitempty"`
-	CA      string `json:"ca,omitempty"`
+	// Brief leaves clusters and problems out of descriptions.
+	Brief bool   `json:"brief,omitempty"`
+	CA    string `json:"ca,omitempty"`
 }
 
 // EmailSink is mail.

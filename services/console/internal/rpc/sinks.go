@@ -163,7 +163,7 @@ func decodeSink(in *consolev1.Sink) catalog.Sink {
 }
 
 func decodeCommitStatus(in *consolev1.CommitStatusSink) *catalog.CommitStatusSink {
-	return &catalog.CommitStatusSink{URL: in.GetUrl(), Repositories: in.GetRepositories(), Context: in.GetContext(), CA: in.GetCa()}
+	return &catalog.CommitStatusSink{URL: in.GetUrl(), Repositories: in.GetRepositories(), Context: in.GetContext(), Brief: in.Details != nil && !in.GetDetails(), CA: in.GetCa()}
 }
 
 // encodeSink leaves the values of secrets empty.
@@ -215,6 +215,9 @@ func encodeSink(in catalog.Sink) *consolev1.Sink {
 	case is.CommitStatus() != nil:
 		at := is.CommitStatus()
 		host := &consolev1.CommitStatusSink{Url: at.URL, Repositories: at.Repositories, Context: at.Context, Ca: at.CA, Token: credential(catalog.SinkToken)}
+		if at.Brief {
+			host.Details = new(bool)
+		}
 		switch at {
 		case is.GitHub:
 			spec.To = &consolev1.SinkSpec_Github{Github: host}

@@ -463,6 +463,22 @@ func (t target) most() int {
 	return maxWaiting
 }
 
+// steady is how many of the first events change no alert twice. Requests to PagerDuty may be answered in any order, and after one that failed those behind it
+// are sent again: an alert that a message opens and ends would be opened once more, and page somebody a second time.
+func (b batch) steady(most int) int {
+	ends := map[string]bool{} // by the key of the alert
+	for i, e := range b.waiting[:min(most, len(b.waiting))] {
+		for _, a := range alerts(e.Event) {
+			key := a.key(b.target)
+			if was, seen := ends[key]; seen && was != a.ends {
+				return i
+			}
+			ends[key] = a.ends
+		}
+	}
+	return most
+}
+
 // send sends a message of what waits, writes what came of it into of, and returns what is to be told and when the next may come.
 func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell []store.Event, wait time.Duration) {
 	was := *of
@@ -484,6 +500,8 @@ func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell 
 		}
 	} else if was.Attempts >= aloneAfter && was.Waiting > 0 {
 		most = 1
+	} else if b.spec.PagerDuty != nil {
+		most = b.steady(most)
 	}
 	some := b.waiting[:min(most, len(b.waiting))]
 	problem := d.try(ctx, b, some)

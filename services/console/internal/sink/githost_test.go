@@ -164,6 +164,18 @@ func TestOutcomeOfServicesThatShareAStatus(t *testing.T) {
 	}
 }
 
+func TestBriefDescriptionsNameNoClusterAndNoProblem(t *testing.T) {
+	t.Parallel()
+	for long, want := range map[string]string{
+		"healthy": "healthy", "applied on 1/2": "applied on 1/2", "failed: no such folder: deploy; nothing else": "failed",
+		"failed on 1/2: edge-2: no such folder": "failed on 1/2", "applied on 1/2; not applied: edge-2: held: incident 7": "applied on 1/2",
+	} {
+		if got := brief(long); got != want {
+			t.Errorf("%q: %q, want %q", long, got, want)
+		}
+	}
+}
+
 func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
 	t.Parallel()
 	delivered := func(typ, commit, digest string) waiting {

@@ -289,3 +289,80 @@ func TestOnlyWhatWasNotTakenIsSentAgain(t *testing.T) {
 		t.Errorf("%+v", of)
 	}
 }
+
+// An alert that a message opens and ends is not opened once more because another alert of the message was not taken.
+func TestAnAlertThatEndedIsNotTriggeredAgain(t *testing.T) {
+	t.Parallel()
+	failures := 1
+	p := newPager(t, func(_, key string) int {
+		if strings.Contains(key, "/other/") && failures > 0 {
+			failures--
+			return http.StatusTooManyRequests
+		}
+		return 0
+	})
+	d, uid := deliverTo(t, p)
+	list := []store.Event{ofService(t, "other", event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, "other")}
+	for i := range pageLanes {
+		name := fmt.Sprint("web-", i)
+		list = append(list, ofService(t, name, event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, name), ofService(t, name+"-ends", event.ServiceHealthy, consolev1.Severity_SEVERITY_INFO, name))
+	}
+	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, d, uid, 100)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ended := map[string]bool{}
+	for _, request := range p.requests {
+		action, key, _ := strings.Cut(request, " ")
+		if action == "trigger" && ended[key] {
+			t.Errorf("triggered again after its end: %s", key)
+		}
+		ended[key] = action == "resolve"
+	}
+	if len(p.open) != 1 {
+		t.Errorf("%d alerts are open", len(p.open))
+	}
+}
+
+// The services of a global service share a status: a pass that is about all of them is about one name.
+func TestAPassCountsNamesOfStatuses(t *testing.T) {
+	t.Parallel()
+	d, _ := deliverTo(t, newPager(t, nil))
+	const services = maxGroups + 50
+	b := batch{target: hostAt("github", ""), plan: &statusPlan{upTo: services}}
+	var drafts []store.Draft
+	for i := range services {
+		name := fmt.Sprintf("logs-%03d", i)
+		drafts = append(drafts, store.Draft{Kind: store.KindService, Name: name, Labels: map[string]string{catalog.GlobalLabel: "logs"}, Spec: []byte(`{}`)})
+		b.waiting = append(b.waiting, waiting{seq: int64(i + 1), Event: &consolev1.Event{Type: event.ServiceApplied, Service: name}})
+	}
+	if err := d.Store.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Create(ctx, drafts...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Store.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		groups, err := b.groups(ctx, v)
+		if len(groups) != 1 || b.plan.upTo != services {
+			t.Errorf("%d groups of the first %d events", len(groups), b.plan.upTo)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.waiting {
+		b.waiting[i].Event.Service = fmt.Sprintf("web-%03d", i)
+	}
+	if err := d.Store.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		groups, err := b.groups(ctx, v)
+		if len(groups) != maxGroups || b.plan.upTo != maxGroups {
+			t.Errorf("%d groups of the first %d events", len(groups), b.plan.upTo)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -18,7 +18,7 @@ import (
 const (
 	// maxStatuses is how many statuses are set in a pass, and statusPause the time between two passes while more wait: 60 a minute, where GitHub takes 80.
 	maxStatuses, statusPause = 10, 10 * time.Second
-	// maxGroups is of how many names of statuses a pass reads the services.
+	// maxGroups is how many names of statuses a pass reads the services of.
 	maxGroups = 100
 	// defaultContext is the first part of the names of statuses.
 	defaultContext = "fairlead"
@@ -37,6 +37,7 @@ type statusPlan struct {
 type group struct {
 	context, page string
 	global        string // name of the global service; empty: one service
+	ref           string // of the global service's template: its status has the plain name
 	first         int    // place of the first event
 	events        []waiting
 }
@@ -60,6 +61,9 @@ func (d *Deliverer) plan(ctx context.Context, v store.View, b *batch) error {
 	}
 	last, err := v.CommitStatuses(ctx, b.uid, contexts)
 	if err != nil {
+		return err
+	}
+	if err := d.templateRefs(ctx, v, groups); err != nil {
 		return err
 	}
 	for _, g := range groups {
@@ -99,32 +103,28 @@ func (d *Deliverer) link(page string) string {
 // groups are the names of statuses that waiting events are about, in the order of the events. Where there are too many the plan is about the first events only.
 func (b *batch) groups(ctx context.Context, v store.View) ([]*group, error) {
 	var services []string
-	seen := map[string]bool{}
-	for i, e := range b.waiting {
-		name := e.GetService()
-		if seen[name] {
-			continue
-		}
-		if len(seen) == maxGroups {
-			b.plan.upTo = i
-			break
-		}
-		seen[name], services = true, append(services, name)
+	for _, e := range b.waiting {
+		services = append(services, e.GetService())
 	}
-	rows, err := v.Named(ctx, store.KindService, services)
+	slices.Sort(services)
+	rows, err := v.Named(ctx, store.KindService, slices.Compact(services))
 	if err != nil {
 		return nil, err
 	}
 	prefix := cmp.Or(b.spec.CommitStatus().Context, defaultContext)
 	byContext := map[string]*group{}
 	var groups []*group
-	for i, e := range b.waiting[:b.plan.upTo] {
+	for i, e := range b.waiting {
 		name := e.GetService()
 		g := group{context: prefix + "/" + name, page: "/service/" + url.PathEscape(name), first: i}
 		if global := cmp.Or(e.GetGlobalService(), rows[name].Labels[catalog.GlobalLabel]); global != "" { // the event names that of a service that is gone
 			g = group{context: prefix + "/global/" + global, page: "/globalservice/" + url.PathEscape(global), first: i, global: global}
 		}
 		if byContext[g.context] == nil {
+			if len(groups) == maxGroups {
+				b.plan.upTo = i
+				break
+			}
 			byContext[g.context] = &g
 			groups = append(groups, &g)
 		}
@@ -132,6 +132,32 @@ func (b *batch) groups(ctx context.Context, v store.View) ([]*group, error) {
 		of.events = append(of.events, e)
 	}
 	return groups, nil
+}
+
+// templateRefs reads which ref the templates of global services follow.
+func (d *Deliverer) templateRefs(ctx context.Context, v store.View, groups []*group) error {
+	var globals []string
+	for _, g := range groups {
+		if g.global != "" {
+			globals = append(globals, g.global)
+		}
+	}
+	rows, err := v.Named(ctx, store.KindGlobalService, globals)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		row, found := rows[g.global]
+		if g.global == "" || !found { // of a global service that was deleted its services may be left for a moment
+			continue
+		}
+		is, err := catalog.GlobalServices().Decode(row)
+		if err != nil {
+			return err
+		}
+		g.ref = is.Spec.Template.Ref
+	}
+	return nil
 }
 
 // servicesOf are the services of a group that the sink is for, with their statuses, by name.
@@ -217,13 +243,16 @@ func (b *batch) changed(g *group, services []catalog.Service, sources map[string
 			continue
 		}
 		state, description := outcome(of)
+		if b.spec.CommitStatus().Brief {
+			description = brief(description)
+		}
 		is := store.CommitStatus{
 			CommitStatusKey: key, Repository: repository, Commit: commit, Digest: digest, State: state,
 			Description: describe(description, hostOf(b.spec).description),
 		}
 		if is != last[key] {
 			name := g.context
-			if len(refs) > 1 { // which may point to the same commit
+			if g.global != "" && ref != g.ref { // both refs may point to the same commit, and a name must not depend on what other services follow
 				name += "/" + ref
 			}
 			out = append(out, commitStatus{CommitStatus: is, name: name})
@@ -335,6 +364,13 @@ func outcome(services []catalog.Service) (state, description string) {
 		description += "; not applied: " + held
 	}
 	return state, description
+}
+
+// brief leaves the details out of a description.
+func brief(description string) string {
+	description, _, _ = strings.Cut(description, "; ")
+	description, _, _ = strings.Cut(description, ": ")
+	return description
 }
 
 // problemOf is why a service failed, in words, or else how far its cluster is.
