@@ -173,7 +173,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name, service, ok := route(r)
 	if !ok {
-		http.Error(w, "no such repository, or not a request of git's smart protocol", http.StatusNotFound)
+		http.Error(w, notRouted(r), http.StatusNotFound)
 		return
 	}
 	if err := s.ensure(r.Context(), name, service); err != nil {
@@ -197,6 +197,20 @@ func fromThisMachine(r *http.Request) bool {
 		host = h
 	}
 	return loopback.Host(strings.Trim(host, "[]")) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+}
+
+// notRouted is why a request is not of a repository.
+func notRouted(r *http.Request) string {
+	if path, ok := strings.CutSuffix(r.URL.Path, "/info/refs"); ok && r.URL.Query().Has("service") { // git's first request
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "/"), ".git")
+		switch {
+		case !validName.MatchString(name):
+			return fmt.Sprintf("repositories here are called NAME.git, without folders: NAME has lower-case letters, digits and '-', and %q has others", name)
+		case !strings.HasSuffix(path, ".git"):
+			return fmt.Sprintf("repositories here are called NAME.git: write %s.git", name)
+		}
+	}
+	return "no such repository, or not a request of git's smart protocol"
 }
 
 // route takes a request of the smart protocol apart.

@@ -307,3 +307,30 @@ func TestTheFirstPushMakesARepository(t *testing.T) {
 		t.Errorf("a name is taken that is none: %s", out)
 	}
 }
+
+// git shows a person what the server says to its first request.
+func TestAPushToAWrongNameSaysWhichNamesThereAre(t *testing.T) {
+	t.Parallel()
+	s, _, _ := start(t)
+	base := strings.TrimSuffix(s.URL("sample"), "sample.git")
+	for path, want := range map[string]string{
+		"Shop_x.git":      `repositories here are called NAME.git, without folders: NAME has lower-case letters, digits and '-', and "Shop_x" has others`,
+		"a/b.git":         `"a/b" has others`,
+		"shop":            "repositories here are called NAME.git: write shop.git",
+		"sample.git/tree": `"sample.git/tree" has others`,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path+"/info/refs?service=git-receive-pack", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusNotFound || !strings.Contains(string(said), want) {
+			t.Errorf("%s: %d %s, %v", path, resp.StatusCode, said, err)
+		}
+	}
+}

@@ -142,7 +142,7 @@ func subject(kind Kind, name string) string {
 
 // Problem is one thing that is wrong in a file.
 type Problem struct {
-	File    string
+	File    string // Empty: it was made from something else than a file, and has no lines.
 	Line    int
 	Subject string // Which resource; empty if that is not known.
 	// Ref is the resource as Object.Ref has it; empty if its kind or its name is not known.
@@ -151,7 +151,10 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
-	s := fmt.Sprintf("%s:%d: ", p.File, p.Line)
+	s := ""
+	if p.File != "" {
+		s = fmt.Sprintf("%s:%d: ", p.File, p.Line)
+	}
 	if p.Subject != "" {
 		s += p.Subject + ": "
 	}

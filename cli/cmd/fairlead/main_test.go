@@ -102,7 +102,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "env-file": envFile, "id": idOf, "no-secret": noSecret},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "stand-in": standIn, "env-file": envFile, "id": idOf, "no-secret": noSecret},
 	})
 }
 

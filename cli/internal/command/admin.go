@@ -17,7 +17,7 @@ func (a *app) admin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
 		Short: "Administer the hub",
-		Args:  cobra.NoArgs,
+		Args:  onlyBelow,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.adminToken(), a.adminLoginLink(), a.adminRevoke(), a.adminRotateKey(), a.checkBackend(), a.testSinkAsBefore(), a.adminBackup(), a.adminRestore())

@@ -19,7 +19,7 @@ func (a *app) cluster() *cobra.Command {
 		Use:     "cluster",
 		Aliases: []string{"clusters"},
 		Short:   "Let clusters join and leave, and lend people access to them",
-		Args:    cobra.NoArgs,
+		Args:    onlyBelow,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.clusterJoin(), a.clusterBind(), a.clusterManifest(), a.makeJoinToken(), a.clusterLeave(), a.clusterAccess())

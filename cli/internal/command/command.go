@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/platform/typo"
 	"fairlead.dev/platform/version"
 )
 
@@ -72,10 +73,13 @@ func (a *app) root() *cobra.Command {
 	}
 	root.SetVersionTemplate("fairlead {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if args := cmd.Flags().Args(); len(args) > 0 && kindElsewhere(args[0]) != "" { // get pods -A
+		if args := cmd.Flags().Args(); len(args) > 0 && kindElsewhere(args[0]) != "" && !(cmd.Name() == "get" && isViewed(args[0])) { // get deployments -A
 			if _, unknown := findKind(args[0]); unknown != nil {
 				return unknown
 			}
+		}
+		if args := cmd.Flags().Args(); len(args) > 0 && cmd.Name() == "get" && isViewed(args[0]) {
+			return fmt.Errorf("%w: see `%s --help`; `fairlead kubectl CLUSTER -- get %s` takes kubectl's flags", err, cmd.CommandPath(), args[0])
 		}
 		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 	})
@@ -114,6 +118,20 @@ func (a *app) store() (*contexts.Store, error) {
 
 func (a *app) connect(ctx context.Context) (*hub.Hub, error) {
 	return a.connectServer(ctx)
+}
+
+// onlyBelow is for a command that only has others below it: another word is none of them.
+func onlyBelow(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, below := range cmd.Commands() {
+		if below.IsAvailableCommand() {
+			known = append(known, below.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), typo.Suggest(args[0], known))
 }
 
 // unlimited arguments, for wants.

@@ -38,7 +38,16 @@ changes it. -o yaml prints what would be written, for a file in Git, and writes 
   fairlead create cluster edge-1
   fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace
   fairlead create service web --source shop --cluster edge-1 -o yaml > web.yaml`,
-		Args: wants(0, 0),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			k, err := findKind(args[0])
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("a %s is made from a file: fairlead create -f FILE; from flags are made: source, cluster, service, project and secret", k.singular())
+		},
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, folder, or - for stdin; may be repeated")
 	c.register(cmd)
@@ -79,7 +88,7 @@ func (c *creation) of(use, short, example string, build func(head *consolev1.Met
 		if err != nil {
 			return err
 		}
-		objects, err := manifest.Decode(args[0], text)
+		objects, err := manifest.Decode("", text)
 		if err == nil {
 			err = manifest.Validate(objects)
 		}

@@ -101,15 +101,18 @@ func (g *getting) run(cmd *cobra.Command, args []string) error {
 		all = append(all, func(ctx context.Context, h *hub.Hub) error { return what(ctx, h, names[kind]) })
 	}
 	return g.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		var missing []error
 		for i, show := range all {
 			if err := g.between(i); err != nil {
 				return err
 			}
-			if err := show(ctx, h); err != nil {
-				return err
+			err := show(ctx, h)
+			if err != nil && !isMissing(err) {
+				return errors.Join(append(missing, err)...)
 			}
+			missing = append(missing, err)
 		}
-		return nil
+		return errors.Join(missing...)
 	})(cmd, nil)
 }
 
@@ -221,12 +224,17 @@ func there(ctx context.Context, h *hub.Hub, k kind, names []string) error {
 	return nil
 }
 
-// once shows resources as they are now.
+// once shows resources as they are now. A name that no resource has does not keep the others from being shown, and is an error behind them.
 func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) error {
-	found, err := read(ctx, h, k, g.question, names)
-	if err != nil {
-		return err
+	found, missing := read(ctx, h, k, g.question, names)
+	if missing != nil && (len(found) == 0 || !isMissing(missing)) {
+		return missing
 	}
+	return errors.Join(g.showFound(ctx, h, k, found, len(names) > 0), missing)
+}
+
+// showFound shows resources with what the hub knows besides; named says that they were asked for by name.
+func (g *getting) showFound(ctx context.Context, h *hub.Hub, k kind, found []manifest.Message, named bool) (err error) {
 	if len(found) == 0 && g.filter != "" && (g.format == formatTable || g.format == formatWide) {
 		g.notef("no %s fit the filter\n", k.plural())
 		return nil
@@ -249,7 +257,7 @@ func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) 
 	if k.kind == manifest.Grant && (g.format == formatTable || v.wide) {
 		v.left = left(ctx, h, found)
 	}
-	return g.show(k, found, g.format, len(names) > 0, v)
+	return g.show(k, found, g.format, named, v)
 }
 
 func checkFormat(format string, k kind) error {
@@ -262,20 +270,26 @@ func checkFormat(format string, k kind) error {
 	return nil
 }
 
-// read returns the resources of these names, or without any those that are asked for.
+// read returns the resources of these names, or without any those that are asked for. The resources that are there come with the error of those that
+// are not.
 func read(ctx context.Context, h *hub.Hub, k kind, q question, names []string) ([]manifest.Message, error) {
 	if len(names) == 0 {
 		return k.those(ctx, h, q)
 	}
 	var found []manifest.Message
+	var missing []error
 	for _, name := range names {
 		m, err := k.one(ctx, h, name)
-		if err != nil {
+		switch {
+		case err == nil:
+			found = append(found, m)
+		case isMissing(err):
+			missing = append(missing, err)
+		default:
 			return nil, err
 		}
-		found = append(found, m)
 	}
-	return found, nil
+	return found, errors.Join(missing...)
 }
 
 // show prints resources; named says that they were asked for by name.

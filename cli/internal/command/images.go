@@ -24,7 +24,7 @@ func (a *app) imagesOfReleases() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "images",
 		Short: "Bring images and charts of a release into your registry",
-		Args:  cobra.NoArgs,
+		Args:  onlyBelow,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.imagesMirror())

@@ -25,7 +25,7 @@ A request names a role and a time; another person approves it, who may edit the 
 administrator. What is lent ends by itself, streams that run included, and is a grant meanwhile: "fairlead get grants" shows it. At the cluster people
 have the group fairlead:lent:ROLE besides, for its RBAC to bind ("fairlead cluster join NAME --bind fairlead:lent:operator=edit").
 Requests and decisions are in the audit trail, and events that sinks tell about: --filter 'type : access.'.`,
-		Args: cobra.NoArgs,
+		Args: onlyBelow,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.requestAccess(), a.listAccess(), a.approveAccess(), a.denyAccess(), a.revokeAccess())

@@ -180,7 +180,7 @@ func (a *app) contexts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "List the hubs that you are logged in to, or choose one",
-		Args:  cobra.NoArgs,
+		Args:  onlyBelow,
 		RunE: func(*cobra.Command, []string) error {
 			store, err := a.store()
 			if err != nil {

@@ -83,7 +83,7 @@ func (a *app) sink() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sink",
 		Short: "Try where events are sent to",
-		Args:  cobra.NoArgs,
+		Args:  onlyBelow,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.testSink("test"))

@@ -20,7 +20,7 @@ func (a *app) sources() *cobra.Command {
 		Use:     "sources",
 		Aliases: []string{"source"},
 		Short:   "Look into sources, and ask for news",
-		Args:    cobra.NoArgs,
+		Args:    onlyBelow,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.sourcesRefresh(), a.sourcesLog(), a.sourcesTree(), a.sourcesCat())

@@ -19,7 +19,7 @@ func (a *app) token() *cobra.Command {
 		Use:     "token",
 		Aliases: []string{"tokens"},
 		Short:   "Make, list and revoke API tokens, for programs",
-		Args:    cobra.NoArgs,
+		Args:    onlyBelow,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.tokenCreate(), a.tokenList(), &cobra.Command{

@@ -32,6 +32,12 @@ func (g *getting) viewedOf(name string) (viewed, bool) {
 	return viewed{g, section}, ok
 }
 
+// isViewed tells whether `get` has a kind of what agents see.
+func isViewed(name string) bool {
+	_, ok := viewedKinds()[strings.ToLower(name)]
+	return ok
+}
+
 // check says what can't be asked for.
 func (v viewed) check(names []string) error {
 	switch {

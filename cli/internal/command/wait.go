@@ -85,13 +85,14 @@ func (w awaited) until(ctx context.Context, name string) error {
 		}
 		last, _ := m.(*consolev1.Service)
 		code, why := w.stands(ctx, last)
+		if code == 0 {
+			return w.printf("service/%s: %s\n", name, why)
+		}
 		if why != said {
 			said = why
 			w.notef("service/%s: %s\n", name, why)
 		}
 		switch {
-		case code == 0:
-			return w.printf("service/%s: %s\n", name, why)
 		case code > 0:
 			return flags.Exit(code)
 		}
@@ -131,7 +132,10 @@ func (w awaited) stands(ctx context.Context, s *consolev1.Service) (code int, wh
 	applied := handed && report.GetAppliedDigest() == hub.GetDigest()
 	switch {
 	case applied && (!w.healthy || status.GetState() == consolev1.ServiceState_SERVICE_STATE_HEALTHY):
-		return 0, fmt.Sprintf("%s is applied. %s", short(runningCommit(status)), state)
+		if is := short(runningCommit(status)) + " is applied"; !strings.Contains(state, is) {
+			state = is + ". " + state
+		}
+		return 0, state
 	case !applied && needsPerson(s):
 		return waitsPerson, state
 	case handed && report.GetDigest() == hub.GetDigest() && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED:

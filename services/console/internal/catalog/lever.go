@@ -246,6 +246,7 @@ type wishes struct {
 	Adoption    string            `json:"adoption"`
 	OnDelete    string            `json:"onDelete"`
 	Impersonate string            `json:"impersonate"`
+	Made        json.RawMessage   `json:"createNamespace"`
 	Ignore      []json.RawMessage `json:"ignore"`
 	Health      []json.RawMessage `json:"health"`
 	Prune       struct {

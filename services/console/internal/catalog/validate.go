@@ -277,6 +277,8 @@ func (s *Service) validate() (err error) {
 	switch {
 	case s.Spec.Namespace != "" && !dnsLabel.MatchString(s.Spec.Namespace):
 		return refuse(Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
+	case s.Spec.Namespace == "" && s.Spec.wishes().Made != nil:
+		return refuse(Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
 	case s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project):
 		return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
 	}
