@@ -2,23 +2,27 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up build-agent vuln test test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
+.PHONY: help up build-agent vuln test test-running test-beside test-beside-short race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
 VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# ARGS are handed to what a target starts: make up ARGS=--empty, make test ARGS="-run TestShip -v".
+ARGS     ?=
 # Programs, tests and tools are compiled in one way, so that each package is compiled once. The race detector alone needs cgo.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -toolexec=%,$(shell go env GOFLAGS)) -trimpath $(if $(word 2,$(CURDIR)),,-toolexec=$(CURDIR)/tools/compile.sh)
 GOBUILD  := go build -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
+# Whether ARGS ask for the short form of the tests.
+SHORT    := $(filter -short -short=true --short,$(ARGS))
 # Two packages at a time, because each starts whole clusters; never from the cache, which doesn't know bin/. `make test` and
-# `make lint` vet them.
-E2E       = go test -count=1 -vet=off -p 2 -timeout 20m $(ARGS) fairlead.dev/e2e/...
+# `make lint` vet them. The short form is the root package alone: one product whose clusters all its tests share.
+E2E       = go test -count=1 -vet=off -p 2 -timeout 20m $(ARGS) fairlead.dev/e2e$(if $(SHORT),,/...)
+# What the short form leaves out, in words.
+LEFT_OUT := the other packages across services (e2e/...), real nodes, the pages, vet, images and manifests
 # Tells how long a part of `make test` took.
 STEP     := tools/step.sh
 PROGRAMS := console gitcache distributor tunnel agent
-# ARGS are handed to what a target starts: make up ARGS=--empty, make test ARGS="-run TestShip -v".
-ARGS     ?=
 # Of the simulated fleet.
 CLUSTERS ?= 1000
 SERVICES ?= 30
@@ -69,13 +73,15 @@ nodelocal: ## Build real nodes for it, which `make up` takes then (some minutes 
 install: ## Install what the tests need
 	@tools/install.sh
 
-test: ## Run every test (installs what they need)
+test: ## Run every test, after installing what the tests need (ARGS=-short: most of them in some minutes)
 	@$(STEP) --begin
+	@$(if $(SHORT),echo "== the short form leaves out $(LEFT_OUT): \`make test\` without -short runs them")
 	@$(STEP) "install what the tests need" tools/install.sh
 	@$(STEP) "build Fairlead" $(MAKE) --no-print-directory build
 	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
-	@$(MAKE) --no-print-directory -j 2 test-running test-beside
+	@$(MAKE) --no-print-directory -j 2 test-running $(if $(SHORT),test-beside-short,test-beside)
 	@$(STEP) --end
+	@$(if $(SHORT),echo "== left out by -short: $(LEFT_OUT)")
 
 # Parts of `make test`. The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
 # priority. A test that needs a program of those steps (the registry, Vault, the nodes', the Collector, docker compose) waits until it is built. A step
@@ -86,8 +92,13 @@ test-running:
 	$(STEP) "test across services" $(E2E) || failed=1; \
 	export GOWORK=off; \
 	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/... || failed=1; \
-	$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./... || failed=1; \
+	$(if $(SHORT),,$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./... || failed=1;) \
 	exit $$failed
+
+# The programs that the modules' tests need.
+test-beside-short:
+	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
+	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
 
 test-beside:
 	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
