@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,6 +46,14 @@ func (a *app) describeOne(ctx context.Context, h *hub.Hub, k kind, name string) 
 		return err
 	}
 	v := view{now: a.Now(), wide: true}
+	switch k.kind {
+	case manifest.Source:
+		v.live = a.live(ctx, h)
+	case manifest.Cluster:
+		if v.figures, err = figures(ctx, h); err != nil {
+			return err
+		}
+	}
 	text, err := v.described(k, m)
 	if err != nil {
 		return err
@@ -65,8 +74,8 @@ func (v view) described(k kind, m manifest.Message) (string, error) {
 	var b strings.Builder
 	head := m.GetMetadata()
 	fmt.Fprintf(&b, "%s %s\n", k.kind, head.GetName())
-	for key, value := range head.GetLabels() {
-		fmt.Fprintf(&b, "label    %s=%s\n", key, value)
+	for _, key := range slices.Sorted(maps.Keys(head.GetLabels())) {
+		fmt.Fprintf(&b, "label    %s=%s\n", key, head.GetLabels()[key])
 	}
 	if isSet(head.GetCreateTime()) {
 		fmt.Fprintf(&b, "created  %s\nchanged  %s, revision %d\n", v.ago(head.GetCreateTime()), v.ago(head.GetUpdateTime()), head.GetRevision())
@@ -90,7 +99,7 @@ func (v view) described(k kind, m manifest.Message) (string, error) {
 func specText(m manifest.Message) (string, error) {
 	if s, ok := m.(*consolev1.Secret); ok {
 		var b strings.Builder
-		for key := range s.GetData() {
+		for _, key := range slices.Sorted(maps.Keys(s.GetData())) {
 			fmt.Fprintf(&b, "  %s: (not shown)\n", key)
 		}
 		return b.String(), nil

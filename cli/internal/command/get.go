@@ -244,7 +244,7 @@ func (g *getting) showFound(ctx context.Context, h *hub.Hub, k kind, found []man
 		v.live = g.live(ctx, h)
 	}
 	if v.wide && k.kind == manifest.Cluster {
-		if v.figures, err = g.figures(ctx, h); err != nil {
+		if v.figures, err = figures(ctx, h); err != nil {
 			return err
 		}
 	}

@@ -330,7 +330,7 @@ func (o *topping) services(ctx context.Context, h *hub.Hub, to io.Writer, name s
 }
 
 // figures reads those of all clusters for a wide table, by cluster; nil: the hub has no views.
-func (g *getting) figures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.ClusterView, error) {
+func figures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.ClusterView, error) {
 	views, err := allViews(ctx, h, question{})
 	if errors.Is(err, errNoViews) {
 		return nil, nil //nolint:nilnil // nil has a meaning
