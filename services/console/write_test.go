@@ -60,8 +60,11 @@ func (a api) apply(t testing.TB, req *consolev1.ApplyRequest) ([]*consolev1.Appl
 // must is apply that is not refused; it returns kinds, names and outcomes.
 func (a api) must(t testing.TB, list ...proto.Message) string {
 	t.Helper()
-	got, err := a.apply(t, &consolev1.ApplyRequest{Resources: anyOf(list...)})
-	if err != nil {
+	var got []*consolev1.Applied
+	if err := answered(func() (err error) {
+		got, err = a.apply(t, &consolev1.ApplyRequest{Resources: anyOf(list...)})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return outcomesOf(got)

@@ -50,6 +50,9 @@ func (s *Store) Write(ctx context.Context, author string, fn func(context.Contex
 	if w.panicked != nil {
 		panic(w.panicked)
 	}
+	if errors.Is(w.err, context.Canceled) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("write: %w", s.classify(ctx.Err())) // the group was canceled because all its writes had waited too long: no caller canceled this one
+	}
 	return w.err
 }
 
