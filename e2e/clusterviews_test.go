@@ -44,4 +44,11 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 		}
 		return fmt.Errorf("the script says %q", event)
 	}, strings.TrimSpace(link), c.Cluster(2), c.Cluster(3), c.Cluster(13), os.Getenv("SHOTS"))
+
+	// The same console has services enough to work through a list.
+	if link, err = c.LoginLink(ctx); err != nil {
+		t.Fatal(err)
+	}
+	inChromium(ctx, t, "worklist.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
+		strings.TrimSpace(link), seeded.Failing, os.Getenv("SHOTS"))
 }

@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'react'
 import { useNavigate } from 'react-router'
+import { type Neighbours, neighbourOf } from './neighbours'
 
 const pages: Record<string, string> = {
   f: '/',
@@ -25,12 +26,21 @@ function neighbour(by: number): HTMLAnchorElement | undefined {
 const chosen = () =>
   document.activeElement?.closest('main tr')?.querySelector<HTMLInputElement>('input[type="checkbox"]')
 
+const rowLinks = () => [...document.querySelectorAll<HTMLAnchorElement>('main tbody td.name a')]
+
 // The keys of every page. None of them changes anything, and none counts while a person types.
 export function useKeys() {
   const navigate = useNavigate()
   const help = useRef<HTMLDialogElement>(null)
+  // The list that a person came from, in its order. It outlives the page that shows it, and with it the handlers below.
+  const list = useRef<Neighbours>([])
   useEffect(() => {
     let leader = 0
+    const leave = (e: MouseEvent) => {
+      const links = rowLinks()
+      const at = (e.target as HTMLElement).closest?.('a')
+      if (at && links.includes(at)) list.current = links.map((a) => a.pathname)
+    }
     const press = (e: KeyboardEvent) => {
       const at = e.target as HTMLElement
       if (
@@ -53,6 +63,13 @@ export function useKeys() {
         help.current?.showModal()
       } else if (e.key === 'j' || e.key === 'k') {
         step(e.key === 'j' ? 1 : -1)
+      } else if (e.key === 'J' || e.key === 'K') {
+        const next = neighbourOf(list.current, window.location.pathname, e.key === 'J' ? 1 : -1)
+        if (next) navigate(next + window.location.search)
+      } else if (e.key === '.') {
+        document.querySelector<HTMLElement>('main [data-waiting]')?.click()
+      } else if (e.key === 'o') {
+        document.querySelector<HTMLElement>('main [data-actions] :is(a, button:enabled)')?.focus()
       } else if (e.key === 'x') {
         chosen()?.click()
       } else if (e.key === '[' || e.key === ']') {
@@ -63,15 +80,19 @@ export function useKeys() {
       }
     }
     document.addEventListener('keydown', press)
-    return () => document.removeEventListener('keydown', press)
+    document.addEventListener('click', leave, true)
+    return () => {
+      document.removeEventListener('keydown', press)
+      document.removeEventListener('click', leave, true)
+    }
   }, [navigate])
   return help
 }
 
 // Goes to the next row of the list on the page.
 function step(by: number) {
-  const rows = [...document.querySelectorAll<HTMLElement>('main tbody td.name a')]
-  const at = rows.indexOf(document.activeElement as HTMLElement)
+  const rows = rowLinks()
+  const at = rows.indexOf(document.activeElement as HTMLAnchorElement)
   rows[Math.min(rows.length - 1, Math.max(0, at + by))]?.focus()
 }
 
@@ -96,6 +117,18 @@ export function Keys({ help }: { help: React.RefObject<HTMLDialogElement | null>
           <kbd>j</kbd> <kbd>k</kbd>
         </dt>
         <dd>next and previous row; Enter opens it</dd>
+        <dt>
+          <kbd>J</kbd> <kbd>K</kbd>
+        </dt>
+        <dd>next and previous thing of the list that you came from</dd>
+        <dt>
+          <kbd>o</kbd>
+        </dt>
+        <dd>go to the actions of what is shown</dd>
+        <dt>
+          <kbd>.</kbd>
+        </dt>
+        <dd>show what waits while a log is paused</dd>
         <dt>
           <kbd>x</kbd>
         </dt>

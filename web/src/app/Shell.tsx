@@ -1,5 +1,5 @@
 import { useIsFetching, useQueryClient } from '@tanstack/react-query'
-import { useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { NavLink } from 'react-router'
 import { endSession, type Session } from '../hub/session'
 import { clock } from '../live/ages'
@@ -7,6 +7,7 @@ import { every, staleAfter, useNow } from '../live/asked'
 import { useStream } from '../live/live'
 import { plain } from '../ui/text'
 import { Keys, useKeys } from './Keys'
+import { labelOnPhones } from './labels'
 import { Newer } from './Newer'
 import { Palette } from './Palette'
 
@@ -32,6 +33,8 @@ export function Shell({
   children: React.ReactNode
 }) {
   const help = useKeys()
+  const content = useRef<HTMLElement>(null)
+  useEffect(() => (content.current ? labelOnPhones(content.current) : undefined), [])
   return (
     <div className="shell">
       <a className="skip" href="#content">
@@ -68,7 +71,7 @@ export function Shell({
           </NavLink>
         ))}
       </nav>
-      <main id="content" tabIndex={-1}>
+      <main id="content" tabIndex={-1} ref={content}>
         <Newer />
         {away && (
           <div className="notice bad" role="status">

@@ -95,6 +95,7 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
         <button
           type="button"
           aria-pressed={frozen !== undefined}
+          data-waiting={frozen ? '' : undefined}
           onClick={() => setFrozen(frozen ? undefined : { lines: [...logs.lines], total })}
         >
           {frozen ? `Paused, ${(total - frozen.total).toLocaleString()} new` : 'Pause'}

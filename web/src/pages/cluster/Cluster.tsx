@@ -44,7 +44,7 @@ export function Cluster() {
         {plain(name, 80)} {status && <State of={status.connected ? 'healthy' : 'unknown'} />}
       </Title>
       {got.data && (
-        <nav className="actions" aria-label="Objects of the cluster">
+        <nav className="actions" aria-label="Objects of the cluster" data-actions>
           {explored.map(([words, to]) => (
             <Link key={to} className="button" to={`/cluster/${name}/explore/${to}`}>
               {words}

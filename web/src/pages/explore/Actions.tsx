@@ -40,7 +40,7 @@ export function Actions({
     ? 'A service of Fairlead applies this object from Git and undoes a change of its fields: hold the service first.'
     : ''
   return (
-    <span className="end">
+    <span className="end" data-actions>
       {scales && (
         <Act
           verb="Scale"

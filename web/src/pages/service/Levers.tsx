@@ -117,7 +117,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
   const held = mode > SyncMode.AUTO && (mode !== SyncMode.MANUAL || of.levers?.mode !== undefined)
   const closed = of.status?.windows?.closed ?? false
   return (
-    <div className="end">
+    <div className="end" data-actions>
       <Ask
         key="Sync"
         verb="Sync"

@@ -3,15 +3,17 @@ import { useEffect, useState } from 'react'
 import { Link } from 'react-router'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import type { ObjectReport } from '../../gen/fairlead/delivery/v1/delivery_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { healthState } from '../../state/states'
+import { Ask, useLever } from '../../ui/Ask'
 import { Export } from '../../ui/Export'
 import { Failed, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
-import { grouped } from './grouped'
+import { grouped, mostAtOnce, syncedAs } from './grouped'
 
 // The objects that are not well, as the report tells of them.
 export function Troubled({ of }: { of: Service }) {
@@ -86,6 +88,7 @@ const byItself = 5
 // All objects, by kind; a kind with many is opened on demand.
 export function Objects({ service, cluster }: { service: string; cluster: string }) {
   const [find, setFind] = useState('')
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
   const [as, setAs] = useState('kind')
   const list = useInfiniteQuery(
     ObjectService.method.listObjects,
@@ -140,6 +143,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
           }))}
         />
       </div>
+      <SyncChosen service={service} chosen={chosen} clear={() => setChosen(new Set())} />
       {grouped(fitting, as).map(({ kind, list: of, worst }) => (
         <details key={kind} open={of.length <= 10 || worst !== 'healthy'}>
           <summary>
@@ -147,7 +151,18 @@ export function Objects({ service, cluster }: { service: string; cluster: string
           </summary>
           <ul className="lines">
             {of.slice(0, 500).map((o) => (
-              <li key={`${o.object?.namespace}/${o.object?.name}`}>
+              <li key={`${o.object?.kind} ${o.object?.namespace}/${o.object?.name}`}>
+                <input
+                  type="checkbox"
+                  aria-label={`Choose ${syncedAs(o.object)}`}
+                  checked={chosen.has(syncedAs(o.object))}
+                  onChange={(e) => {
+                    const next = new Set(chosen)
+                    if (e.target.checked) next.add(syncedAs(o.object))
+                    else next.delete(syncedAs(o.object))
+                    setChosen(next)
+                  }}
+                />{' '}
                 <Health of={o.report} />{' '}
                 <Link to={explored(cluster, o.object)}>
                   {plain(`${o.object?.namespace ? `${o.object.namespace}/` : ''}${o.object?.name}`, 300)}
@@ -168,6 +183,49 @@ export function Objects({ service, cluster }: { service: string; cluster: string
           Show more
         </button>
       )}
+    </div>
+  )
+}
+
+// Syncs some objects and leaves the others as they are, like `fairlead sync service NAME --only`.
+function SyncChosen({
+  service,
+  chosen,
+  clear,
+}: {
+  service: string
+  chosen: ReadonlySet<string>
+  clear: () => void
+}) {
+  const sync = useLever(SyncService.method.requestSync, clear)
+  // No objects would mean all of them.
+  if (chosen.size === 0)
+    return sync.done ? (
+      <p className="quiet" role="status">
+        The hub has taken it in.
+      </p>
+    ) : null
+  const names = [...chosen]
+  const tooMany = chosen.size > mostAtOnce
+  return (
+    <div className="actions">
+      <span>{chosen.size === 1 ? '1 object is' : `${chosen.size} objects are`} chosen</span>
+      {tooMany ? (
+        <span>at most {mostAtOnce} are synced at once: sync the service, or choose fewer</span>
+      ) : (
+        <Ask
+          verb="Sync these"
+          title={`Sync ${names.length === 1 ? names[0] : `${names.length} objects`} of ${service}`}
+          words="The agent applies these objects as the hub has them now, and no others. Nothing is removed and no hook runs."
+          lever={sync}
+          request={() => ({ name: service, only: names })}
+        >
+          {plain(names.join(', '), 2000)}
+        </Ask>
+      )}
+      <button type="button" onClick={clear}>
+        Choose none
+      </button>
     </div>
   )
 }

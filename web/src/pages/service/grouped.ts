@@ -1,6 +1,13 @@
 import type { ClusterObject } from '../../gen/fairlead/console/v1/object_service_pb'
 import { healthState, type State, worst, worstFirst } from '../../state/states'
 
+// The hub syncs so many objects by name at once.
+export const mostAtOnce = 64
+
+// How a sync names an object.
+export const syncedAs = (o: { kind: string; namespace: string; name: string } | undefined) =>
+  [o?.kind, o?.namespace, o?.name].filter(Boolean).join('/')
+
 export type Group = { kind: string; list: ClusterObject[]; worst: State }
 
 const stateOf = (o: ClusterObject): State => healthState[o.report?.health ?? ''] ?? 'unknown'

@@ -1,0 +1,53 @@
+// Works through a list of services with the keyboard, syncs single objects, and saves what is shown: worklist.mjs CHROMIUM LINK SERVICE [FOLDER].
+import { act } from "./person.mjs";
+
+const [executablePath, link, service, folder] = process.argv.slice(2);
+const hub = new URL(link).origin;
+
+await act(executablePath, folder, async ({ logIn, check, wrong }) => {
+  const page = await logIn(link);
+
+  // What is saved is what is shown.
+  await page.goto(`${hub}/services?q=${encodeURIComponent("state = failed")}&sort=name`);
+  const names = page.locator("tbody td.name a");
+  await names.first().waitFor();
+  for (const [button, begins] of [["CSV", "name,"], ["YAML", "rows:"]]) {
+    const saved = page.waitForEvent("download");
+    await page.getByRole("button", { name: button, exact: true }).click();
+    const text = (await (await (await saved).createReadStream()).toArray()).join("");
+    if (!text.startsWith(begins)) wrong.push(`${button} begins with ${text.slice(0, 40)}`);
+    for (const name of await names.allTextContents()) if (!text.includes(name)) wrong.push(`${button} lacks ${name}`);
+  }
+
+  // On a phone numbers say what they are.
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.locator("td[data-label=Since]").first().waitFor();
+  await page.setViewportSize({ width: 1280, height: 800 });
+
+  // J and K go through the list without a way back to it.
+  const list = await names.allTextContents();
+  await page.getByRole("link", { name: list[0], exact: true }).click();
+  await page.getByRole("heading", { name: list[0], level: 1 }).waitFor();
+  await page.keyboard.press("J");
+  await page.getByRole("heading", { name: list[1], level: 1 }).waitFor();
+  await page.keyboard.press("K");
+  await page.getByRole("heading", { name: list[0], level: 1 }).waitFor();
+  await page.getByRole("button", { name: "Sync" }).waitFor();
+  await page.keyboard.press("o");
+  await page.waitForFunction(() => document.activeElement?.textContent === "Sync");
+
+  // Some objects are synced, by name.
+  await page.goto(`${hub}/service/${service}?tab=objects`);
+  const box = page.getByRole("checkbox", { name: /^Choose Deployment\/shop\// }).first();
+  await box.check();
+  const chosen = (await box.getAttribute("aria-label")).replace("Choose ", "");
+  await page.getByText("1 object is chosen").waitFor();
+  await check(page, "objects-chosen");
+  await page.getByRole("button", { name: "Sync these" }).click();
+  const dialog = page.locator("dialog[open]");
+  await dialog.getByRole("heading", { name: chosen }).waitFor();
+  const asked = page.waitForRequest((r) => r.url().endsWith("/RequestSync"));
+  await dialog.getByRole("button", { name: "Sync these" }).click();
+  if (!(await asked).postDataBuffer().toString("latin1").includes(chosen)) wrong.push("the sync does not name the object");
+  await page.getByText("The hub has taken it in.").waitFor();
+});
