@@ -130,12 +130,51 @@ func TestPushesAddUpToTheViewOfACluster(t *testing.T) {
 		if answer := d.push(t, "gone", whole(1, 1, podSection("x"))); answer.GetWholeWanted() {
 			t.Errorf("of a cluster that is gone: %v", answer)
 		}
-		huge := podSection()
-		for i := range 500 {
-			huge.Rows = append(huge.Rows, &deliveryv1.ViewRow{Key: fmt.Sprintf("%0500d", i)})
+	})
+}
+
+// large is a section of about so many KiB.
+func large(kib int, name string) *deliveryv1.ViewSection {
+	s := podSection()
+	for i := range 2 * kib {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: fmt.Sprintf("%s-%0500d", name, i)})
+	}
+	return s
+}
+
+// A view that is too large is refused alone: the views of other clusters that came in the same call are kept.
+func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		p.admin.must(t, newCluster("edge-9"))
+		d.push(t, "edge-1", whole(6, 3, podSection("a")))
+		resp, err := d.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{Clusters: []*consolev1.ClusterPush{
+			{Cluster: "edge-1", Push: whole(7, 1, large(70, "x"))}, {Cluster: "edge-9", Push: whole(7, 1, podSection("b"))},
+		}})
+		if err != nil {
+			t.Fatal(err)
 		}
-		_, err := d.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{Clusters: []*consolev1.ClusterPush{{Cluster: "edge-1", Push: whole(7, 1, huge)}}})
-		wantCode(t, err, connect.CodeInvalidArgument, "bytes in 1 sections")
+		if got := resp.GetClusters()[0].GetRefused(); !strings.Contains(got, "bytes in 1 sections") {
+			t.Errorf("the agent of the large view is told %q", got)
+		}
+		if resp.GetClusters()[1].GetRefused() != "" || !slices.Equal(p.admin.podNames(t, "edge-9"), []string{"b"}) {
+			t.Errorf("the other view was not kept: %v", resp.GetClusters()[1])
+		}
+		if got := p.admin.podNames(t, "edge-1"); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("the view of before has pods %v", got)
+		}
+		// A change that makes a view too large: the whole one may be smaller.
+		d.push(t, "edge-1", whole(8, 1, large(40, "x")))
+		change := large(40, "y")
+		if answer := d.push(t, "edge-1", &deliveryv1.PushViewRequest{Term: 8, Sequence: 2, Base: 1, Sections: []*deliveryv1.ViewSection{change}}); !answer.GetWholeWanted() || answer.GetRefused() != "" {
+			t.Errorf("of a change that is too large: %v", answer)
+		}
+		d.push(t, "edge-1", whole(8, 3, podSection("c")))
+		if got := p.admin.podNames(t, "edge-1"); !slices.Equal(got, []string{"c"}) {
+			t.Errorf("after the whole view: pods %v", got)
+		}
 	})
 }
 

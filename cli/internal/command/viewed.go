@@ -62,9 +62,13 @@ func (v viewed) run(ctx context.Context, h *hub.Hub) error {
 				return "", err
 			}
 			var b strings.Builder
-			t := v.table(rows)
-			t.MaxCell = 0
-			err = t.Write(&b)
+			if len(rows) == 0 {
+				b.WriteString(v.none(gaps) + "\n")
+			} else {
+				t := v.table(rows)
+				t.MaxCell = 0
+				err = t.Write(&b)
+			}
 			return b.String() + gapNotes(v.section, gaps), err
 		})
 	}
@@ -76,12 +80,25 @@ func (v viewed) run(ctx context.Context, h *hub.Hub) error {
 		return v.plainRows(rows, gaps)
 	}
 	if len(rows) == 0 {
-		v.notef("no %s are listed\n", v.section)
+		v.notef("%s\n", v.none(gaps))
 	} else if err := v.writeTable(v.table(rows)); err != nil {
 		return err
 	}
 	v.notef("%s", gapNotes(v.section, gaps))
 	return nil
+}
+
+// none says what it means that there are no rows. With gaps it means little: the notes about them say what is not known.
+func (v viewed) none(gaps []*consolev1.RowsGap) string {
+	switch {
+	case len(gaps) > 0:
+		return fmt.Sprintf("no %s are listed", v.section)
+	case v.section == "pods":
+		return "no pods are in trouble: `fairlead top cluster` counts those that are well"
+	case v.section == "warnings":
+		return "no warnings in the last hour"
+	}
+	return "no " + v.section
 }
 
 func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap) error {

@@ -160,7 +160,9 @@ type PushViewResponse struct {
 	// The hub does not have the base: push the whole view.
 	WholeWanted bool `protobuf:"varint,1,opt,name=whole_wanted,json=wholeWanted,proto3" json:"whole_wanted,omitempty"`
 	// The hub has a view of this later term, and dropped the push; 0: it has none.
-	SupersededBy  uint64 `protobuf:"varint,2,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
+	SupersededBy uint64 `protobuf:"varint,2,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
+	// The hub does not keep the view, and will not keep the same one: why. Empty: it does.
+	Refused       string `protobuf:"bytes,3,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -207,6 +209,13 @@ func (x *PushViewResponse) GetSupersededBy() uint64 {
 		return x.SupersededBy
 	}
 	return 0
+}
+
+func (x *PushViewResponse) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 // ViewState names a state of a view, see PushViewRequest.
@@ -528,10 +537,11 @@ const file_fairlead_delivery_v1_views_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\x04B\a\xbaH\x042\x02(\x01R\x04term\x12#\n" +
 	"\bsequence\x18\x02 \x01(\x04B\a\xbaH\x042\x02(\x01R\bsequence\x12\x12\n" +
 	"\x04base\x18\x03 \x01(\x04R\x04base\x12G\n" +
-	"\bsections\x18\x04 \x03(\v2!.fairlead.delivery.v1.ViewSectionB\b\xbaH\x05\x92\x01\x02\x10 R\bsections\"Z\n" +
+	"\bsections\x18\x04 \x03(\v2!.fairlead.delivery.v1.ViewSectionB\b\xbaH\x05\x92\x01\x02\x10 R\bsections\"t\n" +
 	"\x10PushViewResponse\x12!\n" +
 	"\fwhole_wanted\x18\x01 \x01(\bR\vwholeWanted\x12#\n" +
-	"\rsuperseded_by\x18\x02 \x01(\x04R\fsupersededBy\";\n" +
+	"\rsuperseded_by\x18\x02 \x01(\x04R\fsupersededBy\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\tR\arefused\";\n" +
 	"\tViewState\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xf8\x03\n" +

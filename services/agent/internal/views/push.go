@@ -138,6 +138,14 @@ func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Dura
 		p.log.DebugContext(ctx, "the view is not pushed yet", "err", err, "retry_in", wait)
 		return wait
 	}
+	if reason := answer.GetRefused(); reason != "" {
+		p.mu.Lock()
+		p.base, p.acked = 0, nil
+		p.mu.Unlock()
+		wait := backoff.Next()
+		p.log.WarnContext(ctx, "the hub refuses the view of the cluster", "reason", reason, "retry_in", wait)
+		return wait
+	}
 	backoff.Reset()
 	return p.answered(request, answer, now)
 }

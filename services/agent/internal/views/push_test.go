@@ -32,6 +32,8 @@ type taker struct {
 	figures map[string]map[string]int64
 	state   *deliveryv1.ViewState
 	refuse  error
+	refuses string // what the hub says of a view that it does not keep
+	last    *deliveryv1.PushViewRequest
 	pushes  int
 	bytes   int
 }
@@ -42,7 +44,10 @@ func (h *taker) PushView(_ context.Context, r *deliveryv1.PushViewRequest) (*del
 	}
 	h.pushes++
 	h.bytes += proto.Size(r)
+	h.last = r
 	switch {
+	case h.refuses != "":
+		return &deliveryv1.PushViewResponse{Refused: h.refuses}, nil
 	case r.GetTerm() < h.state.GetTerm():
 		return &deliveryv1.PushViewResponse{SupersededBy: h.state.GetTerm()}, nil
 	case r.GetBase() != 0 && (r.GetTerm() != h.state.GetTerm() || r.GetBase() != h.state.GetSequence()):

@@ -24,6 +24,8 @@ const (
 	askEvery = 5 * time.Minute
 	// silence is how long a watch may say nothing: the API server sends a bookmark about every minute.
 	silence = 10 * time.Minute
+	// stood is how long a watch has to stand to count as one that worked, although it brought nothing: a quiet kind has a bookmark a minute alone.
+	stood = 5 * time.Second
 	// patience is how long a kind may not be followed before the view says so.
 	patience = time.Minute
 	// maxFrame bounds one event of a watch, in bytes: the API server takes no object that is nearly as large.
@@ -131,7 +133,7 @@ func isExpired(err error) bool {
 
 var errSilent = errors.New("the watch has gone silent")
 
-// stream follows a kind until its watch ends. heard: the API server said something.
+// stream follows a kind until its watch ends. heard: the API server brought something, or kept a watch open that had nothing to bring.
 func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -187,12 +189,14 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 	if !beginning {
 		v.whole(k)
 	}
-	return v.read(ctx, k, body, beginning, func() {
+	opened := time.Now()
+	brought, err := v.read(ctx, k, body, beginning, func() {
 		alarm.Reset(silence)
 		if k.place != "" {
 			leave()
 		}
 	})
+	return heard || brought || !beginning && time.Since(opened) > stood, err
 }
 
 // read takes over the events of a watch.

@@ -247,10 +247,7 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 					}
 				}
 			}
-			after, answer, err := merge(now, p.GetPush())
-			if err != nil {
-				return nil, err
-			}
+			after, answer := merge(now, p.GetPush())
 			if answers[i] = answer; after != nil {
 				next[uid] = after
 			}

@@ -1,26 +1,27 @@
 package views
 
 import (
+	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/console/internal/catalog"
 )
 
-// maxViewBytes bounds the view of one cluster: four times what agents keep to.
-const maxViewBytes = 64 << 10
+// Bounds of the view of one cluster: four times the bytes that agents keep to, and the sections that a push may have.
+const maxViewBytes, maxSections = 64 << 10, 32
 
-// merge returns the view that a push makes of the current one; nil: it changes nothing. A view is a whole push.
-func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewRequest, *deliveryv1.PushViewResponse, error) {
+// merge returns the view that a push makes of the current one, nil if the push changes nothing, and the answer to the agent. A view is a whole push.
+// A push that can't be kept is refused by its answer: the pushes of other clusters in the same call are kept.
+func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewRequest, *deliveryv1.PushViewResponse) {
 	switch {
 	case push.GetTerm() < current.GetTerm():
-		return nil, &deliveryv1.PushViewResponse{SupersededBy: current.GetTerm()}, nil
+		return nil, &deliveryv1.PushViewResponse{SupersededBy: current.GetTerm()}
 	case push.GetTerm() == current.GetTerm() && push.GetSequence() <= current.GetSequence():
-		return nil, &deliveryv1.PushViewResponse{}, nil // the push came before
+		return nil, &deliveryv1.PushViewResponse{} // the push came before
 	case push.GetBase() != 0 && (push.GetTerm() != current.GetTerm() || push.GetBase() != current.GetSequence()):
-		return nil, &deliveryv1.PushViewResponse{WholeWanted: true}, nil
+		return nil, &deliveryv1.PushViewResponse{WholeWanted: true}
 	}
 	out := &deliveryv1.PushViewRequest{Term: push.GetTerm(), Sequence: push.GetSequence()}
 	if push.GetBase() != 0 {
@@ -35,10 +36,16 @@ func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewReque
 			out.Sections = append(out.Sections, is)
 		}
 	}
-	if size := proto.Size(out); size > maxViewBytes || len(out.GetSections()) > 32 {
-		return nil, nil, catalog.Refuse(catalog.Invalid, "a view of %d bytes in %d sections: the most are %d bytes in 32 sections", size, len(out.GetSections()), maxViewBytes)
+	size := proto.Size(out)
+	switch {
+	case size <= maxViewBytes && len(out.GetSections()) <= maxSections:
+		return out, &deliveryv1.PushViewResponse{}
+	case push.GetBase() != 0: // figures and rows of an earlier agent may have stayed
+		return nil, &deliveryv1.PushViewResponse{WholeWanted: true}
 	}
-	return out, &deliveryv1.PushViewResponse{}, nil
+	return nil, &deliveryv1.PushViewResponse{
+		Refused: fmt.Sprintf("a view of %d bytes in %d sections: the most are %d bytes in %d sections", size, len(out.GetSections()), maxViewBytes, maxSections),
+	}
 }
 
 // section is the one of a name, nil if there is none.

@@ -20,7 +20,7 @@ const (
 	viewsWaiting      = 2048
 	viewsWaitingBytes = 32 << 20
 	maxViewBatchBytes = 2 << 20
-	// maxPushBytes bounds a push as the console bounds a view, four times what agents keep to: the console refuses all that came with one that is larger.
+	// maxPushBytes bounds a push as the console bounds a view, four times what agents keep to.
 	maxPushBytes = 64 << 10
 	// viewPause is between two calls to the console: views that come meanwhile go together, in one transaction.
 	viewPause = 100 * time.Millisecond
