@@ -19,3 +19,8 @@ func (s *Store) RestoreHalf(ctx context.Context, r Restore) error {
 	}
 	return s.load(ctx, in, r)
 }
+
+// Transact runs fn in a transaction on the writer.
+func (s *Store) Transact(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	return s.transact(ctx, fn)
+}

@@ -373,7 +373,11 @@ func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) 
 	if err := fn(ctx, tx); err != nil {
 		return s.classify(err)
 	}
-	if err := tx.Commit(); err != nil {
+	err = tx.Commit()
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // the transaction was rolled back when its time was over
+		err = ctx.Err()
+	}
+	if err != nil {
 		return fmt.Errorf("commit: %w", s.classify(err))
 	}
 	return nil

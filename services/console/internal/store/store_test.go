@@ -1,12 +1,16 @@
 package store_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/platform/postgrestest"
 	"fairlead.dev/services/console/internal/store"
@@ -82,6 +86,24 @@ func TestUnreachableDatabaseIsUnavailable(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// The time of a write can be over between its last statement and the commit: the caller may try again.
+func TestAWriteThatRanOutOfTimeAtItsCommitIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := opener(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))(store.Options{})
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(100*time.Millisecond))
+	defer cancel()
+	err := s.Transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		<-ctx.Done()
+		for !errors.Is(tx.Rollback(), sql.ErrTxDone) { // the transaction is rolled back beside this one
+			runtime.Gosched()
+		}
+		return nil
+	})
+	if !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("got %v", err)
 	}
 }
 
