@@ -138,7 +138,7 @@ func (d dueTime) in() time.Duration {
 }
 
 func received(token string) dueTime {
-	_, life, err := lifetime(token)
+	_, life, err := Lifetime(token)
 	if err != nil {
 		return dueTime{}
 	}
@@ -154,7 +154,7 @@ func (r *Renewer) restored(ctx context.Context) dueTime {
 	if err != nil {
 		return dueTime{}
 	}
-	issued, _, err := lifetime(token)
+	issued, _, err := Lifetime(token)
 	if err != nil || r.cfg.Bind != nil && BoundTo(token) == "" {
 		return dueTime{} // now: a token of before there were keys is bound to one
 	}
@@ -233,7 +233,7 @@ func (r *Renewer) ask(ctx context.Context, token string) (string, error) {
 // store keeps the token. A disk that refuses is no reason to ask for yet another token; one that
 // is none is.
 func (r *Renewer) store(ctx context.Context, token string) error {
-	if _, _, err := lifetime(token); err != nil {
+	if _, _, err := Lifetime(token); err != nil {
 		return fmt.Errorf("renew token: the console's answer: %w", err)
 	}
 	if err := r.cfg.Tokens.Store(token); err != nil {

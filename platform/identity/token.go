@@ -83,7 +83,7 @@ func (f *TokenFile) read() (string, error) {
 		return "", fmt.Errorf("read token: %w: %w", ErrNoToken, err)
 	}
 	token := strings.TrimSpace(string(data))
-	if _, _, err := lifetime(token); err != nil {
+	if _, _, err := Lifetime(token); err != nil {
 		return "", fmt.Errorf("read token: %w in %s: %w", ErrNoToken, f.path, err)
 	}
 	return token, nil
@@ -91,7 +91,7 @@ func (f *TokenFile) read() (string, error) {
 
 // Store replaces the token. In memory it does so even if the disk refuses.
 func (f *TokenFile) Store(token string) error {
-	if _, _, err := lifetime(token); err != nil {
+	if _, _, err := Lifetime(token); err != nil {
 		return fmt.Errorf("store token: %w", err)
 	}
 	f.mu.Lock()
@@ -110,9 +110,9 @@ func (f *TokenFile) setLocked(token string) {
 	f.token = token
 }
 
-// lifetime reads when the caller's own token was issued and how long it lives. No trust rests on it: it only says when
+// Lifetime reads when the caller's own token was issued and how long it lives. No trust rests on it: it only says when
 // to renew.
-func lifetime(token string) (issued time.Time, life time.Duration, err error) {
+func Lifetime(token string) (issued time.Time, life time.Duration, err error) {
 	if len(token) > maxTokenBytes {
 		return time.Time{}, 0, errors.New("not a token: too long")
 	}

@@ -184,6 +184,7 @@ type Agent struct {
 	inventory    *inventory.Store
 	watcher      *watch.Watcher
 	repair       *repair.Repair
+	kube         *rest.Config // the way to the API server
 	view         *views.View
 	pusher       *views.Pusher
 	poller       *hub.Poller
@@ -270,6 +271,7 @@ func (a *Agent) connect() error {
 	if err != nil {
 		return err
 	}
+	a.kube = config
 	own := rest.CopyConfig(config)
 	own.Wrap(a.width.Wrap)
 	if a.cfg.LeaderElect {
@@ -447,7 +449,9 @@ func (a *Agent) wire() {
 		Log:     a.log,
 	})
 	a.repair = repair.New(a.memory, a.controller, a.controller, time.Now, a.log, a.telemetry.Registry)
-	a.view = views.New(views.Deps{Cluster: a.cluster, KubernetesVersion: a.kubernetesVersion, Now: time.Now, Log: a.log})
+	a.view = views.New(views.Deps{
+		Cluster: a.cluster, KubernetesVersion: a.kubernetesVersion, Services: a.memory.Services, Ends: a.ends, Now: time.Now, Log: a.log,
+	})
 	a.pusher = views.NewPusher(a.view, a.distributors, a.log)
 	a.poller = deliver.New(deliver.Deps{
 		Distributors:      a.distributors,

@@ -274,6 +274,9 @@ func trust(s *deliveryv1.ViewSection) string {
 	var out []string
 	switch s.GetState() {
 	case deliveryv1.SectionState_SECTION_STATE_WHOLE:
+		if s.GetReason() != "" { // such as that nothing in the cluster counts it
+			out = append(out, s.GetReason())
+		}
 	case deliveryv1.SectionState_SECTION_STATE_READING:
 		out = append(out, "being read again")
 	case deliveryv1.SectionState_SECTION_STATE_DENIED:

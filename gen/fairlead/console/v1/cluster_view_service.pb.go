@@ -460,7 +460,7 @@ func (x *ViewSum) GetFigures() map[string]int64 {
 
 type ListViewRowsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// nodes, pods, pulls, workloads, claims, warnings, apis or services.
+	// nodes, pods, pulls, workloads, claims, warnings, apis, services, deprecated or agent.
 	Section string `protobuf:"bytes,1,opt,name=section,proto3" json:"section,omitempty"`
 	// At most this many; 0 means 100, the most is 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

@@ -278,7 +278,7 @@ type ViewSection struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	State SectionState           `protobuf:"varint,2,opt,name=state,proto3,enum=fairlead.delivery.v1.SectionState" json:"state,omitempty"`
-	// Why the section is not whole.
+	// Why the section is not whole; of a whole one without figures why there are none, as without metrics-server.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Numbers by name. What is unknown is absent, and never 0. CPU is in thousandths of a core, memory and storage in bytes.
 	Figures map[string]int64 `protobuf:"bytes,4,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`

@@ -41,6 +41,7 @@ type Cluster struct {
 	raw      rest.Interface
 	kinds    kinds
 	streams  *streams
+	warnings *warnings
 }
 
 // LogTo returns a context for requests whose say in client-go goes to log.
@@ -98,14 +99,15 @@ func New(config *rest.Config) (*Cluster, error) {
 	config.Timeout = requestTimeout
 	config.Wrap(access.Transport)
 	config.UserAgent = "fairlead-agent/" + version.String()
-	config.WarningHandlerWithContext = rest.NoWarnings{}
+	warned := &warnings{seen: map[DeprecatedAPI]time.Time{}}
+	config.WarningHandlerWithContext = warned
 	streams := rest.CopyConfig(config)
 	config.Wrap(boundAnswers)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	c := &Cluster{http: client}
+	c := &Cluster{http: client, warnings: warned}
 	if c.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}

@@ -265,24 +265,35 @@ func (m *Memory) uid(id uint32) types.UID {
 	if raw == ([16]byte{}) {
 		return ""
 	}
-	text := hex.EncodeToString(raw[:])
-	return types.UID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
+	return spell(raw)
 }
 
 // setUID packs a UUID; anything else goes to the side table.
 func (m *Memory) setUID(id uint32, uid types.UID) {
-	r := m.at(id)
-	r.uid = [16]byte{}
 	delete(m.uids, id)
-	if text := strings.ReplaceAll(string(uid), "-", ""); len(uid) == 36 && len(text) == 32 {
-		if _, err := hex.Decode(r.uid[:], []byte(text)); err == nil && m.uid(id) == uid {
-			return
-		}
-		r.uid = [16]byte{}
-	}
-	if uid != "" {
+	raw, ok := pack(uid)
+	m.at(id).uid = raw
+	if !ok && uid != "" {
 		m.uids[id] = uid
 	}
+}
+
+// pack returns a UUID as bytes; ok is false if the text is none, or another spelling of one.
+func pack(uid types.UID) (raw [16]byte, ok bool) {
+	text := strings.ReplaceAll(string(uid), "-", "")
+	if len(uid) != 36 || len(text) != 32 {
+		return raw, false
+	}
+	if _, err := hex.Decode(raw[:], []byte(text)); err != nil || spell(raw) != uid {
+		return [16]byte{}, false
+	}
+	return raw, true
+}
+
+// spell is a UUID as text.
+func spell(raw [16]byte) types.UID {
+	text := hex.EncodeToString(raw[:])
+	return types.UID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
 }
 
 // table keeps words that many records share.

@@ -5,6 +5,8 @@ import (
 	"time"
 	"unsafe"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -211,4 +213,27 @@ func (m *Memory) Succeeded(key object.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.failures, key)
+}
+
+// Services notes by the uids of objects the services that they are of. uids that are of no service keep their value.
+func (m *Memory) Services(uids map[string]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	packed := make(map[[16]byte]string, len(uids))
+	for uid := range uids {
+		if raw, ok := pack(types.UID(uid)); ok {
+			packed[raw] = uid
+		}
+	}
+	for id := range m.used() {
+		r := m.at(id)
+		uid, asked := packed[r.uid]
+		if odd, is := m.uids[id]; is {
+			uid = string(odd)
+			_, asked = uids[uid]
+		}
+		if asked {
+			uids[uid] = m.services.of(r.service)
+		}
+	}
 }

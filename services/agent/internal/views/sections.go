@@ -34,14 +34,18 @@ const (
 	sectionWarnings  = "warnings"
 	sectionAPIs      = "apis"
 	sectionServices  = "services"
+	sectionUsed      = "used"
+	sectionOld       = "deprecated"
+	sectionAgent     = "agent"
 )
 
 // Sections counts the view. ok is false while nothing is known of a kind: not even that it can't be followed.
 func (v *View) Sections() (sections []*deliveryv1.ViewSection, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.owners.ask(v.Now(), v.Services)
 	for _, k := range v.kinds {
-		if k.state == deliveryv1.SectionState_SECTION_STATE_UNSPECIFIED {
+		if k.state == deliveryv1.SectionState_SECTION_STATE_UNSPECIFIED && !k.spare {
 			return nil, false
 		}
 	}
@@ -55,8 +59,14 @@ func (v *View) Sections() (sections []*deliveryv1.ViewSection, ok bool) {
 		v.section(sectionWorkloads, v.workloadSection, workloads...),
 		v.section(sectionClaims, v.claimSection, "persistentvolumeclaims"),
 		v.section(sectionWarnings, v.warningSection, "events"),
-		v.section(sectionAPIs, v.apiSection, "API versions"),
+		v.section(sectionAPIs, v.apiSection, kindVersions),
 		v.section(sectionServices, v.serviceSection, append(workloads, "pods")...),
+		v.section(sectionUsed, v.usedSection, kindUsage),
+		v.deprecatedSection(),
+		v.section(sectionAgent, v.agentSection, kindEnds),
+	}
+	if v.owners.news {
+		v.wake() // the next look asks for their services
 	}
 	fit(sections)
 	return sections, true
@@ -70,7 +80,11 @@ func (v *View) section(name string, count func(*deliveryv1.ViewSection), resourc
 	for _, resource := range resources {
 		k := v.kindOf(resource)
 		known = known || k.known
-		s.State = max(s.State, k.state) // from whole on they get worse
+		state := k.state // from whole on they get worse
+		if state == deliveryv1.SectionState_SECTION_STATE_UNSPECIFIED {
+			state = deliveryv1.SectionState_SECTION_STATE_READING
+		}
+		s.State = max(s.State, state)
 		if k.reason != "" {
 			reasons = append(reasons, k.reason)
 		}
@@ -193,7 +207,8 @@ func comparePods(a, b *pod) int {
 	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.total(), a.total()), cmp.Compare(a.since, b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 }
 
-// serviceOf is the service that manages an object or what made it: a controller of a controller, at most.
+// serviceOf is the service that manages an object or what made it, by way of its controllers. The last one may be of a kind that the view does not
+// follow, such as a custom resource whose operator makes pods: the agent knows it if a service has it.
 func (v *View) serviceOf(service, owner string) string {
 	for range 4 { // Pod, ReplicaSet, Deployment; Pod, Job, CronJob
 		if service != "" || owner == "" {
@@ -207,7 +222,7 @@ func (v *View) serviceOf(service, owner string) string {
 			}
 		}
 		if !found {
-			break
+			return v.owners.service(owner)
 		}
 	}
 	return service
@@ -394,10 +409,23 @@ func (v *View) serviceSection(s *deliveryv1.ViewSection) {
 			f["ready"] += v.pods.times(1)
 		}
 	}
-	for _, t := range v.workloads {
+	for kind, t := range v.workloads {
 		for w := range t.all() {
-			if service := v.serviceOf(w.service, w.owner); service != "" && !w.hidden && !w.well {
+			if w.hidden || w.well && kind != "Job" {
+				continue
+			}
+			service := v.serviceOf(w.service, w.owner)
+			if service == "" {
+				continue
+			}
+			if !w.well {
 				of(service)["workloads_not_well"]++
+			}
+			if kind == "Job" {
+				of(service)["jobs"] += t.times(1)
+				if w.status == "Failed" {
+					of(service)["jobs_failed"] += t.times(1)
+				}
 			}
 		}
 	}

@@ -34,8 +34,8 @@ const (
 	keptBuffer = 64 << 10
 	// listPage is how many objects a list brings at once, of API servers that do not begin a watch with all objects.
 	listPage = 100
-	// versionsEvery is between two looks at the versions that the API server has.
-	versionsEvery = 10 * time.Minute
+	// versionsEvery is between two looks at the versions that the API server has, and so on.
+	versionsEvery, usageEvery, requestedEvery, endsEvery = 10 * time.Minute, time.Minute, 6 * time.Hour, 10 * time.Minute
 )
 
 // kind is a resource that is followed.
@@ -46,6 +46,12 @@ type kind struct {
 	complete func() (changed bool)
 	forget   func()
 	take     func(b []byte, gone bool) (changed bool, err error)
+
+	// Instead of the functions above: look asks for what has no watch, every so often.
+	look  func(ctx context.Context) error
+	every time.Duration
+	// spare: the view does not wait for the kind.
+	spare bool
 
 	// The fields below are of the goroutine that follows the kind.
 	place string // resourceVersion to go on from; "": from the beginning
@@ -64,7 +70,9 @@ func (v *View) settle(k *kind, state deliveryv1.SectionState, reason string) {
 	changed := k.state != state || k.reason != reason
 	k.state, k.reason = state, reason
 	if state == deliveryv1.SectionState_SECTION_STATE_DENIED && k.known {
-		k.forget()
+		if k.forget != nil {
+			k.forget()
+		}
 		k.known = false
 	}
 	v.mu.Unlock()
@@ -93,6 +101,25 @@ func (v *View) follow(ctx context.Context, k *kind, turn chan struct{}) {
 	}
 }
 
+// settleWithout notes that the cluster has no such thing: its figures are absent, and nothing is wrong.
+func (v *View) settleWithout(k *kind, reason string) {
+	v.mu.Lock()
+	k.known = false
+	v.mu.Unlock()
+	v.settle(k, deliveryv1.SectionState_SECTION_STATE_WHOLE, reason)
+}
+
+// denial says what the agent may not.
+func (k *kind) denial() string {
+	switch k.resource {
+	case kindUsage:
+		return "the agent may not list nodes of metrics.k8s.io: see rbac.views of the agent's chart"
+	case kindRequested:
+		return "the agent may not get /metrics of the API server: see rbac.views of the agent's chart. What Fairlead itself uses is known"
+	}
+	return fmt.Sprintf("the agent may not list and watch %s in all namespaces: see rbac.views of the agent's chart", k.resource)
+}
+
 // judge notes what a stream's end means, and says when to try again.
 func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backoff) time.Duration {
 	switch {
@@ -109,7 +136,10 @@ func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backo
 		return backoff.Next()
 	case apierrors.IsForbidden(err):
 		k.place = ""
-		v.settle(k, deliveryv1.SectionState_SECTION_STATE_DENIED, fmt.Sprintf("the agent may not list and watch %s in all namespaces: see rbac.views of the agent's chart", k.resource))
+		v.settle(k, deliveryv1.SectionState_SECTION_STATE_DENIED, k.denial())
+		return hub.Spread(askEvery)
+	case apierrors.IsNotFound(err) && k.resource == kindUsage:
+		v.settleWithout(k, "the cluster has no metrics.k8s.io: what nodes use is known where metrics-server, or another program that serves it, is installed")
 		return hub.Spread(askEvery)
 	case apierrors.IsNotFound(err), apierrors.IsNotAcceptable(err):
 		k.place = ""
@@ -342,12 +372,12 @@ func (v *View) list(ctx context.Context, k *kind) error {
 	}
 }
 
-// lookAtVersions looks now and then at the versions that the API server has.
-func (v *View) lookAtVersions(ctx context.Context, k *kind) {
+// poll looks now and then at what has no watch.
+func (v *View) poll(ctx context.Context, k *kind) {
 	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
 	for ctx.Err() == nil {
-		names, err := v.Cluster.APIVersions(ctx)
-		wait := hub.Spread(versionsEvery)
+		err := k.look(ctx)
+		wait := hub.Spread(k.every)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -356,17 +386,28 @@ func (v *View) lookAtVersions(ctx context.Context, k *kind) {
 		default:
 			backoff.Reset()
 			v.mu.Lock()
-			v.versions = versionsOf(names)
 			k.known = true
 			v.mu.Unlock()
 			v.whole(k)
-			v.wake()
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
 		}
 	}
+}
+
+// lookAtVersions asks for the versions that the API server has.
+func (v *View) lookAtVersions(ctx context.Context) error {
+	names, err := v.Cluster.APIVersions(ctx)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	v.versions = versionsOf(names)
+	v.mu.Unlock()
+	v.wake()
+	return nil
 }
 
 // versionsOf sorts "apps/v1" by group and leaves out "apps/v1/Deployment".

@@ -31,8 +31,12 @@ type Deps struct {
 	Cluster *cluster.Cluster
 	// KubernetesVersion of the API server; "" while unknown.
 	KubernetesVersion func() string
-	Now               func() time.Time
-	Log               *slog.Logger
+	// Services notes by the uids of objects the services that they are of. uids that are of no service keep their value.
+	Services func(uids map[string]string)
+	// Ends are the credentials and certificates that the agent works with, and when they end.
+	Ends func() []End
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
 // View is the summary of one cluster. A View is safe for concurrent use.
@@ -49,6 +53,10 @@ type View struct {
 	events    *table[eventRecord]
 	groups    map[group]*counted
 	versions  map[string][]string // of the API, by group
+	used      usage
+	requested []cluster.DeprecatedAPI // by anybody
+	ends      []End
+	owners    owners
 	restarts  hour
 	killed    hour
 	// guessed is the latest time at which restarts were counted that nobody saw: the count is a lower bound for the hour after.
@@ -101,7 +109,12 @@ func New(deps Deps) *View {
 			take: func(b []byte, gone bool) (bool, error) { return v.takeWorkload(of.kind, b, gone) },
 		})
 	}
-	v.kinds = append(v.kinds, &kind{resource: "API versions"})
+	v.kinds = append(v.kinds,
+		&kind{resource: kindVersions, every: versionsEvery, look: v.lookAtVersions},
+		&kind{resource: kindUsage, every: usageEvery, look: v.lookAtUsage, spare: true},
+		&kind{resource: kindRequested, every: requestedEvery, look: v.lookAtRequested, spare: true},
+		&kind{resource: kindEnds, every: endsEvery, look: v.lookAtEnds, spare: true},
+	)
 	return v
 }
 
@@ -126,8 +139,8 @@ func (v *View) Run(ctx context.Context) error {
 	defer running.Wait()
 	turn := make(chan struct{}, 1) // streams begin one after another: each reads all objects of its kind
 	for _, k := range v.kinds {
-		if k.path == "" {
-			running.Go(func() { v.lookAtVersions(ctx, k) })
+		if k.look != nil {
+			running.Go(func() { v.poll(ctx, k) })
 			continue
 		}
 		running.Go(func() { v.follow(ctx, k, turn) })

@@ -45,7 +45,8 @@ func known() []string {
 		"restarts.hour", "restarts.oom_killed_hour", "pulls.pods", "pulls.images",
 		"workloads.total", "workloads.not_well", "workloads.ready", "workloads.desired", "workloads.jobs_failed", "workloads.cronjobs_suspended",
 		"claims.total", "claims.bound", "claims.pending", "claims.lost", "claims.terminating", "claims.bound_bytes",
-		"warnings.hour", "warnings.groups", "apis.groups", "apis.versions", "services.total",
+		"warnings.hour", "warnings.groups", "apis.groups", "apis.versions", "services.total", "used.nodes", "used.cpu", "used.memory",
+		"deprecated.total", "deprecated.applied", "agent.credentials", "agent.end_soon", "agent.ended",
 	}
 }
 
@@ -189,7 +190,7 @@ func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView
 // API groups, and services that the caller sees. Rows of services that are not meant for the agent's cluster are left out for all.
 func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees live.Sees, mayRead bool) (rows []*deliveryv1.ViewRow) {
 	switch {
-	case s.GetName() == "apis":
+	case namesAPIs(s.GetName()):
 		return s.GetRows()
 	case s.GetName() == "services":
 		return slices.DeleteFunc(slices.Clone(s.GetRows()), func(r *deliveryv1.ViewRow) bool { return !b.Clusters.HasService(sees, cluster, r.GetService()) })
@@ -198,6 +199,9 @@ func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees live.See
 	}
 	return nil
 }
+
+// namesAPIs says whether the rows of a section name versions of APIs and no object.
+func namesAPIs(section string) bool { return section == "apis" || section == "deprecated" }
 
 // List returns a page of views, and the sums over all that fit.
 func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest) (*consolev1.ListClusterViewsResponse, error) {
@@ -343,7 +347,7 @@ func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.See
 			rows = append(rows, r)
 		}
 	}
-	hides := !mayRead && is.GetName() != "apis" && is.GetName() != "services"
+	hides := !mayRead && !namesAPIs(is.GetName()) && is.GetName() != "services"
 	switch {
 	case hides && len(is.GetRows()) > 0:
 		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: "you may not read the Kubernetes API of the cluster", Withheld: int64(len(is.GetRows())) + is.GetWithheld()}

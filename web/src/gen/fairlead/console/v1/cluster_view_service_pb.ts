@@ -256,7 +256,7 @@ export const ViewSumSchema: GenMessage<ViewSum> = /*@__PURE__*/
  */
 export type ListViewRowsRequest = Message<"fairlead.console.v1.ListViewRowsRequest"> & {
   /**
-   * nodes, pods, pulls, workloads, claims, warnings, apis or services.
+   * nodes, pods, pulls, workloads, claims, warnings, apis, services, deprecated or agent.
    *
    * @generated from field: string section = 1;
    */

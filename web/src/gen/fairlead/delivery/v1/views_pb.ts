@@ -129,7 +129,7 @@ export type ViewSection = Message<"fairlead.delivery.v1.ViewSection"> & {
   state: SectionState;
 
   /**
-   * Why the section is not whole.
+   * Why the section is not whole; of a whole one without figures why there are none, as without metrics-server.
    *
    * @generated from field: string reason = 3;
    */

@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// Usage is what nodes use, as metrics.k8s.io says: CPU in thousandths of a core, memory in bytes.
+type Usage struct {
+	Nodes, CPU, Memory int64
+}
+
+// Usage asks what nodes use. Errors: those of the API; NotFound means that nothing in the cluster serves metrics.k8s.io.
+func (c *Cluster) Usage(ctx context.Context) (u Usage, err error) {
+	data, err := c.raw.Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return u, fmt.Errorf("ask what nodes use: %w", err)
+	}
+	var list struct {
+		Items []struct {
+			Usage struct{ CPU, Memory string }
+		}
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return u, fmt.Errorf("read what nodes use: %w", err)
+	}
+	for _, n := range list.Items {
+		cpu, err := quantity.ParseQuantity(n.Usage.CPU)
+		if err != nil {
+			continue // a node of which nothing is known yet
+		}
+		memory, err := quantity.ParseQuantity(n.Usage.Memory)
+		if err != nil {
+			continue
+		}
+		u.Nodes++
+		u.CPU += cpu.MilliValue()
+		u.Memory += memory.Value()
+	}
+	return u, nil
+}
+
+// DeprecatedAPI is a version of an API that a later Kubernetes does not have.
+type DeprecatedAPI struct {
+	schema.GroupVersionResource
+	// Removed is the first Kubernetes without it, such as 1.25; empty: none is known yet.
+	Removed string
+}
+
+const (
+	// deprecatedMetric counts requests of such APIs since the API server began.
+	deprecatedMetric = "apiserver_requested_deprecated_apis"
+	// maxDeprecated bounds the deprecated APIs that are remembered: Kubernetes has a few dozens, custom resources can have any number.
+	maxDeprecated = 256
+	// metricsTimeout bounds the reading of the API server's metrics, which are some megabytes.
+	metricsTimeout = time.Minute
+	// maxMetricLine bounds a line of them, in bytes.
+	maxMetricLine = 64 << 10
+	// warned is how long a warning of the API server counts. Watches, which each bring it anew, stand an hour at most.
+	warned = 24 * time.Hour
+)
+
+// RequestedDeprecated asks one API server which deprecated APIs were requested, by anybody, since it began. Kubernetes' own controllers are among those who
+// request them. Errors: those of the API.
+func (c *Cluster) RequestedDeprecated(ctx context.Context) (out []DeprecatedAPI, err error) {
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	body, err := c.streams.raw.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the metrics of the API server: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxMetricLine)
+	for lines.Scan() {
+		one, ok := parseDeprecated(lines.Text())
+		if ok && len(out) < maxDeprecated && !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the metrics of the API server: %w", err)
+	}
+	return out, nil
+}
+
+// parseDeprecated reads a line such as apiserver_requested_deprecated_apis{group="policy",removed_release="1.25",resource="poddisruptionbudgets",subresource="",version="v1beta1"} 1.
+func parseDeprecated(line string) (one DeprecatedAPI, ok bool) {
+	line, ok = strings.CutPrefix(line, deprecatedMetric+"{")
+	if !ok {
+		return one, false
+	}
+	labels, value, ok := strings.Cut(line, "} ")
+	if !ok || value == "0" {
+		return one, false
+	}
+	for name, text := range labelsOf(labels) {
+		switch name {
+		case "group":
+			one.Group = text
+		case "version":
+			one.Version = text
+		case "resource":
+			one.Resource = text
+		case "removed_release":
+			one.Removed = text
+		}
+	}
+	return one, one.Version != "" && one.Resource != ""
+}
+
+// labelsOf goes over labels of a metric whose values have no quotes, as names of APIs have none.
+func labelsOf(text string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for text != "" {
+			name, rest, ok := strings.Cut(text, `="`)
+			if !ok {
+				return
+			}
+			value, after, ok := strings.Cut(rest, `"`)
+			if !ok || !yield(strings.TrimPrefix(name, ","), value) {
+				return
+			}
+			text = after
+		}
+	}
+}
+
+// deprecation is what the API server warns with: see WarningMessage of k8s.io/apiserver/pkg/endpoints/deprecation, and the default for custom resources.
+var deprecation = regexp.MustCompile(`^(\S+) (\S+) is deprecated(?: in v[0-9.]+\+)?(?:, unavailable in v([0-9.]+)\+)?(?:;.*)?$`) //nolint:gochecknoglobals // a constant
+
+// warnings remembers the deprecated APIs that the API server warned of when the agent used them.
+type warnings struct {
+	mu   sync.Mutex // guards what follows
+	seen map[DeprecatedAPI]time.Time
+}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _, text string) {
+	if code != 299 {
+		return
+	}
+	parts := deprecation.FindStringSubmatch(text)
+	if parts == nil {
+		return
+	}
+	gv, err := schema.ParseGroupVersion(parts[1])
+	if err != nil {
+		return
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(parts[2]))
+	one := DeprecatedAPI{plural, parts[3]}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.seen[one]; ok || len(w.seen) < maxDeprecated {
+		w.seen[one] = time.Now()
+	}
+}
+
+var _ rest.WarningHandlerWithContext = (*warnings)(nil)
+
+// UsedDeprecated are the deprecated APIs that the agent itself used within a day, for services above all.
+func (c *Cluster) UsedDeprecated() (out []DeprecatedAPI) {
+	c.warnings.mu.Lock()
+	defer c.warnings.mu.Unlock()
+	for one, at := range c.warnings.seen {
+		if time.Since(at) > warned {
+			delete(c.warnings.seen, one)
+			continue
+		}
+		out = append(out, one)
+	}
+	return out
+}
