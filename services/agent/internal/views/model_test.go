@@ -636,7 +636,7 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 // A kind that the agent may not read is said, and its figures are absent.
 func TestWhatMayNotBeReadIsSaid(t *testing.T) { //nolint:paralleltest // see above
 	w := newWorld(t)
-	w.faults.denied = "/nodes"
+	w.faults.denied = "/api/v1/nodes"
 	w.run()
 	for deadline := time.After(convergence); ; {
 		if sections, ok := w.view.Sections(); ok {

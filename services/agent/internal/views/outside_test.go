@@ -262,6 +262,16 @@ func TestTheViewBeginsWithoutWhatIsSpare(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { _ = v.Run(ctx) })
 		synctest.Wait()
+		if _, ok := v.Sections(); ok {
+			t.Error("the view does not wait at all")
+		}
+		time.Sleep(spareWait) //nolint:forbidigo // of the bubble's clock
+		synctest.Wait()
+		select {
+		case <-v.Changed():
+		default:
+			t.Error("nothing says that the view has begun")
+		}
 		if s := sectionOf(t, v, sectionUsed); s.GetState() != deliveryv1.SectionState_SECTION_STATE_READING || s.GetFigures() != nil {
 			t.Errorf("got %v", s)
 		}

@@ -45,7 +45,7 @@ func (v *View) Sections() (sections []*deliveryv1.ViewSection, ok bool) {
 	defer v.mu.Unlock()
 	v.owners.ask(v.Now(), v.Services)
 	for _, k := range v.kinds {
-		if k.state == deliveryv1.SectionState_SECTION_STATE_UNSPECIFIED && !k.spare {
+		if k.state == deliveryv1.SectionState_SECTION_STATE_UNSPECIFIED && (!k.spare || v.Now().Before(v.patient)) {
 			return nil, false
 		}
 	}

@@ -26,6 +26,8 @@ const (
 	silence = 10 * time.Minute
 	// stood is how long a watch has to stand to count as one that worked, although it brought nothing: a quiet kind has a bookmark a minute alone.
 	stood = 5 * time.Second
+	// spareWait is how long the first push waits for what the view can begin without, such as a metrics-server that does not answer.
+	spareWait = 10 * time.Second
 	// patience is how long a kind may not be followed before the view says so.
 	patience = time.Minute
 	// maxFrame bounds one event of a watch, in bytes: the API server takes no object that is nearly as large.
@@ -43,6 +45,7 @@ type kind struct {
 	resource, path, fields string
 	// The functions below are called with the lock of View.
 	begin    func()
+	thin     func() bool // nil: never
 	complete func() (changed bool)
 	forget   func()
 	take     func(b []byte, gone bool) (changed bool, err error)
@@ -50,7 +53,7 @@ type kind struct {
 	// Instead of the functions above: look asks for what has no watch, every so often.
 	look  func(ctx context.Context) error
 	every time.Duration
-	// spare: the view does not wait for the kind.
+	// spare: the view does not wait for the kind, but for spareWait.
 	spare bool
 
 	// The fields below are of the goroutine that follows the kind.
@@ -125,7 +128,7 @@ func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backo
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return backoff.Next()
-	case isExpired(err):
+	case isExpired(err), errors.Is(err, errThin):
 		k.place = ""
 		v.mu.Lock()
 		known := k.known
@@ -161,7 +164,11 @@ func isExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ok && (f.code == 410 || f.reason == "Expired" || f.reason == "Gone")
 }
 
-var errSilent = errors.New("the watch has gone silent")
+var (
+	errSilent = errors.New("the watch has gone silent")
+	// errThin: a sample has become of so few objects that all of them are read.
+	errThin = errors.New("all objects are read again in place of a sample")
+)
 
 // stream follows a kind until its watch ends. heard: the API server brought something, or kept a watch open that had nothing to bring.
 func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard bool, err error) {
@@ -267,13 +274,18 @@ func (v *View) takeEvent(k *kind, e event, beginning bool) (bool, error) {
 		return beginning, err
 	}
 	changed := false
+	thin := false
 	if e.kind != "BOOKMARK" {
 		v.mu.Lock()
 		changed, err = k.take(e.object, e.kind == "DELETED")
+		thin = !beginning && e.kind == "DELETED" && k.thin != nil && k.thin()
 		v.mu.Unlock()
 	}
 	if err != nil {
 		return beginning, err
+	}
+	if thin {
+		return beginning, errThin
 	}
 	if beginning && m.end {
 		beginning = false

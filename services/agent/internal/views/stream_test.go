@@ -31,7 +31,13 @@ func answerOf(r *http.Request, code int, kind string, body io.ReadCloser) *http.
 // viewOf is a view of an API server in the test's process, behind the agent's client.
 func viewOf(t *testing.T, api tripper) *View {
 	t.Helper()
-	seen, err := cluster.New(&rest.Config{Host: "http://kubernetes.test", Transport: api})
+	return viewOn(t, &rest.Config{Host: "http://kubernetes.test", Transport: api})
+}
+
+// viewOn is a view of the API server of a configuration.
+func viewOn(t *testing.T, config *rest.Config) *View {
+	t.Helper()
+	seen, err := cluster.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,23 @@ func newTable[R any](most int, same func(a, b R) bool) *table[R] {
 }
 
 // begin notes that all objects come now.
-func (t *table[R]) begin() { t.mark++ }
+func (t *table[R]) begin() {
+	t.mark++
+	if t.thin() {
+		t.sample = 1
+	}
+}
+
+// thin says whether the sample is of so few objects by now that the table has room for all: they have to be read again.
+func (t *table[R]) thin() bool { return t.sample > 1 && len(t.rows)*int(t.sample) < t.most/2 }
+
+// refine has the table hold more of the objects that come from now on, if they have become few. That is for what is counted as it comes, and not as it
+// is there.
+func (t *table[R]) refine() {
+	if t.thin() {
+		t.sample /= 2
+	}
+}
 
 // complete drops objects that did not come since begin. complete says whether there were any.
 func (t *table[R]) complete() (changed bool) {

@@ -15,13 +15,13 @@ import (
 	"fairlead.dev/services/agent/internal/cluster"
 )
 
-// Bounds of the records of a kind; above them a table holds a sample.
+// Bounds of the records of a kind; above them a table holds a sample. A pod takes about 400 bytes: the pods of a large cluster have 20 MiB at most.
 const (
-	maxPods      = 200_000
+	maxPods      = 50_000
 	maxNodes     = 20_000
-	maxWorkloads = 200_000
-	maxClaims    = 100_000
-	maxEvents    = 65_536
+	maxWorkloads = 50_000
+	maxClaims    = 50_000
+	maxEvents    = 16_384
 	// maxGroups bounds the groups of warnings; the warnings of others are counted together.
 	maxGroups = 8192
 )
@@ -57,8 +57,10 @@ type View struct {
 	requested []cluster.DeprecatedAPI // by anybody
 	ends      []End
 	owners    owners
-	restarts  hour
-	killed    hour
+	// patient is until when the view waits for what it can begin without.
+	patient  time.Time
+	restarts hour
+	killed   hour
 	// guessed is the latest time at which restarts were counted that nobody saw: the count is a lower bound for the hour after.
 	guessed int64
 }
@@ -89,9 +91,9 @@ func New(deps Deps) *View {
 		groups:    map[group]*counted{}, versions: map[string][]string{},
 	}
 	v.kinds = []*kind{
-		{resource: "nodes", path: "/api/v1/nodes", begin: v.nodes.begin, complete: v.nodes.complete, forget: v.nodes.clear, take: v.takeNode},
-		{resource: "pods", path: "/api/v1/pods", begin: v.pods.begin, complete: v.pods.complete, forget: v.pods.clear, take: v.takePod},
-		{resource: "persistentvolumeclaims", path: "/api/v1/persistentvolumeclaims", begin: v.claims.begin, complete: v.claims.complete, forget: v.claims.clear, take: v.takeClaim},
+		{resource: "nodes", path: "/api/v1/nodes", begin: v.nodes.begin, thin: v.nodes.thin, complete: v.nodes.complete, forget: v.nodes.clear, take: v.takeNode},
+		{resource: "pods", path: "/api/v1/pods", begin: v.pods.begin, thin: v.pods.thin, complete: v.pods.complete, forget: v.pods.clear, take: v.takePod},
+		{resource: "persistentvolumeclaims", path: "/api/v1/persistentvolumeclaims", begin: v.claims.begin, thin: v.claims.thin, complete: v.claims.complete, forget: v.claims.clear, take: v.takeClaim},
 		{resource: "events", path: "/api/v1/events", fields: "type=Warning", begin: v.events.begin, complete: v.events.complete, forget: v.forgetEvents, take: v.takeWarning},
 	}
 	for _, of := range []struct{ kind, resource, path string }{
@@ -105,7 +107,7 @@ func New(deps Deps) *View {
 		t := newTable(maxWorkloads, func(a, b workload) bool { return a == b })
 		v.workloads[of.kind] = t
 		v.kinds = append(v.kinds, &kind{
-			resource: of.resource, path: of.path, begin: t.begin, complete: t.complete, forget: t.clear,
+			resource: of.resource, path: of.path, begin: t.begin, thin: t.thin, complete: t.complete, forget: t.clear,
 			take: func(b []byte, gone bool) (bool, error) { return v.takeWorkload(of.kind, b, gone) },
 		})
 	}
@@ -137,6 +139,10 @@ func (v *View) wake() {
 func (v *View) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
+	v.mu.Lock()
+	v.patient = v.Now().Add(spareWait)
+	v.mu.Unlock()
+	defer time.AfterFunc(spareWait, v.wake).Stop()
 	turn := make(chan struct{}, 1) // streams begin one after another: each reads all objects of its kind
 	for _, k := range v.kinds {
 		if k.look != nil {
@@ -256,6 +262,7 @@ func (v *View) takeWarning(b []byte, gone bool) (bool, error) {
 	before, known, changed := v.events.put(m.uid, eventRecord{w.group, w.count})
 	if gone {
 		v.events.remove(m.uid)
+		v.events.refine()
 	}
 	if !changed {
 		return false, nil
