@@ -503,7 +503,7 @@ func TestQueriesFollowViews(t *testing.T) {
 			return names
 		}
 		admin.until("the view", func() bool { return slices.Equal(rows(admin), []string{"a"}) })
-		admin.until("the sums", func() bool { return sumOf(admin.views, "pods.not_ready") == 3 })
+		admin.until("the sums", func() bool { return notReadyIn(admin.views) == 3 })
 		admin.until("a problem", func() bool { return strings.Contains(admin.problems["wrong"], `there is no field "pods.nope"`) })
 		if views := admin.views.GetViews(); len(views) != 1 || views[0].GetCluster() != "edge-2" {
 			t.Errorf("the worst cluster: %v", views)
@@ -511,7 +511,7 @@ func TestQueriesFollowViews(t *testing.T) {
 		d.push(t, "edge-1", whole(1, 2, podSection("a", "b", "c")))
 		admin.until("the pushed view", func() bool { return len(rows(admin)) == 3 })
 		admin.until("the worst cluster", func() bool {
-			return admin.views.GetViews()[0].GetCluster() == "edge-1" && sumOf(admin.views, "pods.not_ready") == 5
+			return admin.views.GetViews()[0].GetCluster() == "edge-1" && notReadyIn(admin.views) == 5
 		})
 
 		bob := p.query(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob"}), of("hidden", "edge-2"), of("seen", "edge-1"), all)
@@ -519,20 +519,21 @@ func TestQueriesFollowViews(t *testing.T) {
 			return strings.Contains(bob.problems["hidden"], `not_found: there is no cluster "edge-2"`)
 		})
 		bob.until("the view that he may see", func() bool { return len(rows(bob)) == 3 })
-		bob.until("sums of it alone", func() bool { return sumOf(bob.views, "pods.not_ready") == 3 && bob.views.GetTotalSize() == 1 })
+		bob.until("sums of it alone", func() bool { return notReadyIn(bob.views) == 3 && bob.views.GetTotalSize() == 1 })
 		other := p.query(t, p.adminToken(t), of("other", "edge-2"))
 		other.until("its view", func() bool { return len(rows(other)) == 2 })
 		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-2"}); err != nil {
 			t.Fatal(err)
 		}
 		other.until("that the cluster is gone", func() bool { return strings.Contains(other.problems["other"], "not_found") })
-		admin.until("sums without it", func() bool { return sumOf(admin.views, "pods.not_ready") == 3 })
+		admin.until("sums without it", func() bool { return notReadyIn(admin.views) == 3 })
 	})
 }
 
-func sumOf(list *consolev1.ListClusterViewsResponse, figure string) (sum int64) {
+// notReadyIn adds up the pods that are not ready.
+func notReadyIn(list *consolev1.ListClusterViewsResponse) (sum int64) {
 	for _, s := range list.GetSums() {
-		sum += s.GetFigures()[figure]
+		sum += s.GetFigures()["pods.not_ready"]
 	}
 	return sum
 }
