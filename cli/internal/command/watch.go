@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	kindtable "fairlead.dev/platform/kind"
