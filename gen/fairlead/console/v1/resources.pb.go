@@ -29,6 +29,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// VerifyProvider says how charts and artifacts are signed.
+type VerifyProvider int32
+
+const (
+	VerifyProvider_VERIFY_PROVIDER_UNSPECIFIED VerifyProvider = 0
+	// By cosign, with a key: in a registry.
+	VerifyProvider_VERIFY_PROVIDER_COSIGN VerifyProvider = 1
+	// By Helm (`helm package --sign`): a provenance file (.prov) beside the package, or in the registry with it.
+	VerifyProvider_VERIFY_PROVIDER_PROVENANCE VerifyProvider = 2
+)
+
+// Enum value maps for VerifyProvider.
+var (
+	VerifyProvider_name = map[int32]string{
+		0: "VERIFY_PROVIDER_UNSPECIFIED",
+		1: "VERIFY_PROVIDER_COSIGN",
+		2: "VERIFY_PROVIDER_PROVENANCE",
+	}
+	VerifyProvider_value = map[string]int32{
+		"VERIFY_PROVIDER_UNSPECIFIED": 0,
+		"VERIFY_PROVIDER_COSIGN":      1,
+		"VERIFY_PROVIDER_PROVENANCE":  2,
+	}
+)
+
+func (x VerifyProvider) Enum() *VerifyProvider {
+	p := new(VerifyProvider)
+	*p = x
+	return p
+}
+
+func (x VerifyProvider) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (VerifyProvider) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_console_v1_resources_proto_enumTypes[0].Descriptor()
+}
+
+func (VerifyProvider) Type() protoreflect.EnumType {
+	return &file_fairlead_console_v1_resources_proto_enumTypes[0]
+}
+
+func (x VerifyProvider) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use VerifyProvider.Descriptor instead.
+func (VerifyProvider) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{0}
+}
+
 // VerificationMode says what must be signed.
 type VerificationMode int32
 
@@ -70,11 +122,11 @@ func (x VerificationMode) String() string {
 }
 
 func (VerificationMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[0].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[1].Descriptor()
 }
 
 func (VerificationMode) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[0]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[1]
 }
 
 func (x VerificationMode) Number() protoreflect.EnumNumber {
@@ -83,7 +135,7 @@ func (x VerificationMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VerificationMode.Descriptor instead.
 func (VerificationMode) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{1}
 }
 
 type ServiceState int32
@@ -149,11 +201,11 @@ func (x ServiceState) String() string {
 }
 
 func (ServiceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[1].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[2].Descriptor()
 }
 
 func (ServiceState) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[1]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[2]
 }
 
 func (x ServiceState) Number() protoreflect.EnumNumber {
@@ -162,7 +214,7 @@ func (x ServiceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ServiceState.Descriptor instead.
 func (ServiceState) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{2}
 }
 
 // Outcome says what an update did.
@@ -202,11 +254,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[2].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[3].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[2]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[3]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -215,7 +267,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{3}
 }
 
 // Metadata is what every resource has.
@@ -466,7 +518,9 @@ type HelmSource struct {
 	InsecureSkipTlsVerify bool `protobuf:"varint,8,opt,name=insecure_skip_tls_verify,json=insecureSkipTLSVerify,proto3" json:"insecure_skip_tls_verify,omitempty"`
 	// Hosts (host or host:port) besides the registry's own that its credentials may be sent to for a token, as the registry
 	// says. Docker Hub's and GitLab.com's are known. Only with oci://.
-	TokenHosts    []string `protobuf:"bytes,9,rep,name=token_hosts,json=tokenHosts,proto3" json:"token_hosts,omitempty"`
+	TokenHosts []string `protobuf:"bytes,9,rep,name=token_hosts,json=tokenHosts,proto3" json:"token_hosts,omitempty"`
+	// Publish only charts that are signed. What is not keeps the last good version.
+	Verify        *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -564,6 +618,13 @@ func (x *HelmSource) GetTokenHosts() []string {
 	return nil
 }
 
+func (x *HelmSource) GetVerify() *Verify {
+	if x != nil {
+		return x.Verify
+	}
+	return nil
+}
+
 // OCISource is one repository of artifacts in a registry. Its services name a tag (ref "tag:1.4.2"), a range of versions among
 // the tags ("semver:^1.4") or a digest ("sha256:..."). Without a ref it is the tag latest.
 type OCISource struct {
@@ -587,6 +648,8 @@ type OCISource struct {
 	TokenHosts []string `protobuf:"bytes,8,rep,name=token_hosts,json=tokenHosts,proto3" json:"token_hosts,omitempty"`
 	// Which layer holds the files. Unset: that of Flux, or the only one, or all if each has a name (ORAS).
 	LayerSelector *LayerSelector `protobuf:"bytes,9,opt,name=layer_selector,json=layerSelector,proto3" json:"layer_selector,omitempty"`
+	// Publish only artifacts that are signed. What is not keeps the last good artifact.
+	Verify        *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -684,6 +747,77 @@ func (x *OCISource) GetLayerSelector() *LayerSelector {
 	return nil
 }
 
+func (x *OCISource) GetVerify() *Verify {
+	if x != nil {
+		return x.Verify
+	}
+	return nil
+}
+
+// Verify says who must have signed a chart or an artifact. It is signed if one of its signatures is by one of the keys.
+type Verify struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Provider VerifyProvider         `protobuf:"varint,1,opt,name=provider,proto3,enum=fairlead.console.v1.VerifyProvider" json:"provider,omitempty"`
+	// Public keys: for cosign in PEM (cosign.pub), for provenance ASCII-armoured OpenPGP.
+	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// For cosign: host/path of the repository that the signatures name, if the source's url is a copy of it. Of a source of charts without
+	// the name of the chart.
+	Repository    string `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verify) Reset() {
+	*x = Verify{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verify) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verify) ProtoMessage() {}
+
+func (x *Verify) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verify.ProtoReflect.Descriptor instead.
+func (*Verify) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Verify) GetProvider() VerifyProvider {
+	if x != nil {
+		return x.Provider
+	}
+	return VerifyProvider_VERIFY_PROVIDER_UNSPECIFIED
+}
+
+func (x *Verify) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *Verify) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
 // LayerSelector chooses a layer of an artifact.
 type LayerSelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -695,7 +829,7 @@ type LayerSelector struct {
 
 func (x *LayerSelector) Reset() {
 	*x = LayerSelector{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +841,7 @@ func (x *LayerSelector) String() string {
 func (*LayerSelector) ProtoMessage() {}
 
 func (x *LayerSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +854,7 @@ func (x *LayerSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerSelector.ProtoReflect.Descriptor instead.
 func (*LayerSelector) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LayerSelector) GetMediaType() string {
@@ -766,7 +900,7 @@ type GitSource struct {
 
 func (x *GitSource) Reset() {
 	*x = GitSource{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +912,7 @@ func (x *GitSource) String() string {
 func (*GitSource) ProtoMessage() {}
 
 func (x *GitSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +925,7 @@ func (x *GitSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitSource.ProtoReflect.Descriptor instead.
 func (*GitSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GitSource) GetUrl() string {
@@ -869,7 +1003,7 @@ type Verification struct {
 
 func (x *Verification) Reset() {
 	*x = Verification{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1015,7 @@ func (x *Verification) String() string {
 func (*Verification) ProtoMessage() {}
 
 func (x *Verification) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1028,7 @@ func (x *Verification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verification.ProtoReflect.Descriptor instead.
 func (*Verification) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Verification) GetKeys() []string {
@@ -926,7 +1060,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1072,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1085,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SourceStatus) GetHeads() []*Head {
@@ -995,7 +1129,7 @@ type Head struct {
 	// The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>. Of an
 	// artifact tag:<name>@<digest of the manifest>.
 	ResolvedRef string `protobuf:"bytes,4,opt,name=resolved_ref,json=resolvedRef,proto3" json:"resolved_ref,omitempty"`
-	// Fingerprint of the key that signed it; empty: nobody asked.
+	// Fingerprint of the key that signed it; empty: the source verifies nothing, or did not when this was published.
 	SignedBy      string `protobuf:"bytes,5,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1003,7 +1137,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1149,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1162,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Head) GetRef() string {
@@ -1082,7 +1216,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1228,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1241,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Problem) GetMessage() string {
@@ -1153,7 +1287,7 @@ type RefProblem struct {
 
 func (x *RefProblem) Reset() {
 	*x = RefProblem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1299,7 @@ func (x *RefProblem) String() string {
 func (*RefProblem) ProtoMessage() {}
 
 func (x *RefProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1312,7 @@ func (x *RefProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefProblem.ProtoReflect.Descriptor instead.
 func (*RefProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RefProblem) GetRef() string {
@@ -1224,7 +1358,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1370,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1383,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -1293,7 +1427,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1439,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1452,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -1375,7 +1509,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1521,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1534,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -1509,7 +1643,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1655,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1668,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -1582,7 +1716,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1728,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1741,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -1654,7 +1788,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1800,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1813,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -1791,7 +1925,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1937,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1950,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -1974,7 +2108,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2120,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2133,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -2081,7 +2215,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2227,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2240,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -2150,7 +2284,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2296,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2309,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -2216,7 +2350,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2362,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2375,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -2297,7 +2431,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2443,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2456,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -2351,7 +2485,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2363,7 +2497,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2376,7 +2510,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -2405,7 +2539,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2551,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2564,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -2466,7 +2600,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2612,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2625,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -2544,7 +2678,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2690,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2703,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -2644,7 +2778,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2790,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2803,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -2722,7 +2856,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceR\x03git\x123\n" +
 	"\x04helm\x18\x02 \x01(\v2\x1f.fairlead.console.v1.HelmSourceR\x04helm\x120\n" +
 	"\x03oci\x18\x03 \x01(\v2\x1e.fairlead.console.v1.OCISourceR\x03oci:\x96\x01\xbaH\x92\x01\x1a\x8f\x01\n" +
-	"\vsource.kind\x123set exactly one of spec.git, spec.helm and spec.oci\x1aK[has(this.git), has(this.helm), has(this.oci)].filter(set, set).size() == 1\"\x94\x03\n" +
+	"\vsource.kind\x123set exactly one of spec.git, spec.helm and spec.oci\x1aK[has(this.git), has(this.helm), has(this.oci)].filter(set, set).size() == 1\"\xc9\x03\n" +
 	"\n" +
 	"HelmSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
@@ -2737,7 +2871,9 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x18insecure_skip_tls_verify\x18\b \x01(\bR\x15insecureSkipTLSVerify\x122\n" +
 	"\vtoken_hosts\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\n" +
 	"\"\ar\x05\x10\x01\x18\xff\x01R\n" +
-	"tokenHosts\"\xb7\x03\n" +
+	"tokenHosts\x123\n" +
+	"\x06verify\x18\n" +
+	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\"\xec\x03\n" +
 	"\tOCISource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -2751,7 +2887,16 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\vtoken_hosts\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\n" +
 	"\"\ar\x05\x10\x01\x18\xff\x01R\n" +
 	"tokenHosts\x12I\n" +
-	"\x0elayer_selector\x18\t \x01(\v2\".fairlead.console.v1.LayerSelectorR\rlayerSelector\":\n" +
+	"\x0elayer_selector\x18\t \x01(\v2\".fairlead.console.v1.LayerSelectorR\rlayerSelector\x123\n" +
+	"\x06verify\x18\n" +
+	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\"\xa7\x01\n" +
+	"\x06Verify\x12K\n" +
+	"\bprovider\x18\x01 \x01(\x0e2#.fairlead.console.v1.VerifyProviderB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\bprovider\x12&\n" +
+	"\x04keys\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\x04keys\x12(\n" +
+	"\n" +
+	"repository\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\n" +
+	"repository\":\n" +
 	"\rLayerSelector\x12)\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tB\n" +
@@ -2949,7 +3094,11 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xa1\x01\xbaH\x9d\x01\x1a\x9a\x01\n" +
-	"\x12grant_clusters.one\x12&must have one of names, labels and all\x1a\\(this.names.size() > 0 ? 1 : 0) + (this.labels.size() > 0 ? 1 : 0) + (this.all ? 1 : 0) == 1*\x94\x01\n" +
+	"\x12grant_clusters.one\x12&must have one of names, labels and all\x1a\\(this.names.size() > 0 ? 1 : 0) + (this.labels.size() > 0 ? 1 : 0) + (this.all ? 1 : 0) == 1*m\n" +
+	"\x0eVerifyProvider\x12\x1f\n" +
+	"\x1bVERIFY_PROVIDER_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16VERIFY_PROVIDER_COSIGN\x10\x01\x12\x1e\n" +
+	"\x1aVERIFY_PROVIDER_PROVENANCE\x10\x02*\x94\x01\n" +
 	"\x10VerificationMode\x12!\n" +
 	"\x1dVERIFICATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18VERIFICATION_MODE_COMMIT\x10\x01\x12\x19\n" +
@@ -2985,142 +3134,147 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_resources_proto_rawDescData
 }
 
-var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
-	(VerificationMode)(0),         // 0: fairlead.console.v1.VerificationMode
-	(ServiceState)(0),             // 1: fairlead.console.v1.ServiceState
-	(Outcome)(0),                  // 2: fairlead.console.v1.Outcome
-	(*Metadata)(nil),              // 3: fairlead.console.v1.Metadata
-	(*Source)(nil),                // 4: fairlead.console.v1.Source
-	(*SourceSpec)(nil),            // 5: fairlead.console.v1.SourceSpec
-	(*HelmSource)(nil),            // 6: fairlead.console.v1.HelmSource
-	(*OCISource)(nil),             // 7: fairlead.console.v1.OCISource
-	(*LayerSelector)(nil),         // 8: fairlead.console.v1.LayerSelector
-	(*GitSource)(nil),             // 9: fairlead.console.v1.GitSource
-	(*Verification)(nil),          // 10: fairlead.console.v1.Verification
-	(*SourceStatus)(nil),          // 11: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 12: fairlead.console.v1.Head
-	(*Problem)(nil),               // 13: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 14: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 15: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 16: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 17: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 18: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 19: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 20: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 21: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 22: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 23: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 24: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 25: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 26: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 27: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 28: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 29: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 30: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 31: fairlead.console.v1.GrantClusters
-	nil,                           // 32: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 33: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 34: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 35: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 36: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 38: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 39: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 40: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 41: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 42: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 43: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 44: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 45: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 46: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 47: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 48: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 49: fairlead.console.v1.ConfigSetting
+	(VerifyProvider)(0),           // 0: fairlead.console.v1.VerifyProvider
+	(VerificationMode)(0),         // 1: fairlead.console.v1.VerificationMode
+	(ServiceState)(0),             // 2: fairlead.console.v1.ServiceState
+	(Outcome)(0),                  // 3: fairlead.console.v1.Outcome
+	(*Metadata)(nil),              // 4: fairlead.console.v1.Metadata
+	(*Source)(nil),                // 5: fairlead.console.v1.Source
+	(*SourceSpec)(nil),            // 6: fairlead.console.v1.SourceSpec
+	(*HelmSource)(nil),            // 7: fairlead.console.v1.HelmSource
+	(*OCISource)(nil),             // 8: fairlead.console.v1.OCISource
+	(*Verify)(nil),                // 9: fairlead.console.v1.Verify
+	(*LayerSelector)(nil),         // 10: fairlead.console.v1.LayerSelector
+	(*GitSource)(nil),             // 11: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 12: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 13: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 14: fairlead.console.v1.Head
+	(*Problem)(nil),               // 15: fairlead.console.v1.Problem
+	(*RefProblem)(nil),            // 16: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 17: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 18: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 19: fairlead.console.v1.ClusterStatus
+	(*Service)(nil),               // 20: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 21: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 22: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 23: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 24: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 25: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 26: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 27: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 28: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 29: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 30: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 31: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 32: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 33: fairlead.console.v1.GrantClusters
+	nil,                           // 34: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 35: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 36: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 37: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 38: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 41: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 42: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 43: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 44: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 45: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 46: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 47: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 48: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 49: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 50: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 51: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	32, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	37, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	37, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
-	3,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
-	5,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	11, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	9,  // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	6,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
-	7,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
-	38, // 9: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
-	38, // 10: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
-	8,  // 11: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
-	38, // 12: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	10, // 13: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
-	0,  // 14: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
-	12, // 15: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	13, // 16: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	39, // 17: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	37, // 18: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	37, // 19: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	14, // 20: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	37, // 21: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	3,  // 22: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	16, // 23: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	17, // 24: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	40, // 25: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	33, // 26: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	41, // 27: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	37, // 28: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	37, // 29: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	37, // 30: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	37, // 31: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	37, // 32: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	38, // 33: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	3,  // 34: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	21, // 35: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	22, // 36: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	19, // 37: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	20, // 38: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	20, // 39: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	21, // 40: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	42, // 41: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	37, // 42: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	37, // 43: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	43, // 44: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	44, // 45: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	34, // 46: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	45, // 47: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	46, // 48: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	1,  // 49: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	37, // 50: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	24, // 51: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	25, // 52: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	26, // 53: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	13, // 54: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	23, // 55: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	37, // 56: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	39, // 57: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	37, // 58: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	13, // 59: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	39, // 60: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	47, // 61: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	37, // 62: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	13, // 63: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	48, // 64: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	37, // 65: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	3,  // 66: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	35, // 67: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	3,  // 68: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	29, // 69: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	30, // 70: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	31, // 71: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	37, // 72: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	36, // 73: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	49, // 74: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	49, // 75: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	34, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	39, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	39, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	4,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
+	6,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
+	13, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	11, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	7,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
+	8,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
+	40, // 9: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	9,  // 10: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
+	40, // 11: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
+	10, // 12: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
+	9,  // 13: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
+	0,  // 14: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
+	40, // 15: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	12, // 16: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	1,  // 17: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
+	14, // 18: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	15, // 19: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	41, // 20: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	39, // 21: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	39, // 22: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	16, // 23: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	39, // 24: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	4,  // 25: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	18, // 26: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	19, // 27: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	42, // 28: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	35, // 29: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	43, // 30: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	39, // 31: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	39, // 32: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	39, // 33: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	39, // 34: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	39, // 35: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	40, // 36: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	4,  // 37: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	23, // 38: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	24, // 39: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	21, // 40: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	22, // 41: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	22, // 42: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	23, // 43: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	44, // 44: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	39, // 45: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	39, // 46: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	45, // 47: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	46, // 48: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	36, // 49: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	47, // 50: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	48, // 51: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	2,  // 52: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	39, // 53: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	26, // 54: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	27, // 55: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	28, // 56: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	15, // 57: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	25, // 58: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	39, // 59: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	41, // 60: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	39, // 61: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	15, // 62: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	41, // 63: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	49, // 64: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	39, // 65: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	15, // 66: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	50, // 67: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	39, // 68: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	4,  // 69: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	37, // 70: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	4,  // 71: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	31, // 72: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	32, // 73: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	33, // 74: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	39, // 75: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	38, // 76: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	51, // 77: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	51, // 78: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -3129,7 +3283,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[27].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[28].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -3139,8 +3293,8 @@ func file_fairlead_console_v1_resources_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   34,
+			NumEnums:      4,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
