@@ -80,6 +80,13 @@ func (r *Repository) PushPackage(chart, version string, tgz []byte) {
 	r.list(chart, entry{version, name, hex.EncodeToString(sum[:])})
 }
 
+// PushFile has a file of its own beside the packages, such as a provenance file; nil: it is removed.
+func (r *Repository) PushFile(name string, content []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.packages["/"+name] = content
+}
+
 // List writes a version into the index whose package is elsewhere or nowhere.
 func (r *Repository) List(chart, version, url, digest string) {
 	r.mu.Lock()

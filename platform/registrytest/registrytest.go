@@ -6,11 +6,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,6 +134,47 @@ func (r *Registry) OrasPush(t testing.TB, reference, artifactType string, files 
 func (r *Registry) OrasPushFolder(t testing.TB, reference, artifactType, folder string) (digest string) {
 	t.Helper()
 	return r.run(t, "oras-push", r.folder, reference, artifactType, folder+":")
+}
+
+// PushManifest pushes blobs and a manifest as they are: what no client of a test makes. The registry must not want tokens.
+func (r *Registry) PushManifest(t testing.TB, repository, reference, mediaType string, manifest []byte, blobs ...[]byte) {
+	t.Helper()
+	for _, b := range blobs {
+		at := r.push(t, http.MethodPost, "https://"+r.Host+"/v2/"+repository+"/blobs/uploads/", "", nil)
+		to, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := to.Query()
+		query.Set("digest", fmt.Sprintf("sha256:%x", sha256.Sum256(b)))
+		to.RawQuery = query.Encode()
+		r.push(t, http.MethodPut, to.String(), "application/octet-stream", b)
+	}
+	r.push(t, http.MethodPut, "https://"+r.Host+"/v2/"+repository+"/manifests/"+reference, mediaType, manifest)
+}
+
+// push makes one request and returns the place that the answer names.
+func (r *Registry) push(t testing.TB, method, at, mediaType string, body []byte) (place string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, at, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(r.Username, r.Password)
+	req.Header.Set("Content-Type", mediaType)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(r.CA))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); resp.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %s: %s", method, at, resp.Status, text)
+	}
+	return resp.Header.Get("Location")
 }
 
 func (r *Registry) run(t testing.TB, args ...string) string {

@@ -116,6 +116,16 @@ func fill(m protoreflect.Message, given map[protoreflect.FullName]any) {
 	}
 }
 
+const (
+	verifyCosign     = consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN
+	verifyProvenance = consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE
+	cosignKey        = `-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYgXNTqBkQnmvcwZwFSHRlUp7/rCw
+tvzf2MUTbcqOYNqgcK1hC1MNhoA+++Yd/TGuusRwmWkvqHY4fPrjxkUguw==
+-----END PUBLIC KEY-----
+`
+)
+
 // Everything that can be written down is stored, and comes back by Get, List and Watch.
 func TestEveryFieldIsCarried(t *testing.T) {
 	t.Parallel()
@@ -130,7 +140,9 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.console.v1.OCISource.token_hosts":    []string{"[::1]:8443"},
 		"fairlead.console.v1.LayerSelector.media_type": "application/vnd.cncf.flux.content.v1.tar+gzip",
 		"fairlead.console.v1.Verification.keys":        []string{pgpKey(t, false) + "\n" + pgpKey(t, false), sshKey(t) + "# two\n" + sshKey(t)},
+		"fairlead.console.v1.Verify.keys":              []string{cosignKey}, "fairlead.console.v1.Verify.repository": "registry.example.com/team/shop",
 	})
+	spec.Helm.Verify.Provider, spec.Oci.Verify.Provider = verifyCosign, verifyCosign
 	for _, name := range []string{spec.GetGit().GetSecret(), spec.GetGit().GetWebhookSecret()} {
 		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
 			Metadata: meta(name), Data: map[string]string{"token": "hunter2"},
@@ -286,16 +298,20 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 		}
 	}
 	for word, helm := range map[string]*consolev1.HelmSource{
-		"spec.helm.url: begins with http://": {Url: "http://charts.example.com"},
-		"spec.helm.url: must begin with":     {Url: "ftp://charts.example.com/x"},
-		"are for registries":                 {Url: "https://charts.example.com", Insecure: true},
-		"names a repository that no":         {Url: "oci://charts.example.com/Team"},
-		"spec.helm.tokenHosts":               {Url: "oci://charts.example.com/x", TokenHosts: []string{"https://auth.example.com"}},
-		"must not hold a user or password":   {Url: "https://ada:hunter2@charts.example.com"},
-		"has a query":                        {Url: "https://charts.example.com?token=hunter2"},
-		"spec.helm.proxy":                    {Url: "https://charts.example.com", Proxy: "socks5://ada:hunter2@proxy"},
-		"spec.helm.secret":                   {Url: "https://charts.example.com", Secret: "Hunter2"},
-		"spec.helm.webhookSecret":            {Url: "https://charts.example.com", WebhookSecret: "Hunter2"},
+		"spec.helm.url: begins with http://":          {Url: "http://charts.example.com"},
+		"spec.helm.url: must begin with":              {Url: "ftp://charts.example.com/x"},
+		"are for registries":                          {Url: "https://charts.example.com", Insecure: true},
+		"names a repository that no":                  {Url: "oci://charts.example.com/Team"},
+		"spec.helm.tokenHosts":                        {Url: "oci://charts.example.com/x", TokenHosts: []string{"https://auth.example.com"}},
+		"must not hold a user or password":            {Url: "https://ada:hunter2@charts.example.com"},
+		"has a query":                                 {Url: "https://charts.example.com?token=hunter2"},
+		"spec.helm.proxy":                             {Url: "https://charts.example.com", Proxy: "socks5://ada:hunter2@proxy"},
+		"spec.helm.secret":                            {Url: "https://charts.example.com", Secret: "Hunter2"},
+		"spec.helm.webhookSecret":                     {Url: "https://charts.example.com", WebhookSecret: "Hunter2"},
+		"for this url it is provenance":               {Url: "https://charts.example.com", Verify: &consolev1.Verify{Provider: verifyCosign, Keys: []string{cosignKey}}},
+		"value must be one of the defined":            {Url: "oci://charts.example.com/x", Verify: &consolev1.Verify{Keys: []string{cosignKey}, Provider: 99}},
+		"spec.helm.verify.keys[0]: is not an OpenPGP": {Url: "https://charts.example.com", Verify: &consolev1.Verify{Provider: verifyProvenance, Keys: []string{cosignKey}}},
+		"verify.repository: is for cosign":            {Url: "https://charts.example.com", Verify: &consolev1.Verify{Provider: verifyProvenance, Keys: []string{pgp}, Repository: "registry.example.com/x"}},
 	} {
 		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Helm: helm}}})
 		wantCode(t, err, connect.CodeInvalidArgument, word)
@@ -310,6 +326,11 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 		"must not hold a user or password":     {Url: "oci://ada:hunter2@registry.example.com/x"},
 		"spec.oci.layerSelector.mediaType":     {Url: "oci://registry.example.com/x", LayerSelector: &consolev1.LayerSelector{MediaType: "tar"}},
 		"spec.oci.webhookSecret":               {Url: "oci://registry.example.com/x", WebhookSecret: "Hunter2"},
+		"for this url it is cosign":            {Url: "oci://registry.example.com/x", Verify: &consolev1.Verify{Provider: verifyProvenance, Keys: []string{cosignKey}}},
+		"spec.oci.verify.keys: name at least":  {Url: "oci://registry.example.com/x", Verify: &consolev1.Verify{Provider: verifyCosign}},
+		"spec.oci.verify.keys[1]: is not one":  {Url: "oci://registry.example.com/x", Verify: &consolev1.Verify{Provider: verifyCosign, Keys: []string{cosignKey, "hunter2"}}},
+		"spec.oci.verify.keys[0]: is a priv":   {Url: "oci://registry.example.com/x", Verify: &consolev1.Verify{Provider: verifyCosign, Keys: []string{"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nhunter2"}}},
+		"spec.oci.verify.repository":           {Url: "oci://registry.example.com/x", Verify: &consolev1.Verify{Provider: verifyCosign, Keys: []string{cosignKey}, Repository: "https://hunter2.example.com/x"}},
 	} {
 		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Oci: oci}}})
 		wantCode(t, err, connect.CodeInvalidArgument, word)

@@ -1,11 +1,21 @@
 package catalog
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 	"golang.org/x/crypto/ssh"
+
+	"fairlead.dev/platform/giturl"
 )
 
 func (v Verification) validate() error {
@@ -17,12 +27,99 @@ func (v Verification) validate() error {
 	return nil
 }
 
+// validate takes the providers that fit the source's url. Keys are not repeated in an error.
+func (v *Verify) validate(field string, fit ...VerifyProvider) error {
+	if v == nil {
+		return nil
+	}
+	if !slices.Contains(fit, v.Provider) {
+		return refuse(Invalid, "%s.provider: is %q, and for this url it is %s", field, v.Provider, oneOf(fit))
+	}
+	if len(v.Keys) == 0 {
+		return refuse(Invalid, "%s.keys: name at least one public key", field)
+	}
+	check := checkPublicKey
+	if v.Provider == VerifyProvenance {
+		check = checkKeyring
+	}
+	for i, key := range v.Keys {
+		if err := check(strings.TrimSpace(key)); err != nil {
+			return refuse(Invalid, "%s.keys[%d]: %s", field, i, err)
+		}
+	}
+	if v.Repository == "" {
+		return nil
+	}
+	if v.Provider != VerifyCosign {
+		return refuse(Invalid, "%s.repository: is for cosign only. Remove it", field)
+	}
+	if u, err := giturl.ParseRegistry("oci://" + v.Repository); err != nil || u.Host+u.Path != v.Repository {
+		return refuse(Invalid, "%s.repository: write it as host/path, such as registry.example.com/team/shop", field)
+	}
+	return nil
+}
+
+// oneOf are providers in words.
+func oneOf(providers []VerifyProvider) string {
+	words := make([]string, 0, len(providers))
+	for _, p := range providers {
+		words = append(words, string(p))
+	}
+	return strings.Join(words, " or ")
+}
+
+// errPrivateKey repeats nothing of the key.
+var errPrivateKey = errors.New("is a private key; write the public one, and trust this one no more: it was handed out")
+
+// checkKeyring wants OpenPGP keys.
+func checkKeyring(text string) error {
+	switch {
+	case strings.Contains(text, "PRIVATE KEY"):
+		return errPrivateKey
+	case !strings.HasPrefix(text, "-----BEGIN PGP "):
+		return errors.New("is not an OpenPGP public key; write what `gpg --export --armor KEY` prints")
+	}
+	return checkOpenPGPKeys(text)
+}
+
+// minRSABits of a key that signs.
+const minRSABits = 2048
+
+// checkPublicKey wants what cosign.pub holds.
+func checkPublicKey(text string) error {
+	if strings.Contains(text, "PRIVATE KEY") {
+		return errPrivateKey
+	}
+	block, rest := pem.Decode([]byte(text))
+	if block == nil || block.Type != "PUBLIC KEY" || len(bytes.TrimSpace(rest)) > 0 {
+		return errors.New("is not one public key in PEM (-----BEGIN PUBLIC KEY-----); write what cosign.pub holds")
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return errors.New("is a damaged public key; write what cosign.pub holds")
+	}
+	switch key := key.(type) {
+	case *ecdsa.PublicKey:
+		if key.Curve.Params().BitSize < 256 {
+			return errors.New("is an ECDSA key of less than 256 bits; use P-256 or a larger curve")
+		}
+	case *rsa.PublicKey:
+		if key.N.BitLen() < minRSABits {
+			return fmt.Errorf("is an RSA key of %d bits; use one of at least %d", key.N.BitLen(), minRSABits)
+		}
+	case ed25519.PublicKey:
+	default:
+		return errors.New("is of a kind that can't sign; use ECDSA, Ed25519 or RSA")
+	}
+	return nil
+}
+
 // checkKey knows public keys. checkKey repeats nothing of its argument.
 func checkKey(text string) error {
 	text = strings.TrimSpace(text)
 	switch {
 	case strings.Contains(text, "PRIVATE KEY"):
-		return errors.New("is a private key; write the public one, and trust this one no more: it was handed out")
+		return errPrivateKey
 	case strings.HasPrefix(text, "-----BEGIN PGP "):
 		return checkOpenPGPKeys(text)
 	}

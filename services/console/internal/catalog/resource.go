@@ -72,6 +72,8 @@ type HelmSource struct {
 	WebhookSecret string `json:"webhookSecret,omitempty"`
 	// AllowReplaced publishes other content under a version that was published before.
 	AllowReplaced bool `json:"allowReplaced,omitempty"`
+	// Verify says who must have signed a chart; nil: nobody.
+	Verify *Verify `json:"verify,omitempty"`
 	Registry
 }
 
@@ -88,8 +90,27 @@ type OCISource struct {
 	WebhookSecret string `json:"webhookSecret,omitempty"`
 	// LayerType is the media type of the layer with the files; empty: the fetcher chooses.
 	LayerType string `json:"layerType,omitempty"`
+	// Verify says who must have signed an artifact; nil: nobody.
+	Verify *Verify `json:"verify,omitempty"`
 	Registry
 }
+
+// Verify says who must have signed charts and artifacts.
+type Verify struct {
+	Provider VerifyProvider `json:"provider"`
+	Keys     []string       `json:"keys,omitempty"`
+	// Repository is what signatures call the source's repository; empty: as its url does.
+	Repository string `json:"repository,omitempty"`
+}
+
+// VerifyProvider is how charts and artifacts are signed.
+type VerifyProvider string
+
+// The providers.
+const (
+	VerifyCosign     VerifyProvider = "cosign"
+	VerifyProvenance VerifyProvider = "provenance"
+)
 
 // Registry is how a registry may be asked.
 type Registry struct {

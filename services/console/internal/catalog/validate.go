@@ -62,6 +62,9 @@ func (s SourceSpec) validateHelm() error {
 		if err != nil {
 			return refuse(Invalid, "spec.helm.url: %s", err)
 		}
+		if err := s.Helm.Verify.validate("spec.helm.verify", VerifyCosign, VerifyProvenance); err != nil {
+			return err
+		}
 		return s.validateRegistry("spec.helm", u, s.Helm.Registry)
 	}
 	u, err := giturl.ParseFolder(s.Helm.URL)
@@ -70,6 +73,9 @@ func (s SourceSpec) validateHelm() error {
 	}
 	if !s.Helm.isZero() {
 		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify and tokenHosts are for registries. Remove them, or write the url as oci://host/path")
+	}
+	if err := s.Helm.Verify.validate("spec.helm.verify", VerifyProvenance); err != nil {
+		return err
 	}
 	return s.Upstream().validate("spec.helm", u)
 }
@@ -83,6 +89,9 @@ func (s SourceSpec) validateOCI() error {
 		return refuse(Invalid, "spec.oci.url: names no repository. Write it as oci://host/path")
 	case s.OCI.LayerType != "" && !mediaType.MatchString(s.OCI.LayerType):
 		return refuse(Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
+	}
+	if err := s.OCI.Verify.validate("spec.oci.verify", VerifyCosign); err != nil {
+		return err
 	}
 	return s.validateRegistry("spec.oci", u, s.OCI.Registry)
 }

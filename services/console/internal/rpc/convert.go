@@ -59,6 +59,7 @@ func decodeHelm(helm *consolev1.HelmSource) catalog.HelmSource {
 		URL: helm.GetUrl(), Interval: helm.GetInterval().AsDuration(), Secret: helm.GetSecret(), Proxy: helm.GetProxy(),
 		WebhookSecret: helm.GetWebhookSecret(), AllowReplaced: helm.GetAllowReplaced(),
 		Registry: catalog.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts()},
+		Verify:   decodeVerify(helm.GetVerify()),
 	}
 }
 
@@ -67,7 +68,34 @@ func decodeOCI(oci *consolev1.OCISource) catalog.OCISource {
 		URL: oci.GetUrl(), Interval: oci.GetInterval().AsDuration(), Secret: oci.GetSecret(), Proxy: oci.GetProxy(),
 		WebhookSecret: oci.GetWebhookSecret(), LayerType: oci.GetLayerSelector().GetMediaType(),
 		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts()},
+		Verify:   decodeVerify(oci.GetVerify()),
 	}
+}
+
+// providers by their names in the catalog.
+var providers = map[consolev1.VerifyProvider]catalog.VerifyProvider{ //nolint:gochecknoglobals // a table
+	consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN:     catalog.VerifyCosign,
+	consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE: catalog.VerifyProvenance,
+}
+
+func decodeVerify(v *consolev1.Verify) *catalog.Verify {
+	if v == nil {
+		return nil
+	}
+	return &catalog.Verify{Provider: providers[v.GetProvider()], Keys: v.GetKeys(), Repository: v.GetRepository()}
+}
+
+func encodeVerify(v *catalog.Verify) *consolev1.Verify {
+	if v == nil {
+		return nil
+	}
+	out := &consolev1.Verify{Keys: v.Keys, Repository: v.Repository}
+	for is, provider := range providers {
+		if provider == v.Provider {
+			out.Provider = is
+		}
+	}
+	return out
 }
 
 // encodeSourceSpec sets the one kind of a source.
@@ -84,7 +112,7 @@ func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
 func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
 	helm := &consolev1.HelmSource{
 		Url: h.URL, Secret: h.Secret, Proxy: h.Proxy, WebhookSecret: h.WebhookSecret, AllowReplaced: h.AllowReplaced,
-		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts,
+		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts, Verify: encodeVerify(h.Verify),
 	}
 	if h.Interval != 0 {
 		helm.Interval = durationpb.New(h.Interval)
@@ -95,7 +123,7 @@ func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
 func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
 	oci := &consolev1.OCISource{
 		Url: o.URL, Secret: o.Secret, Proxy: o.Proxy, WebhookSecret: o.WebhookSecret,
-		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts,
+		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts, Verify: encodeVerify(o.Verify),
 	}
 	if o.Interval != 0 {
 		oci.Interval = durationpb.New(o.Interval)

@@ -344,6 +344,10 @@ func (l *looking) version(ctx context.Context, want helm.Want, version string) (
 	choice.Highest = version
 	choice.Version = helm.Version{
 		Chart: want.Chart, Version: version, Digest: strings.TrimPrefix(string(layer.Digest), "sha256:"), Size: layer.Size, Created: m.Created,
+		Manifest: string(digest),
+	}
+	if prov, ok := m.Provenance(); ok {
+		choice.Version.Provenance, choice.Version.ProvenanceSize = string(prov.Digest), prov.Size
 	}
 	return choice, nil
 }

@@ -88,6 +88,12 @@ func (s *Signer) SSHSign(t testing.TB, namespace string, content []byte) string 
 	return s.run(t, content, "ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", s.file)
 }
 
+// Clearsign signs a text in clear with OpenPGP.
+func (s *Signer) Clearsign(t testing.TB, text string) string {
+	t.Helper()
+	return s.gpg(t, []byte(text), "--clearsign", "-u", s.Fingerprint)
+}
+
 // Header signs content and returns the signature as it is in a commit: the lines after the first begin
 // with a space.
 func (s *Signer) Header(t testing.TB, content []byte) []byte {

@@ -44,6 +44,10 @@ type Version struct {
 	Digest         string // SHA-256 of the package in hex; empty: the index has none
 	Size           int64  // of the package; 0: the index does not say it
 	Created        time.Time
+	// In a registry: the digest of the manifest, and that of the provenance file (empty: it has none) with its size.
+	Manifest       string
+	Provenance     string
+	ProvenanceSize int64
 }
 
 // Choice is what an index has for a want.

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
+	"fairlead.dev/services/gitcache/internal/signed"
 )
 
 // tokenUser goes with a token that came without a user name: GitHub, GitLab and Gitea take any.
@@ -147,7 +149,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 		Charts: catalog.IsCharts(s.GetSpec()), Artifacts: catalog.IsArtifacts(s.GetSpec()), Registry: registry(upstream),
 		LayerType: s.GetSpec().GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
 		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
-		Verification: verification(git.GetVerification()), Wants: c.catalog.RefsOf(name),
+		Verification: verification(git.GetVerification()), Verify: policy(s.GetSpec()), Wants: c.catalog.RefsOf(name),
 	}
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
@@ -192,6 +194,21 @@ func verification(v *consolev1.Verification) owner.Verification {
 	tag := v.GetMode() == consolev1.VerificationMode_VERIFICATION_MODE_TAG
 	both := v.GetMode() == consolev1.VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT
 	return owner.Verification{Commit: !tag, Tag: tag || both, Keys: v.GetKeys()}
+}
+
+// providers by their names in the catalog. One that is not here is of a later release: package signed refuses it.
+var providers = map[consolev1.VerifyProvider]signed.Provider{ //nolint:gochecknoglobals // a table
+	consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN:     signed.Cosign,
+	consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE: signed.Provenance,
+}
+
+// policy says who must have signed charts and artifacts of a source.
+func policy(spec *consolev1.SourceSpec) signed.Policy {
+	v := cmp.Or(spec.GetHelm().GetVerify(), spec.GetOci().GetVerify())
+	if v == nil {
+		return signed.Policy{}
+	}
+	return signed.Policy{Provider: cmp.Or(providers[v.GetProvider()], signed.Provider(v.GetProvider().String())), Keys: v.GetKeys(), Repository: v.GetRepository()}
 }
 
 // Source returns one source as it was published last.

@@ -128,3 +128,29 @@ func TestDockerLoginIsThatOfTheRepository(t *testing.T) {
 		}
 	}
 }
+
+// FuzzSignatures: what is taken of manifests of signatures and lists of referrers is bounded and can be asked for.
+func FuzzSignatures(f *testing.F) {
+	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": "` + digest + `", "size": 3, "annotations": {"dev.cosignproject.cosign/signature": "eA=="}}]}`))
+	f.Add([]byte(`{"manifests": [{"digest": "` + digest + `", "artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json"}, {"digest": "x"}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		layers, err := oci.DecodeSignatures(body)
+		if err == nil && len(layers) > oci.MaxSignatures {
+			t.Errorf("%d signatures", len(layers))
+		}
+		for _, l := range layers {
+			if _, err := oci.ParseDigest(string(l.Digest)); err != nil || l.Size < 0 || l.Size > oci.MaxSignatureBytes {
+				t.Errorf("signature %+v", l)
+			}
+		}
+		manifests, err := oci.DecodeReferrers(body)
+		if err == nil && len(manifests) > oci.MaxSignatures {
+			t.Errorf("%d manifests", len(manifests))
+		}
+		for _, m := range manifests {
+			if _, err := oci.ParseDigest(string(m)); err != nil {
+				t.Errorf("manifest %q", m)
+			}
+		}
+	})
+}

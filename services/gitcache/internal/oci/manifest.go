@@ -35,7 +35,7 @@ const (
 // The media types that are read.
 const (
 	typeManifest       = "application/vnd.oci.image.manifest.v1+json"
-	typeIndex          = "application/vnd.oci.image.index.v1+json"
+	TypeIndex          = "application/vnd.oci.image.index.v1+json"
 	typeDockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 	typeDockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
 
@@ -51,7 +51,7 @@ const (
 
 // Accept is what a request for a manifest accepts.
 func Accept() string {
-	return strings.Join([]string{typeManifest, typeIndex, typeDockerManifest, typeDockerIndex}, ", ")
+	return strings.Join([]string{typeManifest, TypeIndex, typeDockerManifest, typeDockerIndex}, ", ")
 }
 
 // Digest names content: sha256:<hex>.
@@ -129,7 +129,7 @@ func Decode(body []byte, contentType string) (*Manifest, Digest, error) {
 		}
 		m, err := doc.manifest()
 		return m, "", err
-	case typeIndex, typeDockerIndex:
+	case TypeIndex, typeDockerIndex:
 		if doc.Layers != nil || doc.FSLayers != nil {
 			return nil, "", errors.New("the index is a manifest, too, which can't be")
 		}

@@ -139,13 +139,16 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 			delete(p.found, ref)
 			return
 		}
-		f.object, f.commit = h.Object, h.Commit
+		f.object, f.commit, f.signedBy, f.isKept = h.Object, h.Commit, h.SignedBy, true
 		return
 	}
 }
 
 // bringCharts downloads what the plan wants, and makes heads of it. A chart that can't be had is in no other chart's way.
 func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *plan) (moved bool, err error) {
+	if err := t.verifyContent(ctx, r, s, p); err != nil {
+		return false, err
+	}
 	into, use := fetch.Target(t.mirror), func() error { return nil }
 	if p.fresh {
 		fresh, err := t.mirror.Fresh()

@@ -135,6 +135,10 @@ func (t *tenure) aside() (back func()) {
 		own := *t.trust
 		t.trust = &own
 	}
+	if t.content != nil {
+		own := *t.content
+		t.content = &own
+	}
 	return func() {
 		kept.grown, kept.credentials, kept.known = t.grown, t.credentials, t.known
 		t.work = kept
@@ -214,6 +218,9 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	p := t.planCharts(s, charts)
 	if p.found[ref] == nil {
 		return commit, unfound(s, p.troubles[0])
+	}
+	if err := t.verifyContent(ctx, r, s, p); err != nil {
+		return commit, t.refusal(s, ref, err)
 	}
 	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
 		return commit, t.refusal(s, ref, err)

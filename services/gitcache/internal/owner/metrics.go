@@ -49,7 +49,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		}, []string{"result"}), "ok", "failed"),
 		verified: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_verifications_total",
-			Help: "Signatures of commits and tags that were checked, by result: ok, unsigned, unknown_key, expired, revoked, invalid.",
+			Help: "Signatures of commits, tags, charts and artifacts that were checked, by result: ok, unsigned, unknown_key, expired, revoked, invalid.",
 		}, []string{"result"}), "ok", "unsigned", "unknown_key", "expired", "revoked", "invalid"),
 		upkeeps: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_gitcache_mirror_upkeeps_total", Help: "Times that a mirror which had grown was looked after, by result: ok, failed.",

@@ -52,7 +52,9 @@ type Deps struct {
 	Fetcher   fetch.Fetcher
 	Charts    fetch.ChartFetcher
 	Artifacts fetch.ArtifactFetcher
-	Mirrors   *mirror.Mirrors
+	// Signatures of charts and artifacts.
+	Signatures fetch.SignatureFetcher
+	Mirrors    *mirror.Mirrors
 	// Warm brings what other replicas have of a source and is missing here, before upstream is asked for
 	// it, and tells whether anything came. Warm ends with its context. nil: nobody has anything.
 	Warm func(ctx context.Context, uid, name string) (news bool)

@@ -38,6 +38,8 @@ type found struct {
 
 	// Of a chart: what the index lists, and the commit that its package became; zero: it is not here yet.
 	listed helm.Version
+	// isKept: what was published first takes the place of what is listed.
+	isKept bool
 	// Of an artifact: its layers. nil: it is none.
 	artifact *fetch.Artifact
 	commit   plumbing.Hash

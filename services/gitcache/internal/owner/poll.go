@@ -25,6 +25,7 @@ type work struct {
 	checked bool                              // that the mirror has the objects of its heads
 	holds   holds                             // fetches that are not tried again with every poll
 	trust   *trust                            // nil: nothing has to be signed
+	content *contentTrust                     // the same of charts and artifacts
 	whole   map[plumbing.Hash][]plumbing.Hash // the submodules of commits that have all of them here
 	lacking map[string]bool                   // wanted refs that upstream did not have: their namesakes are asked for, too
 	grown   bool                              // the mirror, since it was last looked after

@@ -17,6 +17,7 @@ import (
 
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/signed"
 )
 
 // RefHead stands for the default branch. The default branch is wanted always.
@@ -25,7 +26,7 @@ const RefHead = "HEAD"
 // Source is what the catalog says of a repository.
 type Source struct {
 	UID, Name, URL string
-	// Charts: it is a repository of Helm charts, and not one of Git. Fields about tags, submodules and signatures are not for it.
+	// Charts: it is a repository of Helm charts, and not one of Git. Fields about tags, submodules and Verification are not for it.
 	Charts bool
 	// Artifacts: it is a repository of artifacts in a registry.
 	Artifacts bool
@@ -43,6 +44,8 @@ type Source struct {
 	Proxy        string
 	Submodules   bool // fetch them, too
 	Verification Verification
+	// Verify says who must have signed a chart or an artifact.
+	Verify signed.Policy
 	// SubmoduleRepositories on the same host get the credentials, besides those of the same owner.
 	SubmoduleRepositories []string
 	// Wants are canonical refs, and how many services want them. HEAD is wanted always.
@@ -74,7 +77,7 @@ func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
-		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && maps.EqualFunc(s.Wants, o.Wants, same) &&
+		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
 		slices.Equal(s.Allow, o.Allow) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 	pgperrors "github.com/ProtonMail/go-crypto/openpgp/errors"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	openpgp "github.com/ProtonMail/go-crypto/openpgp/v2"
@@ -22,12 +23,33 @@ func (k *Keys) verifyOpenPGP(payload, armored []byte, now time.Time) (fingerprin
 	if err != nil {
 		return "", err
 	}
+	return k.oneOf(payload, signatures, packet.SigTypeBinary, now)
+}
+
+// oneOf is content with one good signature.
+func (k *Keys) oneOf(payload []byte, signatures []*packet.Signature, kind packet.SignatureType, now time.Time) (fingerprint string, err error) {
 	for _, s := range signatures {
-		if fingerprint, err = k.judge(payload, s, now); err == nil {
+		if fingerprint, err = k.judge(payload, s, kind, now); err == nil {
 			return fingerprint, nil
 		}
 	}
 	return "", err
+}
+
+func (k *Keys) verifyCleartext(text []byte, now time.Time) (plain []byte, fingerprint string, err error) {
+	defer recoverTo(&err)
+	block, _ := clearsign.Decode(text)
+	if block == nil {
+		return nil, "", errors.New("it is not signed in clear with OpenPGP")
+	}
+	signatures, err := readPackets(block.ArmoredSignature.Body)
+	if err != nil {
+		return nil, "", err
+	}
+	if fingerprint, err = k.oneOf(block.Bytes, signatures, packet.SigTypeText, now); err != nil {
+		return nil, "", err
+	}
+	return block.Plaintext, fingerprint, nil
 }
 
 // readOpenPGP returns the signatures of one armoured block, at least one.
@@ -39,7 +61,12 @@ func readOpenPGP(armored []byte) (signatures []*packet.Signature, err error) {
 	if err != nil || block.Type != "PGP SIGNATURE" {
 		return nil, errors.New("its armour is damaged")
 	}
-	packets := packet.NewReader(block.Body)
+	return readPackets(block.Body)
+}
+
+// readPackets returns the signatures of a block, at least one.
+func readPackets(body io.Reader) (signatures []*packet.Signature, err error) {
+	packets := packet.NewReader(body)
 	for {
 		p, err := packets.Next()
 		if errors.Is(err, io.EOF) {
@@ -60,7 +87,7 @@ func readOpenPGP(armored []byte) (signatures []*packet.Signature, err error) {
 // judge says whether one signature counts. The key is looked at as it is now and not, as the library
 // would, as it was at the time that the signature names: what has expired or was revoked must sign nothing
 // that is said to be older, and what was extended still stands for what it signed before.
-func (k *Keys) judge(payload []byte, s *packet.Signature, now time.Time) (string, error) {
+func (k *Keys) judge(payload []byte, s *packet.Signature, kind packet.SignatureType, now time.Time) (string, error) {
 	entities := k.pgp.EntitiesById(*s.IssuerKeyId)
 	if len(entities) == 0 {
 		return "", refuse(Unknown, "is signed with OpenPGP key %s, which is not among the source's verification keys", issuer(s))
@@ -75,8 +102,8 @@ func (k *Keys) judge(payload []byte, s *packet.Signature, now time.Time) (string
 	case err != nil:
 		return "", refuse(Invalid, "is signed with OpenPGP key %s, which may not sign or is too weak", fingerprint)
 	}
-	if s.SigType != packet.SigTypeBinary || config.RejectMessageHashAlgorithm(s.Hash) || critical(s) {
-		return "", refuse(Invalid, "has a signature by OpenPGP key %s that is too weak, or that Git does not make", fingerprint)
+	if s.SigType != kind || config.RejectMessageHashAlgorithm(s.Hash) || critical(s) {
+		return "", refuse(Invalid, "has a signature by OpenPGP key %s that is too weak, or of another kind", fingerprint)
 	}
 	h, err := s.PrepareVerify()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package signature tells who signed a commit or an annotated tag, as Git signs them: OpenPGP and SSH.
+// Package signature tells who signed a commit or an annotated tag, as Git signs them: OpenPGP and SSH. It tells the same of a text that is
+// signed in clear with OpenPGP.
 //
 // Invariants: only the keys that were given count; what was signed is the object's own bytes without
 // its signatures, so the caller hands in bytes that were hashed against the object's name; a key that
@@ -35,6 +36,9 @@ func refuse(kind Kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, text: fmt.Sprintf(format, args...)}
 }
 
+// Refuse makes the refusal of another form of signature.
+func Refuse(kind Kind, format string, args ...any) *Refusal { return refuse(kind, format, args...) }
+
 // maxSignatures of one object are looked at: people sign once, or twice while they change keys.
 const maxSignatures = 4
 
@@ -63,6 +67,18 @@ func (k *Keys) Tag(raw []byte, name string, now time.Time) (fingerprint string, 
 // NoTag is the refusal of what is no annotated tag where one must be signed.
 func NoTag() *Refusal {
 	return refuse(Unsigned, "is not an annotated tag, and the source wants signed tags")
+}
+
+// Cleartext tells what a text says that is signed in clear with OpenPGP, and who signed it. What stands around the signed text is not in it.
+func (k *Keys) Cleartext(text []byte, now time.Time) (plain []byte, fingerprint string, no *Refusal) {
+	plain, fingerprint, err := k.verifyCleartext(text, now)
+	if known, ok := errors.AsType[*Refusal](err); ok {
+		return nil, "", known
+	}
+	if err != nil {
+		return nil, "", refuse(Invalid, "has a signature that can't be read: %v", err)
+	}
+	return plain, fingerprint, nil
 }
 
 // anyOf is content with one good signature, and else says what is wrong with the last.

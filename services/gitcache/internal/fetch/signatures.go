@@ -1,0 +1,190 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+
+	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/oci"
+	"fairlead.dev/services/gitcache/internal/signed"
+)
+
+// SignatureFetcher brings what says that something is signed. All errors but the context's are an *Error. Bytes is what came.
+type SignatureFetcher interface {
+	// Signatures has a function see the signatures of a manifest, one after the other, until it is content with one. An error means that
+	// it is not known whether there are others.
+	Signatures(ctx context.Context, r Remote, chart string, of oci.Digest, judge func(oci.Signature) (isGood bool)) (bytes int64, err error)
+	// Provenance brings the provenance file of a version; nil: there is none.
+	Provenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error)
+}
+
+// Signatures has a function see the signatures of a manifest: of a chart in a registry, or if chart is empty of an artifact.
+func (f *Fetchers) Signatures(ctx context.Context, r Remote, chart string, of oci.Digest, judge func(oci.Signature) bool) (int64, error) {
+	r, err := r.checkRegistry()
+	if err != nil {
+		return 0, err
+	}
+	s := &signatures{h: f.http, r: r, repository: path.Join(artifactRepository(r), chart), of: of, judge: judge}
+	_, err = s.look(ctx)
+	return s.bytes, err
+}
+
+// Provenance brings the provenance file of a version.
+func (f *Fetchers) Provenance(ctx context.Context, r Remote, v helm.Version) ([]byte, error) {
+	return f.http.provenance(ctx, r, v)
+}
+
+// signatures are looked for in two places: where cosign has put them until its version 3, and among what refers to the artifact.
+type signatures struct {
+	h          *HTTP
+	r          Remote
+	repository string
+	of         oci.Digest
+	judge      func(oci.Signature) bool
+	bytes      int64
+	seen       int
+}
+
+func (s *signatures) look(ctx context.Context) (isGood bool, err error) {
+	if isGood, err := s.manifest(ctx, oci.SignatureTag(s.of), ""); err != nil || isGood {
+		return isGood, err
+	}
+	referrers, err := s.referrers(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range referrers {
+		if isGood, err := s.manifest(ctx, string(m), m); err != nil || isGood {
+			return isGood, err
+		}
+	}
+	return false, nil
+}
+
+// wrong is an error of what a registry has about one artifact.
+func (s *signatures) wrong(err error) *Error {
+	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the signatures of %s can't be read: %s", s.of.Short(), clean(err.Error()))}
+}
+
+// manifest looks at the signatures of one manifest; a manifest that is not there has none.
+func (s *signatures) manifest(ctx context.Context, reference string, want oci.Digest) (isGood bool, err error) {
+	body, _, err := s.h.getManifest(ctx, s.r, s.repository, reference, want)
+	if err = unlessMissing(err); err != nil || body.text == nil {
+		return false, err
+	}
+	s.bytes += int64(len(body.text))
+	layers, err := oci.DecodeSignatures(body.text)
+	if err != nil {
+		return false, s.wrong(err)
+	}
+	for _, l := range layers {
+		if s.seen++; s.seen > oci.MaxSignatures {
+			return false, s.wrong(fmt.Errorf("there are more than the limit of %d", oci.MaxSignatures))
+		}
+		var payload []byte
+		n, err := s.h.getBlob(ctx, s.r, s.repository, l.Layer, func(body io.Reader) (err error) {
+			payload, err = io.ReadAll(body)
+			return err
+		})
+		s.bytes += n
+		if err != nil {
+			return false, err
+		}
+		if s.judge(oci.Signature{Payload: payload, IsBundle: l.IsBundle, Signature: l.Signature}) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// referrers asks what refers to the artifact. Registries without the API for it keep a list under a tag, which clients write.
+func (s *signatures) referrers(ctx context.Context) (manifests []oci.Digest, err error) {
+	var text []byte
+	hasAPI := true
+	err = s.h.ask(ctx, s.r, s.repository, http.MethodGet, registryURL(s.r, s.repository, "referrers", string(s.of)), lists, oci.TypeIndex, func(resp *http.Response, body io.Reader) error {
+		switch resp.StatusCode {
+		case http.StatusOK:
+		case http.StatusNotFound, http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+			hasAPI = false
+			return nil
+		default: // a limit of the registry, say: nobody knows what is there
+			return registryError(s.r, s.repository, resp)
+		}
+		if link := resp.Header.Values("Link"); len(link) > 0 {
+			if next, err := oci.NextPage(resp.Request.URL, link); err != nil || next != nil {
+				return s.wrong(errors.New("the list of what refers to it has more than one page"))
+			}
+		}
+		var err error
+		text, err = io.ReadAll(&capped{r: body, left: oci.MaxReferrersBytes + 1, most: oci.MaxReferrersBytes, what: "list of referrers"})
+		return err
+	})
+	if err == nil && !hasAPI {
+		var body manifestBody
+		body, _, err = s.h.getManifest(ctx, s.r, s.repository, oci.ReferrersTag(s.of), "")
+		err, text = unlessMissing(err), body.text
+	}
+	if err != nil || text == nil {
+		return nil, err
+	}
+	s.bytes += int64(len(text))
+	if manifests, err = oci.DecodeReferrers(text); err != nil {
+		return nil, s.wrong(err)
+	}
+	return slices.Compact(manifests), nil
+}
+
+func (h *HTTP) provenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error) {
+	if r.Registry.Is {
+		return h.registryProvenance(ctx, r, v)
+	}
+	if err := r.checkCharts(); err != nil {
+		return nil, err
+	}
+	u, err := packageURL(r.URL, v.URL)
+	if err != nil {
+		return nil, err
+	}
+	u.Path, u.RawPath = u.Path+".prov", ""
+	err = h.get(ctx, r, u, lists, func(*http.Request) {}, func(resp *http.Response, body io.Reader) (err error) {
+		switch resp.StatusCode {
+		case http.StatusOK:
+		case http.StatusNotFound:
+			return nil
+		default:
+			return statusError(r, resp.Request.URL, resp)
+		}
+		text, err = io.ReadAll(&capped{r: body, left: signed.MaxProvenanceBytes + 1, most: signed.MaxProvenanceBytes, what: "provenance file"})
+		return err
+	})
+	return text, err
+}
+
+// registryProvenance brings the layer with the provenance file.
+func (h *HTTP) registryProvenance(ctx context.Context, r Remote, v helm.Version) ([]byte, error) {
+	r, err := r.checkRegistry()
+	if err != nil || v.Provenance == "" {
+		return nil, err
+	}
+	layer := oci.Layer{Digest: oci.Digest(v.Provenance), Size: v.ProvenanceSize}
+	if layer.Size > signed.MaxProvenanceBytes {
+		return nil, &Error{Kind: KindContent, limit: true, Message: fmt.Sprintf("the provenance file has %d bytes, and the limit is %d MiB", layer.Size, signed.MaxProvenanceBytes>>20)}
+	}
+	var text bytes.Buffer
+	_, err = h.getBlob(ctx, r, path.Join(artifactRepository(r), v.Chart), layer, func(body io.Reader) error {
+		_, err := io.Copy(&text, body)
+		return err
+	})
+	return text.Bytes(), err
+}
+
+// RepositoryName is what signatures call the repository of a source: host/path. Of a repository of charts it is that of one chart.
+func RepositoryName(r Remote, chart string) string {
+	return path.Join(r.URL.Host, artifactRepository(r), chart)
+}

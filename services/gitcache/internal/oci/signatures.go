@@ -1,0 +1,127 @@
+package oci
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	// MaxSignatureBytes of one signature, or of a bundle: cosign's have some KiB.
+	MaxSignatureBytes = 256 << 10
+	// MaxSignatures of one artifact are looked at.
+	MaxSignatures = 32
+	// MaxReferrersBytes of the list of what refers to an artifact.
+	MaxReferrersBytes = 4 << 20
+
+	typePayload   = "application/vnd.dev.cosign.simplesigning.v1+json"
+	typeBundle    = "application/vnd.dev.sigstore.bundle" // and a version
+	typeProv      = "application/vnd.cncf.helm.chart.provenance.v1.prov"
+	typeEmpty     = "application/vnd.oci.empty.v1+json"
+	typeConfig    = "application/vnd.oci.image.config.v1+json"
+	signPredicate = "https://sigstore.dev/cosign/sign/v1"
+
+	annotationSignature = "dev.cosignproject.cosign/signature"
+	annotationPredicate = "dev.sigstore.bundle.predicateType"
+)
+
+// Signature is one of an artifact, as a registry has it.
+type Signature struct {
+	// Payload is what was signed; of a bundle all of it.
+	Payload  []byte
+	IsBundle bool
+	// Signature is cosign's of Payload, in base64; a bundle has its own.
+	Signature string
+}
+
+// SignatureLayer is a blob that holds a signature, or its payload.
+type SignatureLayer struct {
+	Layer
+
+	IsBundle  bool
+	Signature string
+}
+
+// errTooMany: nobody signs so often.
+var errTooMany = fmt.Errorf("it has more than the limit of %d signatures", MaxSignatures)
+
+// SignatureTag is the tag under which cosign keeps the signatures of an artifact.
+func SignatureTag(of Digest) string { return strings.Replace(string(of), ":", "-", 1) + ".sig" }
+
+// ReferrersTag is the tag of the list of what refers to an artifact, at registries without the API for it.
+func ReferrersTag(of Digest) string { return strings.Replace(string(of), ":", "-", 1) }
+
+// DecodeSignatures reads the manifest that has signatures: cosign's own, or one with a bundle. Other layers are left out.
+func DecodeSignatures(body []byte) (layers []SignatureLayer, err error) {
+	if err := checkValues(body, maxValues); err != nil {
+		return nil, fmt.Errorf("the manifest of the signatures %w", err)
+	}
+	var doc document
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, errors.New("the manifest of the signatures is not JSON that can be read")
+	}
+	for _, l := range doc.Layers {
+		isBundle := strings.HasPrefix(l.MediaType, typeBundle)
+		if !isBundle && l.MediaType != typePayload {
+			continue
+		}
+		digest, err := ParseDigest(l.Digest)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("a signature: %w", err)
+		case l.Size < 0 || l.Size > MaxSignatureBytes:
+			return nil, fmt.Errorf("signature %s has %d bytes, and the limit is %d KiB", digest.Short(), l.Size, MaxSignatureBytes>>10)
+		case len(layers) == MaxSignatures:
+			return nil, errTooMany
+		}
+		layers = append(layers, SignatureLayer{
+			Layer: Layer{MediaType: l.MediaType, Digest: digest, Size: l.Size}, IsBundle: isBundle, Signature: l.Annotations[annotationSignature],
+		})
+	}
+	return layers, nil
+}
+
+// DecodeReferrers reads the list of what refers to an artifact: manifests that may have a bundle with its signature. Some registries do not
+// say of what type an entry is.
+func DecodeReferrers(body []byte) (manifests []Digest, err error) {
+	if err := checkValues(body, maxValues); err != nil {
+		return nil, fmt.Errorf("the list of referrers %w", err)
+	}
+	var index struct {
+		Manifests []struct {
+			Digest       string            `json:"digest"`
+			ArtifactType string            `json:"artifactType"`
+			Annotations  map[string]string `json:"annotations"`
+		} `json:"manifests"`
+	}
+	if err := json.Unmarshal(body, &index); err != nil {
+		return nil, errors.New("the list of referrers is not JSON that can be read")
+	}
+	for _, m := range index.Manifests {
+		unsaid := slices.Contains([]string{"", typeEmpty, typeConfig}, m.ArtifactType)
+		other := m.Annotations[annotationPredicate] != "" && m.Annotations[annotationPredicate] != signPredicate
+		if other || !unsaid && !strings.HasPrefix(m.ArtifactType, typeBundle) {
+			continue
+		}
+		digest, err := ParseDigest(m.Digest)
+		if err != nil {
+			return nil, fmt.Errorf("a referrer: %w", err)
+		}
+		if len(manifests) == MaxSignatures {
+			return nil, errTooMany
+		}
+		manifests = append(manifests, digest)
+	}
+	return manifests, nil
+}
+
+// Provenance is the layer with the provenance file of a chart; false: it has none.
+func (m *Manifest) Provenance() (Layer, bool) {
+	found := m.of(typeProv)
+	if len(found) != 1 {
+		return Layer{}, false
+	}
+	return found[0], true
+}

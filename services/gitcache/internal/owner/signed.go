@@ -1,0 +1,201 @@
+package owner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/oci"
+	"fairlead.dev/services/gitcache/internal/signature"
+	"fairlead.dev/services/gitcache/internal/signed"
+)
+
+// contentTrust is what a source's policy says of charts and artifacts, and what was found by it.
+type contentTrust struct {
+	of  signed.Policy
+	is  *signed.Trust
+	err error // the keys can't be read
+	// verdicts that something is signed, by what was looked at. What was refused is looked at with each poll: a signature comes after
+	// its content.
+	verdicts map[string]contentVerdict
+}
+
+type contentVerdict struct {
+	signedBy string
+	sum      string // of a provenance file: the SHA-256 of the package
+	no       *signature.Refusal
+	until    time.Time
+}
+
+// verifyContent drops what is not signed as the source wants it, before anything of it is downloaded. What is downloaded after it has the
+// digest that was signed: of a manifest, whose layers have theirs in it, or of a package. An error means that nobody knows what is signed.
+func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+	if s.Verify.IsZero() {
+		t.content = nil
+		return nil
+	}
+	if t.content == nil || !t.content.of.Equal(s.Verify) {
+		is, err := signed.New(s.Verify)
+		t.content = &contentTrust{of: s.Verify, is: is, err: err}
+	}
+	if t.content.err != nil {
+		clear(p.found)
+		p.lose("", t.content.err.Error()+". Until it is corrected nothing new is published")
+		return nil
+	}
+	verdicts := map[string]contentVerdict{}
+	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
+		f := p.found[ref]
+		if f.artifact == nil && f.listed.Chart == "" || f.isKept { // it is here, and not downloaded anew
+			f.signedBy = t.signerOf(f)
+			continue
+		}
+		key := f.signedName()
+		v, ok := verdicts[key]
+		if !ok {
+			var err error
+			if v, err = t.contentVerdict(ctx, r, f, key); err != nil {
+				if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindContent && known.Kind != fetch.KindRefused {
+					t.forgetCredentials(err)
+					return err
+				}
+				p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err, t.kept(ref)))
+				continue
+			}
+			verdicts[key] = v
+		}
+		if v.no != nil {
+			p.drop(ref, t.unsignedContent(s, ref, f, v.no))
+			continue
+		}
+		f.signedBy = v.signedBy
+		t.bindPackage(s, p, ref, v.sum)
+	}
+	maps.DeleteFunc(verdicts, func(_ string, v contentVerdict) bool { return v.no != nil })
+	t.content.verdicts = verdicts
+	return nil
+}
+
+// signerOf is the signer of content that was published before.
+func (t *tenure) signerOf(f *found) string {
+	for _, ref := range slices.Sorted(maps.Keys(t.heads)) {
+		if h := t.heads[ref]; h.Commit == f.commit && h.SignedBy != "" {
+			return h.SignedBy
+		}
+	}
+	return ""
+}
+
+// signedName is what is signed: the manifest in its repository, or what the index says of a package.
+func (f *found) signedName() string {
+	if f.artifact != nil {
+		return string(f.artifact.Manifest)
+	}
+	return f.listed.Chart + "\x00" + f.listed.Version + "\x00" + cmp.Or(f.listed.Manifest, f.object.String())
+}
+
+// bindPackage has a package without a digest in the index be the one that its provenance file names.
+func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
+	f := p.found[ref]
+	if sum == "" || f.listed.Digest != "" {
+		return
+	}
+	f.listed.Digest = sum
+	f.object = fetch.ChartID(f.listed)
+	o := t.mirror.Objects()
+	defer o.Close()
+	if f.commit = t.commitOfChart(o, f.object); !f.commit.IsZero() && !p.fresh {
+		t.keepFirst(s, o, p, ref)
+		return
+	}
+	f.commit, p.wants = plumbing.ZeroHash, append(p.wants, f.object)
+}
+
+// contentVerdict verifies what was found, or remembers.
+func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, key string) (v contentVerdict, err error) {
+	now := time.Now()
+	if v, ok := t.content.verdicts[key]; ok && now.Before(v.until) {
+		return v, nil
+	}
+	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
+	defer span.End()
+	if t.content.of.Provider == signed.Provenance {
+		v, err = t.lookAtProvenance(ctx, r, f, now)
+	} else {
+		v, err = t.lookAtSignatures(ctx, r, f)
+	}
+	if err != nil {
+		span.SetStatus(codes.Error, "verify")
+		return v, err
+	}
+	result := "ok"
+	if v.no != nil {
+		result = string(v.no.Kind)
+		span.SetStatus(codes.Error, result)
+	}
+	t.o.deps.Metrics.verification(result)
+	v.until = now.Add(verdictTime)
+	return v, nil
+}
+
+// lookAtSignatures is content with one good signature, and else says what is wrong with the last.
+func (t *tenure) lookAtSignatures(ctx context.Context, r fetch.Remote, f *found) (v contentVerdict, err error) {
+	of := signed.Subject{Digest: oci.Digest(f.listed.Manifest), Repository: fetch.RepositoryName(r, f.listed.Chart)}
+	if f.artifact != nil {
+		of.Digest = f.artifact.Manifest
+	}
+	if named := t.content.of.Repository; named != "" {
+		of.Repository = path.Join(named, f.listed.Chart)
+	}
+	v.no = signature.Refuse(signature.Unsigned, "is not signed")
+	n, err := t.o.deps.Signatures.Signatures(ctx, r, f.listed.Chart, of.Digest, func(s oci.Signature) bool {
+		v.signedBy, v.no = t.content.is.Signature(s, of)
+		return v.no == nil
+	})
+	t.o.deps.Metrics.list(n)
+	return v, err
+}
+
+// lookAtProvenance verifies the provenance file of a package, which names the package's digest.
+func (t *tenure) lookAtProvenance(ctx context.Context, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
+	text, err := t.o.deps.Signatures.Provenance(ctx, r, f.listed)
+	if err != nil {
+		return v, err
+	}
+	t.o.deps.Metrics.list(int64(len(text)))
+	if text == nil {
+		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov)")
+		return v, nil
+	}
+	v.signedBy, v.sum, v.no = t.content.is.Provenance(text, signed.PackageFile(f.listed.Chart, f.listed.Version), now)
+	if v.no == nil && f.listed.Digest != "" && f.listed.Digest != v.sum {
+		v.no = signature.Refuse(signature.Invalid, "has a provenance file by key %s that is of another package: it names sha256:%s..., and %s sha256:%s...",
+			v.signedBy, v.sum[:12], "what is listed is", f.listed.Digest[:12])
+	}
+	return v, nil
+}
+
+// unsignedContent says what speaks against a ref.
+func (t *tenure) unsignedContent(s Source, ref string, f *found, no *signature.Refusal) string {
+	kept := "Nothing of it is published"
+	switch old, known := t.heads[ref]; {
+	case known && old.Object == f.object:
+		kept = "It was published before and is kept"
+	case known:
+		kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
+	}
+	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.users(ref), no, kept, advice[no.Kind])
+}

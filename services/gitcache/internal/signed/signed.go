@@ -1,0 +1,75 @@
+// Package signed tells who signed a package of a chart or an artifact of a registry: cosign's signatures, and the provenance files of
+// Helm (.prov).
+//
+// Invariants: only the keys that were given count; a signature is for the one digest, or the one file, that the caller names; nothing of
+// what was signed is read before its signature fits.
+//
+// Nothing here trusts its input, and nothing here talks to anybody.
+package signed
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead.dev/services/gitcache/internal/signature"
+)
+
+// Provider is how something is signed.
+type Provider string
+
+// The providers.
+const (
+	Cosign     Provider = "cosign"
+	Provenance Provider = "provenance" // Helm's .prov
+)
+
+// Policy says who must have signed what a source publishes. The zero value: nobody.
+type Policy struct {
+	Provider Provider
+	Keys     []string // public keys: PEM for cosign, armoured OpenPGP for provenance
+	// Repository is what signatures call the source's repository, if they were made for another place: host/path. Empty: as the source does.
+	Repository string
+}
+
+// IsZero tells that nothing has to be signed.
+func (p Policy) IsZero() bool { return p.Provider == "" }
+
+// Equal compares policies.
+func (p Policy) Equal(o Policy) bool {
+	return p.Provider == o.Provider && p.Repository == o.Repository && slices.Equal(p.Keys, o.Keys)
+}
+
+// Trust is a policy whose keys were read. For one goroutine.
+type Trust struct {
+	Policy Policy
+
+	keys []publicKey     // of cosign
+	ring *signature.Keys // of provenance
+}
+
+// New reads the keys of a policy. The error says which is wrong and repeats nothing of it.
+func New(p Policy) (*Trust, error) {
+	t := &Trust{Policy: p}
+	if len(p.Keys) == 0 {
+		return nil, errors.New("verify names no keys. Add a public key as verify.keys to the source")
+	}
+	switch p.Provider {
+	case Provenance:
+		var err error
+		t.ring, err = signature.ParseKeys(p.Keys)
+		return t, err
+	case Cosign:
+	default:
+		return nil, fmt.Errorf("verify names the provider %q, which this gitcache does not know. Update the gitcaches, or choose another", p.Provider)
+	}
+	for i, text := range p.Keys {
+		key, err := parsePublicKey(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("verification key %d %w", i+1, err)
+		}
+		t.keys = append(t.keys, key)
+	}
+	return t, nil
+}

@@ -1,0 +1,481 @@
+package gitcache_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/charttest"
+	"fairlead.dev/platform/registrytest"
+	"fairlead.dev/services/gitcache/internal/gittest"
+)
+
+const (
+	payloadType = "application/vnd.dev.cosign.simplesigning.v1+json"
+	bundleType  = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	indexType   = "application/vnd.oci.image.index.v1+json"
+	provType    = "application/vnd.cncf.helm.chart.provenance.v1.prov"
+	chartType   = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+)
+
+// cosigner signs as cosign does.
+type cosigner struct {
+	t                   *testing.T
+	key                 crypto.Signer
+	public, fingerprint string
+}
+
+func newCosigner(t *testing.T, kind string) *cosigner {
+	t.Helper()
+	s := &cosigner{t: t}
+	var err error
+	switch kind {
+	case "ecdsa":
+		s.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case "rsa":
+		s.key, err = rsa.GenerateKey(rand.Reader, 2048)
+	case "ed25519":
+		_, s.key, err = ed25519.GenerateKey(rand.Reader)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(s.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.public = string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	s.fingerprint = digestOf(der)
+	return s
+}
+
+func (s *cosigner) sign(message []byte) string {
+	s.t.Helper()
+	sum := sha256.Sum256(message)
+	input, options := sum[:], crypto.SignerOpts(crypto.SHA256)
+	if _, is := s.key.(ed25519.PrivateKey); is {
+		input, options = message, crypto.Hash(0)
+	}
+	sig, err := s.key.Sign(rand.Reader, input, options)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(sig)
+}
+
+// payload says that an artifact of a repository is signed.
+func payload(repository, digest string) []byte {
+	return fmt.Appendf(nil, `{"critical":{"identity":{"docker-reference":%q},"image":{"docker-manifest-digest":%q},"type":"cosign container image signature"},"optional":null}`, repository, digest)
+}
+
+func toJSON(is any) []byte {
+	text, err := json.Marshal(is)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// signatures is the manifest of signatures of payloads, with the signature of each.
+func signatures(payloads [][]byte, signed []string) []byte {
+	layers := make([]any, len(payloads))
+	for i, p := range payloads {
+		layers[i] = map[string]any{"mediaType": payloadType, "digest": digestOf(p), "size": len(p), "annotations": map[string]string{"dev.cosignproject.cosign/signature": signed[i]}}
+	}
+	config := map[string]any{"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digestOf([]byte("{}")), "size": 2}
+	return toJSON(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": layers})
+}
+
+func signatureTag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
+
+// cosign signs an artifact in its repository.
+func (f *registryFixture) cosign(s *cosigner, repository, digest string) {
+	f.t.Helper()
+	p := payload(f.registry.Host+"/"+repository, digest)
+	f.registry.PushManifest(f.t, repository, signatureTag(digest), manifestType, signatures([][]byte{p}, []string{s.sign(p)}), p, []byte("{}"))
+}
+
+// bundle is what cosign 3 makes of a signature.
+func (s *cosigner) bundle(digest, predicate string) []byte {
+	statement := fmt.Appendf(nil, `{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":%q}}],"predicateType":%q,"predicate":{}}`, strings.TrimPrefix(digest, "sha256:"), predicate)
+	const kind = "application/vnd.in-toto+json"
+	return toJSON(map[string]any{
+		"mediaType":            bundleType,
+		"verificationMaterial": map[string]any{"publicKey": map[string]string{"hint": "x"}},
+		"dsseEnvelope": map[string]any{
+			"payload": statement, "payloadType": kind,
+			"signatures": []any{map[string]string{"sig": s.sign(fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(kind), kind, len(statement), statement))}},
+		},
+	})
+}
+
+const signPredicate = "https://sigstore.dev/cosign/sign/v1"
+
+// bundleManifest holds a bundle of an artifact.
+func bundleManifest(bundle []byte) []byte {
+	empty := map[string]any{"mediaType": "application/vnd.oci.empty.v1+json", "digest": digestOf([]byte("{}")), "size": 2}
+	layer := map[string]any{"mediaType": bundleType, "digest": digestOf(bundle), "size": len(bundle)}
+	return toJSON(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "artifactType": bundleType, "config": empty, "layers": []any{layer}})
+}
+
+// referrers is a list of what refers to an artifact.
+func referrers(artifactType string, manifests ...[]byte) []byte {
+	list := []any{}
+	for _, m := range manifests {
+		entry := map[string]any{"mediaType": manifestType, "digest": digestOf(m), "size": len(m)}
+		if artifactType != "" {
+			entry["artifactType"] = artifactType
+		}
+		list = append(list, entry)
+	}
+	return toJSON(map[string]any{"schemaVersion": 2, "mediaType": indexType, "manifests": list})
+}
+
+func cosignKeys(keys ...string) *consolev1.Verify {
+	return &consolev1.Verify{Provider: consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN, Keys: keys}
+}
+
+func provenanceKeys(keys ...string) *consolev1.Verify {
+	return &consolev1.Verify{Provider: consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE, Keys: keys}
+}
+
+// signedBy waits until a head is published as what begins so, and signed by a key.
+func (f *registryFixture) signedBy(ref, want, fingerprint string) {
+	f.t.Helper()
+	if is := f.resolved(ref, want); is.GetSignedBy() != fingerprint {
+		f.t.Errorf("%s is signed by %q, and not by %q", ref, is.GetSignedBy(), fingerprint)
+	}
+}
+
+// TestOnlySignedArtifactsArePublished with cosign's keys of all kinds, in both forms.
+func TestOnlySignedArtifactsArePublished(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"ecdsa", "rsa", "ed25519"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			ada, eve := newCosigner(t, kind), newCosigner(t, kind)
+			f := newRegistry(t, "-auth", "basic")
+			push := func(text string) string {
+				return f.registry.OrasPush(t, "team/shop:1.0.0", fluxConfig, registrytest.File{Name: "shop.tgz", MediaType: fluxContent, Content: tgz(map[string]string{"a": text})})
+			}
+			unsigned := push("unsigned")
+			f.console.setService("web", "tag:1.0.0")
+			f.artifacts(&consolev1.OCISource{Secret: "login", Verify: cosignKeys(ada.public)})
+			dir := t.TempDir()
+			n := f.start(dir, nil)
+			f.problem("1.0.0 (sha256:", `service "web" is not signed`, "Nothing of it is published", "Sign it")
+			if heads := f.console.status().GetHeads(); len(heads) != 0 {
+				t.Fatalf("published %v", heads)
+			}
+			if got := f.registry.Count(t, "GET /v2/team/shop/blobs/"); got != 0 {
+				t.Errorf("%d blobs of something unsigned were downloaded", got)
+			}
+
+			// A signature comes after its artifact.
+			f.cosign(ada, "team/shop", unsigned)
+			n.refresh()
+			f.signedBy("tag:1.0.0", "tag:1.0.0@"+unsigned, ada.fingerprint)
+			f.problem()
+			if got := f.polledCosts(n); len(got) != 1 || !strings.HasPrefix(got[0], "HEAD ") {
+				t.Errorf("a poll without news asked for\n%s", strings.Join(got, "\n"))
+			}
+
+			strange := push("by somebody else")
+			f.cosign(eve, "team/shop", strange)
+			n.refresh()
+			f.problem("by none of the source's verification keys", "stays published")
+			f.signedBy("tag:1.0.0", "tag:1.0.0@"+unsigned, ada.fingerprint)
+			if files := n.filesOf("tag:1.0.0", ""); files["a"] != "unsigned" {
+				t.Errorf("served %v", files)
+			}
+
+			// A restart does not forget what may be published.
+			n.stop()
+			n = f.start(dir, nil)
+			n.polled()
+			f.problem("by none of the source's verification keys")
+			f.signedBy("tag:1.0.0", "tag:1.0.0@"+unsigned, ada.fingerprint)
+
+			f.artifacts(&consolev1.OCISource{Secret: "login", Verify: cosignKeys(ada.public, eve.public)})
+			f.signedBy("tag:1.0.0", "tag:1.0.0@"+strange, eve.fingerprint)
+			f.problem()
+
+			// A bundle, at a registry without the API for referrers and with a list that names no types.
+			bundled := push("bundled")
+			bundle := ada.bundle(bundled, signPredicate)
+			manifest := bundleManifest(bundle)
+			f.registry.PushManifest(t, "team/shop", digestOf(manifest), manifestType, manifest, bundle, []byte("{}"))
+			f.registry.PushManifest(t, "team/shop", strings.Replace(bundled, ":", "-", 1), indexType, referrers("", manifest))
+			n.refresh()
+			f.signedBy("tag:1.0.0", "tag:1.0.0@"+bundled, ada.fingerprint)
+			f.problem()
+		})
+	}
+}
+
+// TestSignaturesOfOtherThingsAreRefused: each has its words at the source, and nothing of it is published.
+func TestSignaturesOfOtherThingsAreRefused(t *testing.T) {
+	t.Parallel()
+	ada := newCosigner(t, "ecdsa")
+	f, l := newLiarFixture(t)
+	host := strings.TrimPrefix(l.URL, "http://")
+	spec := func(v *consolev1.Verify) {
+		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://" + host + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Verify: v}})
+	}
+	put := func(tag, kind string, manifest []byte, blobs ...[]byte) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.tags[tag], l.tags[digestOf(manifest)] = tagged{manifest, kind}, tagged{manifest, kind}
+		for _, b := range blobs {
+			l.blobs[digestOf(b)] = b
+		}
+	}
+	digestOfTag := func(tag string) string {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return digestOf(l.tags[tag].manifest)
+	}
+	sign := func(tag string, payloads ...[]byte) {
+		signed := make([]string, len(payloads))
+		for i, p := range payloads {
+			signed[i] = ada.sign(p)
+		}
+		put(signatureTag(digestOfTag(tag)), manifestType, signatures(payloads, signed), payloads...)
+	}
+	good := digestOfTag("good")
+	sign("good", payload(host+"/team/shop", good))
+	spec(cosignKeys(ada.public))
+	n := f.one()
+	f.signedBy("tag:good", "tag:good@"+good, ada.fingerprint)
+	f.problem()
+
+	cases := map[string]struct {
+		make  func(digest string)
+		words []string
+	}{
+		"another-digest":     {func(string) { sign("bad", payload(host+"/team/shop", good)) }, []string{"for another artifact, " + good}},
+		"another-repository": {func(d string) { sign("bad", payload(host+"/team/other", d)) }, []string{`for the repository "` + host + `/team/other"`}},
+		"another-kind":       {func(string) { sign("bad", []byte(`{"critical": {"type": "atomic container signature"}}`)) }, []string{"not for an artifact"}},
+		"changed-payload": {func(d string) {
+			p := payload(host+"/team/shop", d)
+			put(signatureTag(d), manifestType, signatures([][]byte{p}, []string{ada.sign([]byte("something else"))}), p)
+		}, []string{"by none of the source's verification keys, or does not fit"}},
+		"not-base64": {func(d string) {
+			p := payload(host+"/team/shop", d)
+			put(signatureTag(d), manifestType, signatures([][]byte{p}, []string{"%%%"}), p)
+		}, []string{"not base64"}},
+		"huge": {func(d string) {
+			p := []byte(strings.Repeat("x", 300<<10))
+			put(signatureTag(d), manifestType, signatures([][]byte{p}, []string{ada.sign(p)}), p)
+		}, []string{"has 307200 bytes, and the limit is 256 KiB"}},
+		"endless": {func(d string) {
+			p := payload(host+"/team/shop", d)
+			payloads, signed := make([][]byte, 40), make([]string, 40)
+			for i := range payloads {
+				payloads[i], signed[i] = p, "%%%"
+			}
+			put(signatureTag(d), manifestType, signatures(payloads, signed), p)
+		}, []string{"more than the limit of 32 signatures"}},
+		"lied-payload": {func(d string) {
+			p := payload(host+"/team/shop", d)
+			put(signatureTag(d), manifestType, signatures([][]byte{p}, []string{ada.sign(p)}), p)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.blobs[digestOf(p)] = []byte(strings.ToUpper(string(p)))
+		}, []string{"came with the digest"}},
+		"no-json": {func(d string) { put(signatureTag(d), manifestType, []byte("no json")) }, []string{"not JSON that can be read"}},
+		"attestation": {func(d string) {
+			bundle := ada.bundle(d, "https://spdx.dev/Document")
+			manifest := bundleManifest(bundle)
+			put(strings.Replace(d, ":", "-", 1), indexType, referrers(bundleType, manifest), bundle)
+			put("x", manifestType, manifest)
+		}, []string{"a statement by key " + ada.fingerprint + " of another kind (https://spdx.dev/Document)"}},
+		"bundle-of-another": {func(d string) {
+			bundle := ada.bundle(good, signPredicate)
+			manifest := bundleManifest(bundle)
+			put(strings.Replace(d, ":", "-", 1), indexType, referrers(bundleType, manifest), bundle)
+			put("x", manifestType, manifest)
+		}, []string{"for another artifact"}},
+	}
+	for name, is := range cases {
+		l.push("bad", tgz(map[string]string{"a": name}), nil)
+		is.make(digestOfTag("bad"))
+		f.console.setService("bad", "tag:bad")
+		n.refresh()
+		f.problem(append([]string{"bad (sha256:", "service \"bad\"", "Nothing of it is published"}, is.words...)...)
+		if head := headOf(f.console.status(), "tag:bad"); head != nil {
+			t.Errorf("%s: published %v", name, head)
+		}
+		f.console.setService("bad", "tag:good")
+		n.polled()
+	}
+
+	// A registry that wants to be left alone for a while says nothing of signatures: what is published stays.
+	l.push("good", tgz(map[string]string{"a": "moved"}), nil)
+	l.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/referrers/") {
+			return false
+		}
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	n.refresh()
+	f.problem("429")
+	f.signedBy("tag:good", "tag:good@"+good, ada.fingerprint)
+	l.setFault(nil)
+
+	// The tag moves between the check and the download: what was checked is published.
+	checked := digestOfTag("good")
+	moved := tgz(map[string]string{"a": "moved in between"})
+	sign("good", payload(host+"/team/shop", checked))
+	l.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, ".sig") {
+			l.push("good", moved, nil)
+		}
+		return false
+	})
+	n.refresh()
+	f.signedBy("tag:good", "tag:good@"+checked, ada.fingerprint)
+	if files := n.filesOf("tag:good", ""); files["a"] != "moved" {
+		t.Errorf("served %v", files)
+	}
+	l.setFault(nil)
+}
+
+// TestSignaturesOfACopiedRepositoryNameTheOriginal and count where the source says so.
+func TestSignaturesOfACopiedRepositoryNameTheOriginal(t *testing.T) {
+	t.Parallel()
+	ada := newCosigner(t, "ecdsa")
+	f := newRegistry(t, "-auth", "basic")
+	digest := f.registry.HelmPush(t, chartTag+"1.0.0", charttest.Package("web", "1.0.0", template("one")))
+	p := payload("index.docker.io/team/charts/web:1.0.0", digest)
+	f.registry.PushManifest(t, "team/charts/web", signatureTag(digest), manifestType, signatures([][]byte{p}, []string{ada.sign(p)}), p, []byte("{}"))
+	f.console.setService("web", catalog.ChartRef("web", "^1"))
+	verify := cosignKeys(ada.public)
+	f.charts(&consolev1.HelmSource{Secret: "login", Verify: verify})
+	f.one()
+	f.problem(`for the repository "index.docker.io/team/charts/web:1.0.0", and not for "` + f.registry.Host + `/team/charts/web"`)
+	copied := cosignKeys(ada.public)
+	copied.Repository = "docker.io/team/charts"
+	f.charts(&consolev1.HelmSource{Secret: "login", Verify: copied})
+	f.signedBy(catalog.ChartRef("web", "^1"), catalog.ChartRef("web", "1.0.0"), ada.fingerprint)
+	f.problem()
+}
+
+// provenance is the provenance file that Helm makes of a package.
+func provenance(t *testing.T, s *gittest.Signer, chart, version string, tgz []byte) []byte {
+	t.Helper()
+	text := fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n\n...\nfiles:\n  %s-%s.tgz: %s\n", chart, version, chart, version, digestOf(tgz))
+	return []byte(s.Clearsign(t, text))
+}
+
+// TestOnlyChartsWithProvenanceArePublished: a .prov beside the package, by one of the keys.
+func TestOnlyChartsWithProvenanceArePublished(t *testing.T) {
+	t.Parallel()
+	ada, eve := gittest.NewOpenPGP(t, "ed25519"), gittest.NewOpenPGP(t, "rsa2048")
+	f := newCharts(t)
+	push := func(version, text string, by *gittest.Signer) []byte {
+		pkg := charttest.Package("web", version, template(text))
+		f.repo.PushPackage("web", version, pkg)
+		if by != nil {
+			f.repo.PushFile("web-"+version+".tgz.prov", provenance(t, by, "web", version, pkg))
+		}
+		return pkg
+	}
+	first := push("1.0.0", "one", nil)
+	f.console.setService("web", catalog.ChartRef("web", "^1"))
+	f.setSource(&consolev1.HelmSource{Verify: provenanceKeys(ada.Public)})
+	n := f.one()
+	f.problem("web 1.0.0", `service "web" has no provenance file (.prov)`, "Nothing of it is published")
+	if n := f.repo.Downloads(); n != 0 {
+		t.Errorf("%d downloads of unsigned packages", n)
+	}
+	f.repo.PushFile("web-1.0.0.tgz.prov", provenance(t, ada, "web", "1.0.0", first))
+	n.refresh()
+	if head := f.chart("web", "^1", "1.0.0"); head.GetSignedBy() != ada.Fingerprint {
+		t.Errorf("signed by %q", head.GetSignedBy())
+	}
+	f.problem()
+
+	push("1.0.1", "two", eve)
+	n.refresh()
+	f.problem("web 1.0.1", eve.Fingerprint, "not among the source's verification keys", "web 1.0.0 stays published")
+	second := push("1.0.2", "three", nil)
+	refused := func(prov []byte, words ...string) {
+		t.Helper()
+		f.repo.PushFile("web-1.0.2.tgz.prov", prov)
+		n.refresh()
+		f.problem(append(words, "web 1.0.0 stays published")...)
+	}
+	refused(provenance(t, ada, "web", "1.0.2", first), "of another package")
+	refused(provenance(t, ada, "web", "1.0.1", second), "does not name web-1.0.2.tgz")
+	refused([]byte("not signed at all"), "not signed in clear")
+	refused([]byte(ada.Clearsign(t, "a text\n")), "not of a chart")
+	altered := strings.Replace(string(provenance(t, ada, "web", "1.0.2", first)), digestOf(first), digestOf(second), 1)
+	refused([]byte(altered), "does not fit")
+	refused([]byte(strings.Repeat("x", 3<<20)), "larger than the limit of 2 MiB")
+	f.chart("web", "^1", "1.0.0")
+
+	f.repo.PushFile("web-1.0.2.tgz.prov", provenance(t, ada, "web", "1.0.2", second))
+	n.refresh()
+	f.chart("web", "^1", "1.0.2")
+	f.problem()
+
+	// Without a digest in the index the provenance file says which package it is.
+	third := charttest.Package("web", "1.0.3", template("four"))
+	f.repo.PushPackage("web", "1.0.3", charttest.Package("web", "1.0.3", template("not what was signed")))
+	f.repo.List("web", "1.0.3", "web-1.0.3.tgz", "")
+	f.repo.PushFile("web-1.0.3.tgz.prov", provenance(t, ada, "web", "1.0.3", third))
+	n.refresh()
+	f.problem("the package has the digest", "web 1.0.2 stays published")
+	fourth := charttest.Package("web", "1.0.4", template("five"))
+	f.repo.PushPackage("web", "1.0.4", fourth)
+	f.repo.List("web", "1.0.4", "web-1.0.4.tgz", "")
+	f.repo.PushFile("web-1.0.4.tgz.prov", provenance(t, ada, "web", "1.0.4", fourth))
+	n.refresh()
+	f.chart("web", "^1", "1.0.4")
+	f.problem()
+	downloads := f.repo.Downloads()
+	n.polled()
+	if got := f.repo.Downloads(); got != downloads {
+		t.Errorf("a poll without news downloaded %d packages", got-downloads)
+	}
+}
+
+// TestProvenanceOfARegistry: the layer beside the chart.
+func TestProvenanceOfARegistry(t *testing.T) {
+	t.Parallel()
+	ada := gittest.NewOpenPGP(t, "ed25519")
+	f := newRegistry(t, "-auth", "basic")
+	pkg := charttest.Package("web", "1.0.0", template("one"))
+	push := func(files ...registrytest.File) {
+		files = append([]registrytest.File{{Name: "web.tgz", MediaType: chartType, Content: pkg}}, files...)
+		f.registry.OrasPush(t, chartTag+"1.0.0", "application/vnd.cncf.helm.config.v1+json", files...)
+	}
+	push()
+	f.console.setService("web", catalog.ChartRef("web", "1.0.0"))
+	f.charts(&consolev1.HelmSource{Secret: "login", Verify: provenanceKeys(ada.Public)})
+	n := f.one()
+	f.problem("has no provenance file")
+	push(registrytest.File{Name: "web.prov", MediaType: provType, Content: provenance(t, ada, "web", "1.0.0", pkg)})
+	n.refresh()
+	f.signedBy(catalog.ChartRef("web", "1.0.0"), catalog.ChartRef("web", "1.0.0"), ada.Fingerprint)
+	f.problem()
+}
