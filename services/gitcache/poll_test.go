@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/registrytest"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -289,4 +290,72 @@ func TestACommitOfNoWantedBranchIsFetched(t *testing.T) {
 	if bytes, requests := since(f.git, mark); requests != 1 || bytes > 100 {
 		t.Errorf("with the commit here a poll took %d requests and %d bytes", requests, bytes)
 	}
+}
+
+// A rollback is a pin to a commit that is here: it needs neither a Git host nor a registry.
+func TestARollbackDoesNotWaitForUpstream(t *testing.T) {
+	t.Parallel()
+	t.Run("git", func(t *testing.T) {
+		t.Parallel()
+		ada := gittest.NewSSH(t, "ed25519")
+		f := newFixture(t)
+		unsigned := f.repo.Commit("unsigned", gittest.Files{"deploy/a": "0"})
+		f.signAs(ada)
+		first := f.repo.Commit("first", gittest.Files{"deploy/a": "1"})
+		second := f.repo.Commit("second", gittest.Files{"deploy/a": "2"})
+		f.console.setVerification(verifyCommit, ada.Public)
+		f.console.setService("web", "main")
+		n := f.one()
+		f.signed("refs/heads/main", second, ada.Fingerprint)
+		f.git.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return true
+		})
+		n.refresh()
+		f.problem("503")
+		f.console.setService("web", first)
+		f.signed(first, first, ada.Fingerprint)
+		f.problem("503")
+		// A commit that nobody signed is no way around the verification.
+		f.console.setService("web", unsigned)
+		n.refresh()
+		f.console.setService("other", second)
+		f.signed(second, second, ada.Fingerprint)
+		if head := headOf(f.console.status(), unsigned); head != nil {
+			t.Errorf("published %v", head)
+		}
+	})
+	t.Run("registry", func(t *testing.T) {
+		t.Parallel()
+		f := newRegistry(t, "-plain")
+		push := func(text string) {
+			f.registry.OrasPush(t, "team/shop:1", fluxConfig, registrytest.File{Name: "shop.tgz", MediaType: fluxContent, Content: tgz(map[string]string{"a": text})})
+		}
+		push("first")
+		f.console.setService("web", "tag:1")
+		f.artifacts(&consolev1.OCISource{Insecure: true})
+		n := f.one()
+		first := f.resolved("tag:1", "tag:1@").GetRevision().GetCommit()
+		push("second")
+		n.refresh()
+		eventually(t, "the second is published", func() error {
+			if headOf(f.console.status(), "tag:1").GetRevision().GetCommit() == first {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		f.registry.Stop()
+		n.refresh()
+		f.problem("connection refused")
+		f.console.setService("web", first)
+		eventually(t, "the first is published", func() error {
+			if headOf(f.console.status(), first) == nil {
+				return errors.New("not yet; problem: " + f.console.status().GetProblem().GetMessage())
+			}
+			return nil
+		})
+		if files := n.filesOf(first, ""); files["a"] != "first" {
+			t.Errorf("the artifact has %v", files)
+		}
+	})
 }

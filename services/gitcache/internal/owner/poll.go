@@ -127,7 +127,7 @@ func (t *tenure) ask(ctx context.Context, s Source, began time.Time) (moved bool
 	if err != nil {
 		_, span := t.trace(ctx, s, began)
 		end(span, err)
-		return false, nil, err
+		return ctx.Err() == nil && t.takePins(ctx, s), nil, err
 	}
 	if t.news(p) {
 		traced, span := t.trace(ctx, s, began)
