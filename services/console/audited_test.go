@@ -12,6 +12,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console"
+	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/rpc"
 )
 
@@ -168,7 +169,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			return err
 		}},
 	}
-	for procedure := range rpc.Policy() {
+	for procedure := range rpc.Policy(kinds.Table()) {
 		method := procedure[strings.LastIndexByte(procedure, '/')+1:]
 		if _, ok := acts[method]; !ok && !readsOnly(method) && !hubsOwn(method) && !writesCatalog(method) {
 			t.Errorf("%s changes or reveals something: say which event it leaves", procedure)

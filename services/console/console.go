@@ -32,6 +32,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/export"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -261,9 +262,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	keeper := rights.New(s.store, nil)
+	table, loader := kinds.Table(), catalog.NewLoader(nil)
 	resources := catalog.New(s.store, box, deps.Log, nil)
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
-	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Catalog: resources, Viewer: keeper, Presence: told, Log: deps.Log})
+	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Kinds: table, Loader: loader, Viewer: keeper, Presence: told, Log: deps.Log})
 	s.sinks.Catalog, s.catalog = resources, resources
 	if cmp.Or(cfg.AdvertisePages, cfg.AdvertiseConsole) != "" { // the listener's own address is for this machine
 		s.sinks.Pages = s.pagesURL
@@ -284,6 +286,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Store: s.store, Rights: keeper, Secret: hubsecret.Open(cfg.HubSecretFile), Accesses: accesses, Log: deps.Log, Days: cfg.RecordingDays, Bytes: cfg.RecordingMaxBytes,
 	})
 	mounts := rpc.Mounts(rpc.Deps{
+		Kinds:   table,
 		Catalog: resources,
 		Rights:  keeper,
 		Config:  configuration, OpenBackend: open,
@@ -315,7 +318,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	mounts = append(mounts, server.HTTP("/", shown, identities.RoleOpen))
 	s.server, err = server.New(cfg.Server, server.Deps{
 		Name: "console", Log: deps.Log, Telemetry: deps.Telemetry,
-		Verifier: s.authority, Policy: rpc.Policy(), Rejected: refusals.Token, Ready: s.ready, Unsigned: cfg.Unsigned.Accepted(), DataDir: cfg.DataDir,
+		Verifier: s.authority, Policy: rpc.Policy(table), Rejected: refusals.Token, Ready: s.ready, Unsigned: cfg.Unsigned.Accepted(), DataDir: cfg.DataDir,
 		Debugged: trail.Debugged(s.recorder), Secret: secret,
 	}, mounts...)
 	return s, err

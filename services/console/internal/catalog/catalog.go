@@ -32,10 +32,10 @@ const (
 
 // Catalog is the catalog of one installation.
 type Catalog struct {
+	Loader
 	store *store.Store
 	box   *seal.Box
 	log   *slog.Logger
-	now   func() time.Time
 	hooks []Hook
 	desk  *confirm.Desk
 	// reader is nil in tests only.
@@ -50,10 +50,8 @@ type Catalog struct {
 
 // New returns the catalog in a store. now is the clock; nil: time.Now.
 func New(s *store.Store, box *seal.Box, log *slog.Logger, now func() time.Time) *Catalog {
-	if now == nil {
-		now = time.Now
-	}
-	return &Catalog{store: s, box: box, log: log, now: now, desk: confirm.New(box, now), hubTurn: make(chan struct{}, 1)}
+	l := NewLoader(now)
+	return &Catalog{Loader: l, store: s, box: box, log: log, desk: confirm.New(box, l.now), hubTurn: make(chan struct{}, 1)}
 }
 
 // Expectation is what the caller of an update believes.
@@ -153,25 +151,26 @@ func (c *Catalog) DeleteCluster(ctx context.Context, by By, name, etag string) e
 
 // GetSource returns a source.
 func (c *Catalog) GetSource(ctx context.Context, name string) (Source, error) {
-	return get(ctx, c, store.KindSource, name, c.sources)
+	return Get(ctx, c, store.KindSource, name, c.Sources)
 }
 
 // GetCluster returns a cluster.
 func (c *Catalog) GetCluster(ctx context.Context, name string) (Cluster, error) {
-	return get(ctx, c, store.KindCluster, name, c.clusters)
+	return Get(ctx, c, store.KindCluster, name, c.Clusters)
 }
 
 // GetService returns a service.
 func (c *Catalog) GetService(ctx context.Context, name string) (Service, error) {
-	return get(ctx, c, store.KindService, name, c.services)
+	return Get(ctx, c, store.KindService, name, c.Services)
 }
 
 // GetSecret returns a secret without its values.
 func (c *Catalog) GetSecret(ctx context.Context, name string) (Secret, error) {
-	return get(ctx, c, store.KindSecret, name, c.secrets)
+	return Get(ctx, c, store.KindSecret, name, loadSecrets)
 }
 
-func get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, load func(context.Context, store.View, []store.Resource) ([]T, error)) (out T, err error) {
+// Get returns a resource as load reads it.
+func Get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, load Load[T]) (out T, err error) {
 	if !dnsLabel.MatchString(name) {
 		return out, missing(kind, name)
 	}
@@ -209,25 +208,26 @@ func (c *Catalog) shown(ctx context.Context, ref store.Ref, r store.Resource, er
 
 // ListSources returns a page of sources and the token of the next one.
 func (c *Catalog) ListSources(ctx context.Context, page Page) ([]Source, string, error) {
-	return list(ctx, c, store.KindSource, page, c.sources)
+	return List(ctx, c, store.KindSource, page, c.Sources)
 }
 
 // ListClusters returns a page of clusters and the token of the next one.
 func (c *Catalog) ListClusters(ctx context.Context, page Page) ([]Cluster, string, error) {
-	return list(ctx, c, store.KindCluster, page, c.clusters)
+	return List(ctx, c, store.KindCluster, page, c.Clusters)
 }
 
 // ListServices returns a page of services and the token of the next one.
 func (c *Catalog) ListServices(ctx context.Context, page Page) ([]Service, string, error) {
-	return list(ctx, c, store.KindService, page, c.services)
+	return List(ctx, c, store.KindService, page, c.Services)
 }
 
 // ListSecrets returns a page of secrets and the token of the next one.
 func (c *Catalog) ListSecrets(ctx context.Context, page Page) ([]Secret, string, error) {
-	return list(ctx, c, store.KindSecret, page, c.secrets)
+	return List(ctx, c, store.KindSecret, page, loadSecrets)
 }
 
-func list[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load func(context.Context, store.View, []store.Resource) ([]T, error)) (out []T, next string, err error) {
+// List returns a page of resources as load reads them, and the token of the next one.
+func List[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load Load[T]) (out []T, next string, err error) {
 	if page.Filter != "" || page.Order != "" {
 		return found(ctx, c, kind, page, load)
 	}

@@ -407,7 +407,7 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 	if c.observer != nil {
 		edit.tells = c.observer.RolledBack(by, now, to)
 	}
-	out, _, err := update(ctx, c, by, edit, c.services)
+	out, _, err := Write(ctx, c, by, edit, c.Services)
 	return out, to, err
 }
 

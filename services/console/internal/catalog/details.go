@@ -88,7 +88,7 @@ func (c *Catalog) details(ctx context.Context, kind store.DetailKind, find func(
 		if err != nil {
 			return err
 		}
-		services, err := c.services(ctx, v, rows)
+		services, err := c.Services(ctx, v, rows)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (c *Catalog) details(ctx context.Context, kind store.DetailKind, find func(
 		for _, s := range services {
 			names[s.Spec.Cluster] = true
 		}
-		clusters, err := named(ctx, v, store.KindCluster, names, c.clusters)
+		clusters, err := named(ctx, v, store.KindCluster, names, c.Clusters)
 		if err != nil {
 			return err
 		}

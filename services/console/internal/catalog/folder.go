@@ -132,7 +132,7 @@ func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Se
 	if err != nil {
 		return s, a, err
 	}
-	list, err := c.services(ctx, v, []store.Resource{row})
+	list, err := c.Services(ctx, v, []store.Resource{row})
 	if err != nil {
 		return s, a, err
 	}

@@ -572,7 +572,7 @@ func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]G
 			if err != nil {
 				return err
 			}
-			services, err := c.services(ctx, v, rows)
+			services, err := c.Services(ctx, v, rows)
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ func (c *Catalog) UpdateGrant(ctx context.Context, by By, in Grant, want Expecta
 	if err != nil {
 		return Grant{}, "", err
 	}
-	return update(ctx, c, by, e, c.grants)
+	return Write(ctx, c, by, e, loadGrants)
 }
 
 // Draft gets a grant ready to be written.
@@ -84,19 +84,19 @@ func (c *Catalog) DeleteGrant(ctx context.Context, by By, name, etag string) err
 
 // GetGrant returns a grant.
 func (c *Catalog) GetGrant(ctx context.Context, name string) (Grant, error) {
-	return get(ctx, c, store.KindGrant, name, c.grants)
+	return Get(ctx, c, store.KindGrant, name, loadGrants)
 }
 
 // ListGrants returns a page of grants and the token of the next one.
 func (c *Catalog) ListGrants(ctx context.Context, page Page) ([]Grant, string, error) {
-	return list(ctx, c, store.KindGrant, page, c.grants)
+	return List(ctx, c, store.KindGrant, page, loadGrants)
 }
 
-func (c *Catalog) grants(_ context.Context, _ store.View, rows []store.Resource) ([]Grant, error) {
+func loadGrants(_ context.Context, _ store.View, rows []store.Resource) ([]Grant, error) {
 	out := make([]Grant, len(rows))
 	for i, r := range rows {
-		out[i].Meta = metaOf(r)
-		if err := decode(r, &out[i].Spec); err != nil {
+		var err error
+		if out[i], err = ReadGrant(r); err != nil {
 			return nil, err
 		}
 	}

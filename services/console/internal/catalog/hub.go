@@ -156,7 +156,7 @@ func (c *Catalog) reportsOf(ctx context.Context, v store.View, rows []store.Reso
 	if c.observer == nil || len(rows) == 0 {
 		return nil, nil
 	}
-	loaded, err := c.services(ctx, v, rows)
+	loaded, err := c.Services(ctx, v, rows)
 	if err != nil {
 		return nil, err
 	}

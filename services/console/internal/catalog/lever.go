@@ -50,7 +50,7 @@ func (c *Catalog) pull(ctx context.Context, by By, name, action string, change f
 		if err != nil {
 			return Service{}, err
 		}
-		out, _, err := update(ctx, c, by, e, c.services)
+		out, _, err := Write(ctx, c, by, e, c.Services)
 		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
 			continue
 		}

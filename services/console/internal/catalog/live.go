@@ -18,7 +18,7 @@ type Finder interface {
 func (c *Catalog) Search(f Finder) { c.finder = f }
 
 // found is a page in which not all resources are, or not in the order of names.
-func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load loader[T]) (out []T, next string, err error) {
+func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load Load[T]) (out []T, next string, err error) {
 	names, next, err := c.finder.Find(ctx, kind, page)
 	if err != nil {
 		return nil, "", err
@@ -42,49 +42,6 @@ func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, l
 		return err
 	})
 	return out, next, err
-}
-
-// Load returns resources of one kind with their statuses, each as its kind has it: Source, Cluster, Service, Secret, Grant,
-// or a Resource. nil: of a kind that people do not look at.
-func (c *Catalog) Load(ctx context.Context, v store.View, kind store.Kind, rows []store.Resource) ([]any, error) {
-	switch kind {
-	case store.KindSource:
-		return anys(c.sources(ctx, v, rows))
-	case store.KindCluster:
-		return anys(c.clusters(ctx, v, rows))
-	case store.KindService:
-		return anys(c.services(ctx, v, rows))
-	case store.KindSecret:
-		return anys(c.secrets(ctx, v, rows))
-	case store.KindGrant:
-		return anys(c.grants(ctx, v, rows))
-	case store.KindProject:
-		return anys(Projects().load(ctx, v, rows))
-	case store.KindGlobalService:
-		return anys(GlobalServices().load(ctx, v, rows))
-	case store.KindConfigSet:
-		return anys(ConfigSets().load(ctx, v, rows))
-	case store.KindBackend:
-		return anys(Backends().load(ctx, v, rows))
-	case store.KindSink:
-		return anys(Sinks().load(ctx, v, rows))
-	case store.KindRole:
-		return anys(Roles().load(ctx, v, rows))
-	case store.KindServiceAccount:
-		return anys(ServiceAccounts().load(ctx, v, rows))
-	}
-	return nil, nil
-}
-
-func anys[T any](list []T, err error) ([]any, error) {
-	if err != nil {
-		return nil, err
-	}
-	out := make([]any, len(list))
-	for i := range list {
-		out[i] = list[i]
-	}
-	return out, nil
 }
 
 // ConnectedUntil is when a cluster that is not heard of again counts as away; zero: it does already.

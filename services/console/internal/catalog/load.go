@@ -27,8 +27,19 @@ func connected(s store.Seen, now time.Time) bool {
 	return !s.SeenTime.IsZero() && now.Sub(s.SeenTime) <= connectedWithin
 }
 
-// sources decodes sources with their statuses.
-func (c *Catalog) sources(ctx context.Context, v store.View, rows []store.Resource) ([]Source, error) {
+// Loader reads resources with their statuses.
+type Loader struct{ now func() time.Time }
+
+// NewLoader returns a loader. now is the clock; nil: time.Now.
+func NewLoader(now func() time.Time) Loader {
+	if now == nil {
+		now = time.Now
+	}
+	return Loader{now}
+}
+
+// Sources decodes sources with their statuses.
+func (l Loader) Sources(ctx context.Context, v store.View, rows []store.Resource) ([]Source, error) {
 	heads, err := v.Heads(ctx, uidsOf(rows))
 	if err != nil {
 		return nil, err
@@ -46,13 +57,13 @@ func (c *Catalog) sources(ctx context.Context, v store.View, rows []store.Resour
 	return out, nil
 }
 
-// clusters decodes clusters with their statuses.
-func (c *Catalog) clusters(ctx context.Context, v store.View, rows []store.Resource) ([]Cluster, error) {
+// Clusters decodes clusters with their statuses.
+func (l Loader) Clusters(ctx context.Context, v store.View, rows []store.Resource) ([]Cluster, error) {
 	seen, err := v.Seen(ctx, uidsOf(rows))
 	if err != nil {
 		return nil, err
 	}
-	now := c.now()
+	now := l.now()
 	out := make([]Cluster, len(rows))
 	for i, r := range rows {
 		out[i].Meta = metaOf(r)
@@ -73,20 +84,20 @@ func (c *Catalog) clusters(ctx context.Context, v store.View, rows []store.Resou
 	return out, nil
 }
 
-// secrets decodes secrets, without values.
-func (c *Catalog) secrets(_ context.Context, _ store.View, rows []store.Resource) ([]Secret, error) {
+// loadSecrets decodes secrets, without values.
+func loadSecrets(_ context.Context, _ store.View, rows []store.Resource) ([]Secret, error) {
 	out := make([]Secret, len(rows))
 	for i, r := range rows {
 		var err error
-		if out[i], err = decodeSecret(r); err != nil {
+		if out[i], err = ReadSecret(r); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// services decodes services with their three truths.
-func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resource) ([]Service, error) {
+// Services decodes services with their three truths.
+func (l Loader) Services(ctx context.Context, v store.View, rows []store.Resource) ([]Service, error) {
 	out := make([]Service, len(rows))
 	sourceNames, clusterNames := map[string]bool{}, map[string]bool{}
 	for i, r := range rows {
@@ -96,11 +107,11 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 		}
 		sourceNames[out[i].Spec.Source], clusterNames[out[i].Spec.Cluster] = true, !out[i].Spec.Catalog
 	}
-	sources, err := named(ctx, v, store.KindSource, sourceNames, c.sources)
+	sources, err := named(ctx, v, store.KindSource, sourceNames, l.Sources)
 	if err != nil {
 		return nil, err
 	}
-	clusters, err := named(ctx, v, store.KindCluster, clusterNames, c.clusters)
+	clusters, err := named(ctx, v, store.KindCluster, clusterNames, l.Clusters)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +119,8 @@ func (c *Catalog) services(ctx context.Context, v store.View, rows []store.Resou
 	if err != nil {
 		return nil, err
 	}
-	now := c.now()
-	times, err := c.timingOf(ctx, v, out, now)
+	now := l.now()
+	times, err := timingOf(ctx, v, out, now)
 	if err != nil {
 		return nil, err
 	}

@@ -524,7 +524,7 @@ func DecodeChange(c store.Change) (Change, error) {
 		s := &Service{Meta: meta, Status: ServiceStatus{ConfigRevision: c.Config}}
 		return Change{Service: s}, decode(c.Resource, &s.Spec)
 	case store.KindSecret:
-		s, err := decodeSecret(c.Resource)
+		s, err := ReadSecret(c.Resource)
 		return Change{Secret: &s}, err
 	case store.KindGrant:
 		g := &Grant{Meta: meta}
@@ -537,6 +537,34 @@ func DecodeChange(c store.Change) (Change, error) {
 		return Change{Role: &r}, err
 	}
 	return Change{}, fmt.Errorf("change of unknown kind %q", c.Kind)
+}
+
+// ReadSource makes a source of what is stored, without a status.
+func ReadSource(r store.Resource) (Source, error) {
+	s := Source{Meta: metaOf(r)}
+	err := decode(r, &s.Spec)
+	return s, err
+}
+
+// ReadCluster makes a cluster of what is stored, without a status.
+func ReadCluster(r store.Resource) (Cluster, error) {
+	c := Cluster{Meta: metaOf(r)}
+	err := decode(r, &c.Spec)
+	return c, err
+}
+
+// ReadService makes a service of what is stored, without a status.
+func ReadService(r store.Resource) (Service, error) {
+	s := Service{Meta: metaOf(r)}
+	err := decode(r, &s.Spec)
+	return s, err
+}
+
+// ReadGrant makes a grant of what is stored.
+func ReadGrant(r store.Resource) (Grant, error) {
+	g := Grant{Meta: metaOf(r)}
+	err := decode(r, &g.Spec)
+	return g, err
 }
 
 func decode(r store.Resource, spec any) error {
@@ -554,7 +582,8 @@ func decodeHeads(h store.Heads) (SourceStatus, error) {
 	return status, nil
 }
 
-func decodeSecret(r store.Resource) (Secret, error) {
+// ReadSecret makes a secret of what is stored, without values.
+func ReadSecret(r store.Resource) (Secret, error) {
 	var spec secretSpec
 	if err := decode(r, &spec); err != nil {
 		return Secret{}, err

@@ -13,6 +13,9 @@ type RoleSpec struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
+// Role is such a resource.
+type Role = Resource[RoleSpec]
+
 // RoleRule allows verbs on kinds.
 type RoleRule struct {
 	Verbs []string `json:"verbs"`
@@ -21,7 +24,7 @@ type RoleRule struct {
 
 // Roles is the kind of roles of one's own.
 func Roles() Type[RoleSpec] {
-	return Type[RoleSpec]{Kind: store.KindRole, Check: func(r *Resource[RoleSpec]) error {
+	return Type[RoleSpec]{Kind: store.KindRole, Check: func(r *Role) error {
 		if access.IsBuiltin(r.Meta.Name) {
 			return refuse(Invalid, "role %q is always there and can't be changed: choose another name", r.Meta.Name)
 		}
@@ -40,6 +43,9 @@ type ServiceAccountSpec struct {
 	// Disabled says that its tokens count for nothing.
 	Disabled bool `json:"disabled,omitempty"`
 }
+
+// ServiceAccount is such a resource.
+type ServiceAccount = Resource[ServiceAccountSpec]
 
 // ServiceAccounts is the kind of accounts of programs.
 func ServiceAccounts() Type[ServiceAccountSpec] {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -281,4 +282,13 @@ func (c *Catalog) CredentialsOf(r store.Resource, named func(secret string) (sto
 		out[name] = value
 	}
 	return out, nil
+}
+
+// Sendings say how events are sent to sinks, by uid.
+func (c *Catalog) Sendings(ctx context.Context) (out map[string]store.Sending, err error) {
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		out, err = v.Sendings(ctx)
+		return err
+	})
+	return out, err
 }

@@ -127,7 +127,7 @@ func TestALostRefIsAProblemOfItsServicesOnly(t *testing.T) {
 func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	c := &Catalog{now: func() time.Time { return now }}
+	c := &Catalog{Loader: NewLoader(func() time.Time { return now })}
 	a, b := RefProblem{Ref: "refs/heads/a", Message: "a is missing", Missing: true}, RefProblem{Ref: "refs/heads/b", Message: "b is missing", Missing: true}
 	first := c.since(nil, &Problem{Message: "a is missing", Refs: []string{a.Ref}, Single: []RefProblem{a}})
 	now = now.Add(time.Hour)

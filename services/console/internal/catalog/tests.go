@@ -128,7 +128,7 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 			return Service{}, err
 		}
 		e.requests = true
-		out, _, err := update(ctx, c, by, e, c.services)
+		out, _, err := Write(ctx, c, by, e, c.Services)
 		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
 			continue
 		}
@@ -162,7 +162,7 @@ func (c *Catalog) runsTests(ctx context.Context, s Service) error {
 		if err != nil {
 			return err
 		}
-		clusters, err := c.clusters(ctx, v, []store.Resource{row})
+		clusters, err := c.Clusters(ctx, v, []store.Resource{row})
 		if err == nil {
 			agent = clusters[0].Status.Agent
 		}

@@ -45,7 +45,8 @@ func (t Type[S]) Decode(r store.Resource) (out Resource[S], err error) {
 	return out, err
 }
 
-func (t Type[S]) load(_ context.Context, _ store.View, rows []store.Resource) ([]Resource[S], error) {
+// Load reads resources.
+func (t Type[S]) Load(_ context.Context, _ store.View, rows []store.Resource) ([]Resource[S], error) {
 	out := make([]Resource[S], len(rows))
 	for i, r := range rows {
 		var err error
@@ -56,21 +57,11 @@ func (t Type[S]) load(_ context.Context, _ store.View, rows []store.Resource) ([
 	return out, nil
 }
 
-// Get returns a resource.
-func Get[S any](ctx context.Context, c *Catalog, t Type[S], name string) (Resource[S], error) {
-	return get(ctx, c, t.Kind, name, t.load)
-}
-
-// List returns a page of resources and the token of the next one.
-func List[S any](ctx context.Context, c *Catalog, t Type[S], page Page) ([]Resource[S], string, error) {
-	return list(ctx, c, t.Kind, page, t.load)
-}
-
 // Put writes a resource.
 func Put[S any](ctx context.Context, c *Catalog, by By, t Type[S], in Resource[S], want Expectation) (Resource[S], Outcome, error) {
 	e, err := t.Draft(in, want)
 	if err != nil {
 		return Resource[S]{}, "", err
 	}
-	return update(ctx, c, by, e, t.load)
+	return Write(ctx, c, by, e, t.Load)
 }

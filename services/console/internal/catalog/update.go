@@ -28,7 +28,7 @@ func (c *Catalog) UpdateSource(ctx context.Context, by By, in Source, want Expec
 	if err != nil {
 		return Source{}, "", err
 	}
-	return update(ctx, c, by, e, c.sources)
+	return Write(ctx, c, by, e, c.Sources)
 }
 
 // Draft gets a source ready to be written.
@@ -44,7 +44,7 @@ func (c *Catalog) UpdateCluster(ctx context.Context, by By, in Cluster, want Exp
 	if err != nil {
 		return Cluster{}, "", err
 	}
-	return update(ctx, c, by, e, c.clusters)
+	return Write(ctx, c, by, e, c.Clusters)
 }
 
 // UpdateClusters writes clusters, all or none.
@@ -56,7 +56,7 @@ func (c *Catalog) UpdateClusters(ctx context.Context, by By, in []Update[Cluster
 			return nil, about(store.KindCluster, in[i].Resource.Meta.Name, err)
 		}
 	}
-	return updateAll(ctx, c, by, edits, c.clusters)
+	return updateAll(ctx, c, by, edits, c.Clusters)
 }
 
 // Draft gets a cluster ready to be written.
@@ -72,7 +72,7 @@ func (c *Catalog) UpdateService(ctx context.Context, by By, in Service, want Exp
 	if err != nil {
 		return Service{}, "", err
 	}
-	return update(ctx, c, by, e, c.services)
+	return Write(ctx, c, by, e, c.Services)
 }
 
 // UpdateServices writes services, all or none.
@@ -84,7 +84,7 @@ func (c *Catalog) UpdateServices(ctx context.Context, by By, in []Update[Service
 			return nil, about(store.KindService, in[i].Resource.Meta.Name, err)
 		}
 	}
-	return updateAll(ctx, c, by, edits, c.services)
+	return updateAll(ctx, c, by, edits, c.Services)
 }
 
 // Draft gets a service ready to be written.
@@ -115,7 +115,7 @@ func (c *Catalog) UpdateSecret(ctx context.Context, by By, in Secret, want Expec
 	if err != nil {
 		return Secret{}, "", err
 	}
-	return update(ctx, c, by, e, c.secrets)
+	return Write(ctx, c, by, e, loadSecrets)
 }
 
 // DraftSecret gets a secret ready to be written. A secret that is read has no values, so a key without a value keeps
@@ -142,10 +142,11 @@ func about(kind store.Kind, name string, err error) error {
 	return fmt.Errorf("%s %q: %w", kind, name, err)
 }
 
-type loader[T any] func(context.Context, store.View, []store.Resource) ([]T, error)
+// Load reads resources of one kind, in their order.
+type Load[T any] func(context.Context, store.View, []store.Resource) ([]T, error)
 
-// update writes one resource.
-func update[T any](ctx context.Context, c *Catalog, by By, e Edit, load loader[T]) (out T, outcome Outcome, err error) {
+// Write writes one resource, and returns it as load reads it.
+func Write[T any](ctx context.Context, c *Catalog, by By, e Edit, load Load[T]) (out T, outcome Outcome, err error) {
 	results, err := updateAll(ctx, c, by, []Edit{e}, load)
 	if err != nil {
 		return out, "", err
@@ -154,7 +155,7 @@ func update[T any](ctx context.Context, c *Catalog, by By, e Edit, load loader[T
 }
 
 // updateAll writes resources of one kind in one transaction and returns them as load shows them.
-func updateAll[T any](ctx context.Context, c *Catalog, by By, edits []Edit, load loader[T]) ([]Result[T], error) {
+func updateAll[T any](ctx context.Context, c *Catalog, by By, edits []Edit, load Load[T]) ([]Result[T], error) {
 	var shown []T
 	var written []Written
 	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) (err error) {

@@ -172,7 +172,7 @@ func (c *Catalog) freezing(ctx context.Context, kind store.Kind, name string, f 
 		e, err = cluster.Draft(Expectation{ETag: cluster.Meta.ETag})
 		return e, before, err
 	}
-	project, err := Get(ctx, c, Projects(), name)
+	project, err := Get(ctx, c, store.KindProject, name, Projects().Load)
 	if err != nil {
 		return e, nil, err
 	}
@@ -203,7 +203,7 @@ type timing struct {
 	shared map[[2]string]window.State
 }
 
-func (c *Catalog) timingOf(ctx context.Context, v store.View, services []Service, now time.Time) (*timing, error) {
+func timingOf(ctx context.Context, v store.View, services []Service, now time.Time) (*timing, error) {
 	names := map[string]bool{}
 	for i := range services {
 		if project := services[i].Spec.Project; project != "" && !services[i].Spec.Catalog {
@@ -215,7 +215,7 @@ func (c *Catalog) timingOf(ctx context.Context, v store.View, services []Service
 		return t, nil
 	}
 	var err error
-	t.projects, err = named(ctx, v, store.KindProject, names, Projects().load)
+	t.projects, err = named(ctx, v, store.KindProject, names, Projects().Load)
 	return t, err
 }
 

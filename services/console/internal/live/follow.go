@@ -287,7 +287,7 @@ func (l *look) items(ctx context.Context, kind store.Kind, names []string) (item
 				rows = append(rows, r)
 			}
 		}
-		values, err := l.Catalog.Load(ctx, v, kind, rows)
+		values, err := l.Board.Kinds.Load(ctx, l.Loader, v, kind, rows)
 		for _, value := range values {
 			items = append(items, &Item{Kind: kind, Value: value})
 		}

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -34,7 +36,7 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 		}
 	}
 	l := &look{
-		Board: New(Deps{Store: s, Catalog: c, Log: log}), Follower: &Follower{},
+		Board: New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: log}), Follower: &Follower{},
 		sees: func(_ store.Kind, name, _, _ string) bool { return name == "mine" },
 	}
 	items, err := l.items(t.Context(), store.KindCluster, []string{"mine", "theirs"})
@@ -48,5 +50,14 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 	}
 	if len(items) != 1 {
 		t.Errorf("%d are shown", len(items))
+	}
+}
+
+// testKinds are those that the tests of this package read.
+func testKinds() descriptor.Table {
+	return descriptor.Table{
+		descriptor.Of[catalog.Cluster, *consolev1.Cluster]{Kind: store.KindCluster, Load: catalog.Loader.Clusters},
+		descriptor.Of[catalog.Service, *consolev1.Service]{Kind: store.KindService, Load: catalog.Loader.Services},
+		descriptor.Of[catalog.Source, *consolev1.Source]{Kind: store.KindSource, Load: catalog.Loader.Sources},
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"unique"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -71,9 +72,11 @@ type Presence interface {
 
 // Deps is what a board works with.
 type Deps struct {
-	Store    *store.Store
-	Hub      *watch.Hub
-	Catalog  *catalog.Catalog
+	Store *store.Store
+	Hub   *watch.Hub
+	// Kinds are all kinds of resources, which Loader reads.
+	Kinds    descriptor.Table
+	Loader   catalog.Loader
 	Viewer   Viewer
 	Presence Presence
 	Log      *slog.Logger
@@ -541,7 +544,7 @@ func (b *Board) load(ctx context.Context, v store.View, kind store.Kind, names [
 			resources, uids = append(resources, r), append(uids, r.UID)
 		}
 	}
-	values, err := b.Catalog.Load(ctx, v, kind, resources)
+	values, err := b.Kinds.Load(ctx, b.Loader, v, kind, resources)
 	if err != nil || values == nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "UPDATE seen SET touch_time = touch_time - $1", (4 * store.MaxWrite).Microseconds()); err != nil {
 		t.Fatal(err)
 	}
-	b := New(Deps{Store: s, Catalog: c, Log: slog.New(slog.DiscardHandler)})
+	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
 	b.byUID[uid] = &row{kind: store.KindCluster, name: "edge-1", uid: uid}
 	b.looked = b.Now().Add(-4 * store.MaxWrite)
 	b.look(t.Context())
@@ -89,7 +89,7 @@ func TestBoardBeginsWithTheStatesThatAreShown(t *testing.T) {
 	c := catalog.New(s, box, log, nil)
 	seedStates(t, c)
 	hub := watch.New(s, log)
-	b := New(Deps{Store: s, Catalog: c, Hub: hub, Log: log})
+	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Hub: hub, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })

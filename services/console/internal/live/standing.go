@@ -363,7 +363,7 @@ func (b *Board) readItems(ctx context.Context, kind store.Kind, names []string, 
 				resources = append(resources, r)
 			}
 		}
-		values, err := b.Catalog.Load(ctx, v, kind, resources)
+		values, err := b.Kinds.Load(ctx, b.Loader, v, kind, resources)
 		if err != nil {
 			return err
 		}

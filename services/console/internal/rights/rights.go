@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/kind"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -158,17 +158,18 @@ func Role(spec catalog.RoleSpec) *consolev1.RoleSpec {
 	return out
 }
 
-// kinds are those of the store as rights name them.
-var kinds = map[store.Kind]string{ //nolint:gochecknoglobals // a constant
-	store.KindSource: access.Source, store.KindProject: access.Project, store.KindCluster: access.Cluster, store.KindService: access.Service,
-	store.KindGlobalService: access.GlobalService, store.KindSecret: access.Secret, store.KindGrant: access.Grant, store.KindRole: access.Role,
-	store.KindServiceAccount: access.ServiceAccount, store.KindConfigSet: access.ConfigSet, store.KindBackend: access.Backend,
-	store.KindSink: access.Sink,
+// named is a kind of the store as rights name it; empty: there is no such kind.
+func named(k store.Kind) string {
+	of, ok := kind.Named(string(k))
+	if !ok {
+		return ""
+	}
+	return of.Name()
 }
 
 // target is what rights depend on.
 func (r *rules) target(of store.Resource) (access.Target, error) {
-	at := access.Target{Kind: kinds[of.Kind], Name: of.Name}
+	at := access.Target{Kind: named(of.Kind), Name: of.Name}
 	switch of.Kind {
 	case store.KindCluster:
 		at.Cluster, at.ClusterLabels = of.Name, of.Labels
@@ -200,11 +201,11 @@ func (k *Keeper) Target(ctx context.Context, of store.Resource) (access.Target, 
 
 // Find completes a target by the resource of its name, if there is one that the caller sees.
 func (k *Keeper) Find(ctx context.Context, at access.Target) (access.Target, error) {
-	kind := store.Kind(strings.ToLower(at.Kind))
+	of, ok := kind.Named(at.Kind)
 	if at.Kind == access.Cluster && at.Cluster == "" {
 		at.Cluster = at.Name
 	}
-	if kinds[kind] != at.Kind || at.Name == "" {
+	if !ok || of.Name() != at.Kind || at.Name == "" {
 		return at, nil
 	}
 	sees, err := k.Sees(ctx)
@@ -213,7 +214,7 @@ func (k *Keeper) Find(ctx context.Context, at access.Target) (access.Target, err
 	}
 	var r store.Resource
 	err = k.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		r, err = v.Get(ctx, kind, at.Name)
+		r, err = v.Get(ctx, store.Kind(of.Singular()), at.Name)
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && sees != nil && !sees(r) {
@@ -295,7 +296,7 @@ func (k *Keeper) Missing(ctx context.Context, ref store.Ref) error {
 
 // absent says the same of what does not exist and of what somebody may not see: nothing in it depends on what there is.
 func (k *Keeper) absent(ctx context.Context, by catalog.By, ref store.Ref) error {
-	at := access.Target{Kind: kinds[ref.Kind], Name: ref.Name}
+	at := access.Target{Kind: named(ref.Kind), Name: ref.Name}
 	switch ref.Kind {
 	case store.KindCluster:
 		at.Cluster, at.ClusterLabels = ref.Name, map[string]string{} // and not those that it may have

@@ -47,7 +47,7 @@ func (k *Keeper) Viewer(ctx context.Context, fresh bool) (func(kind store.Kind, 
 		own[g.GetMetadata().GetName()] = true
 	}
 	return func(kind store.Kind, name, project, cluster string) bool {
-		at := access.Target{Kind: kinds[kind], Name: name, Project: project, Cluster: cluster}
+		at := access.Target{Kind: named(kind), Name: name, Project: project, Cluster: cluster}
 		switch kind {
 		case store.KindGrant:
 			if own[name] {

@@ -17,6 +17,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -97,25 +98,18 @@ func (s *roles) GetRole(ctx context.Context, req *consolev1.GetRoleRequest) (*co
 			return &consolev1.GetRoleResponse{Role: role}, nil
 		}
 	}
-	out, err := catalog.Get(ctx, s.Catalog, catalog.Roles(), req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetRoleResponse{Role: encodeRole(out)}, nil
+	out, err := serve(s.Deps, roleKind()).Get(ctx, req)
+	return &consolev1.GetRoleResponse{Role: out}, err
 }
 
 // builtinToken begins the page tokens for the roles that are always there, which come first.
 const builtinToken = "~"
 
 func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) (*consolev1.ListRolesResponse, error) {
-	at := page(req)
+	at := descriptor.PageOf(req)
 	if at.Filter != "" || at.Order != "" {
 		// The roles that are always there have nothing to be filtered or ordered by.
-		list, next, err := catalog.List(ctx, s.Catalog, catalog.Roles(), at)
-		if err != nil {
-			return nil, s.fail(ctx, err)
-		}
-		out, err := masked(req, each(list, encodeRole))
+		out, next, err := serve(s.Deps, roleKind()).List(ctx, req)
 		return &consolev1.ListRolesResponse{Roles: out, NextPageToken: next}, err
 	}
 	if at.Size == 0 {
@@ -133,7 +127,7 @@ func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) 
 			return out, nil
 		}
 	}
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.Roles(), at)
+	list, next, err := catalog.List(ctx, s.Catalog, store.KindRole, at, catalog.Roles().Load)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -142,65 +136,50 @@ func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) 
 }
 
 func (s *roles) UpdateRole(ctx context.Context, req *consolev1.UpdateRoleRequest) (*consolev1.UpdateRoleResponse, error) {
-	in := catalog.Resource[catalog.RoleSpec]{Meta: decodeMeta(req.GetRole().GetMetadata()), Spec: decodeRole(req.GetRole().GetSpec())}
-	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.Roles(), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateRoleResponse{Role: encodeRole(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, roleKind()).Update(ctx, req.GetRole(), req)
+	return &consolev1.UpdateRoleResponse{Role: out, Outcome: outcome}, err
 }
 
 func (s *roles) DeleteRole(ctx context.Context, req *consolev1.DeleteRoleRequest) (*consolev1.DeleteRoleResponse, error) {
-	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindRole, req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteRoleResponse{}, nil
+	return &consolev1.DeleteRoleResponse{}, serve(s.Deps, roleKind()).Delete(ctx, req)
 }
 
-func decodeRole(in *consolev1.RoleSpec) catalog.RoleSpec {
-	out := catalog.RoleSpec{Description: in.GetDescription(), Kubernetes: in.GetKubernetes()}
-	for _, r := range in.GetRules() {
-		out.Rules = append(out.Rules, catalog.RoleRule{Verbs: r.GetVerbs(), Kinds: r.GetKinds()})
+func decodeRole(r *consolev1.Role) catalog.Role {
+	spec := catalog.RoleSpec{Description: r.GetSpec().GetDescription(), Kubernetes: r.GetSpec().GetKubernetes()}
+	for _, rule := range r.GetSpec().GetRules() {
+		spec.Rules = append(spec.Rules, catalog.RoleRule{Verbs: rule.GetVerbs(), Kinds: rule.GetKinds()})
 	}
-	return out
+	return catalog.Role{Meta: decodeMeta(r.GetMetadata()), Spec: spec}
 }
 
-func encodeRole(r catalog.Resource[catalog.RoleSpec]) *consolev1.Role {
+func encodeRole(r catalog.Role) *consolev1.Role {
 	return &consolev1.Role{Metadata: encodeMeta(r.Meta), Spec: rights.Role(r.Spec)}
 }
 
 type serviceAccounts struct{ Deps }
 
 func (s *serviceAccounts) GetServiceAccount(ctx context.Context, req *consolev1.GetServiceAccountRequest) (*consolev1.GetServiceAccountResponse, error) {
-	out, err := catalog.Get(ctx, s.Catalog, catalog.ServiceAccounts(), req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetServiceAccountResponse{ServiceAccount: encodeServiceAccount(out)}, nil
+	out, err := serve(s.Deps, serviceAccountKind()).Get(ctx, req)
+	return &consolev1.GetServiceAccountResponse{ServiceAccount: out}, err
 }
 
 func (s *serviceAccounts) ListServiceAccounts(ctx context.Context, req *consolev1.ListServiceAccountsRequest) (*consolev1.ListServiceAccountsResponse, error) {
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.ServiceAccounts(), page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out, err := masked(req, each(list, encodeServiceAccount))
+	out, next, err := serve(s.Deps, serviceAccountKind()).List(ctx, req)
 	return &consolev1.ListServiceAccountsResponse{ServiceAccounts: out, NextPageToken: next}, err
 }
 
 func (s *serviceAccounts) UpdateServiceAccount(ctx context.Context, req *consolev1.UpdateServiceAccountRequest) (*consolev1.UpdateServiceAccountResponse, error) {
-	in := decodeServiceAccount(req.GetServiceAccount())
-	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.ServiceAccounts(), in, expectation(in.Meta, req))
+	out, outcome, err := serve(s.Deps, serviceAccountKind()).Update(ctx, req.GetServiceAccount(), req)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, err
 	}
 	s.reload(ctx)
-	return &consolev1.UpdateServiceAccountResponse{ServiceAccount: encodeServiceAccount(out), Outcome: encodeOutcome(outcome)}, nil
+	return &consolev1.UpdateServiceAccountResponse{ServiceAccount: out, Outcome: outcome}, nil
 }
 
 func (s *serviceAccounts) DeleteServiceAccount(ctx context.Context, req *consolev1.DeleteServiceAccountRequest) (*consolev1.DeleteServiceAccountResponse, error) {
-	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindServiceAccount, req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
+	if err := serve(s.Deps, serviceAccountKind()).Delete(ctx, req); err != nil {
+		return nil, err
 	}
 	s.reload(ctx)
 	return &consolev1.DeleteServiceAccountResponse{}, nil
@@ -213,13 +192,13 @@ func (d Deps) reload(ctx context.Context) {
 	}
 }
 
-func decodeServiceAccount(a *consolev1.ServiceAccount) catalog.Resource[catalog.ServiceAccountSpec] {
-	return catalog.Resource[catalog.ServiceAccountSpec]{
+func decodeServiceAccount(a *consolev1.ServiceAccount) catalog.ServiceAccount {
+	return catalog.ServiceAccount{
 		Meta: decodeMeta(a.GetMetadata()), Spec: catalog.ServiceAccountSpec{Description: a.GetSpec().GetDescription(), Disabled: a.GetSpec().GetDisabled()},
 	}
 }
 
-func encodeServiceAccount(a catalog.Resource[catalog.ServiceAccountSpec]) *consolev1.ServiceAccount {
+func encodeServiceAccount(a catalog.ServiceAccount) *consolev1.ServiceAccount {
 	return &consolev1.ServiceAccount{
 		Metadata: encodeMeta(a.Meta), Spec: &consolev1.ServiceAccountSpec{Description: a.Spec.Description, Disabled: a.Spec.Disabled},
 	}

@@ -9,50 +9,27 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/store"
 )
 
 type backends struct{ Deps }
 
 func (s *backends) GetBackend(ctx context.Context, req *consolev1.GetBackendRequest) (*consolev1.GetBackendResponse, error) {
-	out, err := catalog.Get(ctx, s.Catalog, catalog.Backends(), req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	list, err := s.shown(ctx, out)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetBackendResponse{Backend: list[0]}, nil
+	out, err := serve(s.Deps, backendKind()).Get(ctx, req)
+	return &consolev1.GetBackendResponse{Backend: out}, err
 }
 
 func (s *backends) ListBackends(ctx context.Context, req *consolev1.ListBackendsRequest) (*consolev1.ListBackendsResponse, error) {
-	list, next, err := catalog.List(ctx, s.Catalog, catalog.Backends(), page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err := s.shown(ctx, list...)
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	shown, err = masked(req, shown)
-	return &consolev1.ListBackendsResponse{Backends: shown, NextPageToken: next}, err
+	out, next, err := serve(s.Deps, backendKind()).List(ctx, req)
+	return &consolev1.ListBackendsResponse{Backends: out, NextPageToken: next}, err
 }
 
 func (s *backends) UpdateBackend(ctx context.Context, req *consolev1.UpdateBackendRequest) (*consolev1.UpdateBackendResponse, error) {
-	in := decodeBackend(req.GetBackend())
-	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.Backends(), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateBackendResponse{Backend: encodeBackend(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, backendKind()).Update(ctx, req.GetBackend(), req)
+	return &consolev1.UpdateBackendResponse{Backend: out, Outcome: outcome}, err
 }
 
 func (s *backends) DeleteBackend(ctx context.Context, req *consolev1.DeleteBackendRequest) (*consolev1.DeleteBackendResponse, error) {
-	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindBackend, req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteBackendResponse{}, nil
+	return &consolev1.DeleteBackendResponse{}, serve(s.Deps, backendKind()).Delete(ctx, req)
 }
 
 func (s *backends) CheckBackend(ctx context.Context, req *consolev1.CheckBackendRequest) (*consolev1.CheckBackendResponse, error) {
@@ -73,9 +50,9 @@ func (s *backends) CheckBackend(ctx context.Context, req *consolev1.CheckBackend
 	return out, nil
 }
 
-// shown are backends with their statuses.
-func (s *backends) shown(ctx context.Context, list ...catalog.Backend) ([]*consolev1.Backend, error) {
-	readings, err := s.Catalog.Readings(ctx, each(list, func(b catalog.Backend) string { return b.Meta.UID }))
+// showBackends encodes backends with their statuses.
+func showBackends(ctx context.Context, c *catalog.Catalog, list []catalog.Backend) ([]*consolev1.Backend, error) {
+	readings, err := c.Readings(ctx, each(list, func(b catalog.Backend) string { return b.Meta.UID }))
 	return each(list, func(b catalog.Backend) *consolev1.Backend {
 		out, of := encodeBackend(b), readings[b.Meta.UID]
 		out.Status = &consolev1.BackendStatus{ReadTime: stamp(of.ReadTime)}

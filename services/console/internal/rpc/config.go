@@ -53,37 +53,30 @@ func configPolicy() identity.Policy {
 type configSets struct{ Deps }
 
 func (s *configSets) GetConfigSet(ctx context.Context, req *consolev1.GetConfigSetRequest) (*consolev1.GetConfigSetResponse, error) {
-	out, err := getTyped(ctx, s.Deps, catalog.ConfigSets(), req.GetName(), s.shown)
+	out, err := serve(s.Deps, configSetKind()).Get(ctx, req)
 	return &consolev1.GetConfigSetResponse{ConfigSet: out}, err
 }
 
 func (s *configSets) ListConfigSets(ctx context.Context, req *consolev1.ListConfigSetsRequest) (*consolev1.ListConfigSetsResponse, error) {
-	out, next, err := listTyped(ctx, s.Deps, catalog.ConfigSets(), req, s.shown)
+	out, next, err := serve(s.Deps, configSetKind()).List(ctx, req)
 	return &consolev1.ListConfigSetsResponse{ConfigSets: out, NextPageToken: next}, err
 }
 
 func (s *configSets) UpdateConfigSet(ctx context.Context, req *consolev1.UpdateConfigSetRequest) (*consolev1.UpdateConfigSetResponse, error) {
-	in := decodeConfigSet(req.GetConfigSet())
-	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.ConfigSets(), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateConfigSetResponse{ConfigSet: encodeConfigSet(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, configSetKind()).Update(ctx, req.GetConfigSet(), req)
+	return &consolev1.UpdateConfigSetResponse{ConfigSet: out, Outcome: outcome}, err
 }
 
 func (s *configSets) DeleteConfigSet(ctx context.Context, req *consolev1.DeleteConfigSetRequest) (*consolev1.DeleteConfigSetResponse, error) {
-	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindConfigSet, req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteConfigSetResponse{}, nil
+	return &consolev1.DeleteConfigSetResponse{}, serve(s.Deps, configSetKind()).Delete(ctx, req)
 }
 
-// shown are configuration sets with their statuses.
-func (s *configSets) shown(ctx context.Context, list []catalog.ConfigSet) ([]*consolev1.ConfigSet, error) {
-	services, err := s.Catalog.CountServices(ctx, store.KindConfigSet, each(list, func(c catalog.ConfigSet) string { return c.Meta.Name }))
-	return each(list, func(c catalog.ConfigSet) *consolev1.ConfigSet {
-		out := encodeConfigSet(c)
-		out.Status = &consolev1.ConfigSetStatus{Services: int32(services[c.Meta.Name])}
+// showConfigSets encodes configuration sets with their statuses.
+func showConfigSets(ctx context.Context, c *catalog.Catalog, list []catalog.ConfigSet) ([]*consolev1.ConfigSet, error) {
+	services, err := c.CountServices(ctx, store.KindConfigSet, each(list, func(s catalog.ConfigSet) string { return s.Meta.Name }))
+	return each(list, func(s catalog.ConfigSet) *consolev1.ConfigSet {
+		out := encodeConfigSet(s)
+		out.Status = &consolev1.ConfigSetStatus{Services: int32(services[s.Meta.Name])}
 		return out
 	}), err
 }

@@ -423,18 +423,6 @@ func encodeSecret(s catalog.Secret) *consolev1.Secret {
 	return &consolev1.Secret{Metadata: encodeMeta(s.Meta), Data: s.Data}
 }
 
-func encodeOutcome(o catalog.Outcome) consolev1.Outcome {
-	switch o {
-	case catalog.Created:
-		return consolev1.Outcome_OUTCOME_CREATED
-	case catalog.Updated:
-		return consolev1.Outcome_OUTCOME_UPDATED
-	case catalog.Unchanged:
-		return consolev1.Outcome_OUTCOME_UNCHANGED
-	}
-	return consolev1.Outcome_OUTCOME_UNSPECIFIED
-}
-
 func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
 	out := catalog.Report{
 		Service: r.GetService(), Sequence: r.GetSequence(), Phase: decodePhase(r.GetPhase()),

@@ -52,7 +52,7 @@ func TestFollowerThatDoesNotReadIsCut(t *testing.T) {
 	}
 	f := &flood{ended: make(chan error, 2)}
 	s, err := server.New(server.Config{Listen: "127.0.0.1:0"}, server.Deps{
-		Name: "console", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: verifier, Policy: Policy(),
+		Name: "console", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: verifier, Policy: Policy(nil),
 	}, server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		path, h := consolev1connect.NewCatalogServiceHandler(f, o...)
 		return path, withDeadlines(h)

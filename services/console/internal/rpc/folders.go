@@ -58,7 +58,7 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 			out.Refusal = o.Problem("", err.Error()).String()
 			return out
 		}
-		edit, err := (&applies{s.Deps}).draft(r)
+		edit, err := s.draftAny(r)
 		if err != nil {
 			out.Refusal = o.Problem("", err.Error()).String()
 			return out

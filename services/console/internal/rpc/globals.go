@@ -5,6 +5,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 )
 
 const (
@@ -16,12 +17,12 @@ const (
 type globals struct{ Deps }
 
 func (s *globals) GetGlobalService(ctx context.Context, req *consolev1.GetGlobalServiceRequest) (*consolev1.GetGlobalServiceResponse, error) {
-	out, err := getTyped(ctx, s.Deps, catalog.GlobalServices(), req.GetName(), s.shown)
+	out, err := serve(s.Deps, globalKind()).Get(ctx, req)
 	return &consolev1.GetGlobalServiceResponse{GlobalService: out}, err
 }
 
 func (s *globals) ListGlobalServices(ctx context.Context, req *consolev1.ListGlobalServicesRequest) (*consolev1.ListGlobalServicesResponse, error) {
-	out, next, err := listTyped(ctx, s.Deps, catalog.GlobalServices(), req, s.shown)
+	out, next, err := serve(s.Deps, globalKind()).List(ctx, req)
 	return &consolev1.ListGlobalServicesResponse{GlobalServices: out, NextPageToken: next}, err
 }
 
@@ -34,11 +35,11 @@ func (s *globals) UpdateGlobalService(ctx context.Context, req *consolev1.Update
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out, err := getTyped(ctx, s.Deps, catalog.GlobalServices(), in.Meta.Name, s.shown)
+	out, err := serve(s.Deps, globalKind()).Get(ctx, req.GetGlobalService().GetMetadata())
 	if err != nil {
 		return nil, err
 	}
-	return &consolev1.UpdateGlobalServiceResponse{GlobalService: out, Outcome: encodeOutcome(outcome)}, nil
+	return &consolev1.UpdateGlobalServiceResponse{GlobalService: out, Outcome: descriptor.Outcome(outcome)}, nil
 }
 
 func (s *globals) DeleteGlobalService(ctx context.Context, req *consolev1.DeleteGlobalServiceRequest) (*consolev1.DeleteGlobalServiceResponse, error) {
@@ -107,16 +108,16 @@ func (s *globals) ConfirmGlobalService(ctx context.Context, req *consolev1.Confi
 	if err := s.Catalog.ConfirmGlobal(ctx, by(ctx), req.GetName(), req.GetConfirmation()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out, err := getTyped(ctx, s.Deps, catalog.GlobalServices(), req.GetName(), s.shown)
+	out, err := serve(s.Deps, globalKind()).Get(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	return &consolev1.ConfirmGlobalServiceResponse{GlobalService: out}, nil
 }
 
-// shown are global services with their statuses.
-func (s *globals) shown(ctx context.Context, list []catalog.GlobalService) ([]*consolev1.GlobalService, error) {
-	statuses, err := s.Catalog.GlobalStatuses(ctx, list)
+// showGlobals encodes global services with their statuses.
+func showGlobals(ctx context.Context, c *catalog.Catalog, list []catalog.GlobalService) ([]*consolev1.GlobalService, error) {
+	statuses, err := c.GlobalStatuses(ctx, list)
 	if err != nil {
 		return nil, err
 	}

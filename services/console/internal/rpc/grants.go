@@ -11,36 +11,22 @@ import (
 type grants struct{ Deps }
 
 func (s *grants) GetGrant(ctx context.Context, req *consolev1.GetGrantRequest) (*consolev1.GetGrantResponse, error) {
-	out, err := s.Catalog.GetGrant(ctx, req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetGrantResponse{Grant: encodeGrant(out)}, nil
+	out, err := serve(s.Deps, grantKind()).Get(ctx, req)
+	return &consolev1.GetGrantResponse{Grant: out}, err
 }
 
 func (s *grants) ListGrants(ctx context.Context, req *consolev1.ListGrantsRequest) (*consolev1.ListGrantsResponse, error) {
-	list, next, err := s.Catalog.ListGrants(ctx, page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out, err := masked(req, each(list, encodeGrant))
+	out, next, err := serve(s.Deps, grantKind()).List(ctx, req)
 	return &consolev1.ListGrantsResponse{Grants: out, NextPageToken: next}, err
 }
 
 func (s *grants) UpdateGrant(ctx context.Context, req *consolev1.UpdateGrantRequest) (*consolev1.UpdateGrantResponse, error) {
-	in := decodeGrant(req.GetGrant())
-	out, outcome, err := s.Catalog.UpdateGrant(ctx, by(ctx), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateGrantResponse{Grant: encodeGrant(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, grantKind()).Update(ctx, req.GetGrant(), req)
+	return &consolev1.UpdateGrantResponse{Grant: out, Outcome: outcome}, err
 }
 
 func (s *grants) DeleteGrant(ctx context.Context, req *consolev1.DeleteGrantRequest) (*consolev1.DeleteGrantResponse, error) {
-	if err := s.Catalog.DeleteGrant(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteGrantResponse{}, nil
+	return &consolev1.DeleteGrantResponse{}, serve(s.Deps, grantKind()).Delete(ctx, req)
 }
 
 func decodeGrant(g *consolev1.Grant) catalog.Grant {

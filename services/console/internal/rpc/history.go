@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/kind"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -40,57 +40,16 @@ func (s *histories) revision(name string, p catalog.Past) (_ *consolev1.Revision
 		return out, err
 	}
 	if service, ok := m.(*consolev1.Service); ok {
-		decoded, err := catalog.DecodeChange(store.Change{Kind: p.After.Kind, Name: p.After.Name, UID: p.After.UID, Resource: *p.After})
+		decoded, err := catalog.ReadService(*p.After)
 		if err != nil {
 			return out, err
 		}
-		if levers := decoded.Service.Levers(); levers != nil {
+		if levers := decoded.Levers(); levers != nil {
 			service.Levers = &consolev1.ServiceLevers{Mode: encodeLever(levers.Mode), Pin: encodeLever(levers.Pin)}
 		}
 	}
-	out.Resource = resourceOf(m)
+	out.Resource = kind.Wrap(m)
 	return out, nil
-}
-
-// resourceOf is a resource of any kind.
-func resourceOf(m manifest.Message) *consolev1.Resource {
-	switch m := m.(type) {
-	case *consolev1.Secret:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Secret{Secret: m}}
-	case *consolev1.Source:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Source{Source: m}}
-	case *consolev1.Cluster:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Cluster{Cluster: m}}
-	case *consolev1.Service:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Service{Service: m}}
-	case *consolev1.Grant:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: m}}
-	case *consolev1.Project:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: m}}
-	case *consolev1.GlobalService:
-		return &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: m}}
-	case *consolev1.ConfigSet:
-		return &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: m}}
-	case *consolev1.Backend:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: m}}
-	case *consolev1.Role:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: m}}
-	case *consolev1.Sink:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Sink{Sink: m}}
-	case *consolev1.ServiceAccount:
-		return &consolev1.Resource{Resource: &consolev1.Resource_ServiceAccount{ServiceAccount: m}}
-	}
-	return nil
-}
-
-// decodeKind is empty for a kind that is not kept here.
-func decodeKind(kind consolev1.Kind) store.Kind {
-	for _, k := range store.Kinds() {
-		if encodeKind(k) == kind {
-			return k
-		}
-	}
-	return ""
 }
 
 func (s *histories) ListDeployments(ctx context.Context, req *consolev1.ListDeploymentsRequest) (*consolev1.ListDeploymentsResponse, error) {
@@ -128,7 +87,7 @@ func (s *histories) UndeleteResource(ctx context.Context, req *consolev1.Undelet
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.UndeleteResourceResponse{Resource: resourceOf(m)}, nil
+	return &consolev1.UndeleteResourceResponse{Resource: kind.Wrap(m)}, nil
 }
 
 // draftDeleted gets a resource that was deleted ready to be written again: a service with its levers, all else as a file would say it.
@@ -136,12 +95,15 @@ func (s *histories) draftDeleted(ctx context.Context, was store.Resource) (catal
 	if was.Kind == store.KindService {
 		return s.Catalog.DraftDeleted(ctx, was)
 	}
-	m, err := s.unmasked(&was)
+	d, err := s.described(was)
 	if err != nil {
 		return catalog.Edit{}, err
 	}
-	a := applies{s.Deps}
-	return a.draft(resourceOf(m))
+	m, err := d.Plain(was)
+	if err != nil {
+		return catalog.Edit{}, err
+	}
+	return s.draft(d, m), nil
 }
 
 func encodeDeployment(d catalog.Deployment) *consolev1.Deployment {

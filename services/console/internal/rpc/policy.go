@@ -5,13 +5,18 @@ import (
 
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/descriptor"
 )
 
 // Policy says who may call what. The catalog is read by people and by the hub, written by
 // administrators; each hub service gets what its work needs; agents get nothing but their renewal:
 // what they may know comes to them through a distributor.
-func Policy() identity.Policy {
+func Policy(kinds descriptor.Table) identity.Policy {
 	all := catalogPolicy()
+	for _, of := range kinds {
+		_, policy := of.Serves()
+		maps.Copy(all, policy)
+	}
 	maps.Copy(all, writePolicy())
 	maps.Copy(all, configPolicy())
 	maps.Copy(all, sinkPolicy())

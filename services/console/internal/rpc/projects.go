@@ -11,38 +11,28 @@ import (
 type projects struct{ Deps }
 
 func (s *projects) GetProject(ctx context.Context, req *consolev1.GetProjectRequest) (*consolev1.GetProjectResponse, error) {
-	out, err := getTyped(ctx, s.Deps, catalog.Projects(), req.GetName(), s.shown)
+	out, err := serve(s.Deps, projectKind()).Get(ctx, req)
 	return &consolev1.GetProjectResponse{Project: out}, err
 }
 
 func (s *projects) ListProjects(ctx context.Context, req *consolev1.ListProjectsRequest) (*consolev1.ListProjectsResponse, error) {
-	out, next, err := listTyped(ctx, s.Deps, catalog.Projects(), req, s.shown)
+	out, next, err := serve(s.Deps, projectKind()).List(ctx, req)
 	return &consolev1.ListProjectsResponse{Projects: out, NextPageToken: next}, err
 }
 
 func (s *projects) UpdateProject(ctx context.Context, req *consolev1.UpdateProjectRequest) (*consolev1.UpdateProjectResponse, error) {
-	in, err := decodeProject(req.GetProject())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.Projects(), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateProjectResponse{Project: encodeProject(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, projectKind()).Update(ctx, req.GetProject(), req)
+	return &consolev1.UpdateProjectResponse{Project: out, Outcome: outcome}, err
 }
 
 func (s *projects) DeleteProject(ctx context.Context, req *consolev1.DeleteProjectRequest) (*consolev1.DeleteProjectResponse, error) {
-	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindProject, req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteProjectResponse{}, nil
+	return &consolev1.DeleteProjectResponse{}, serve(s.Deps, projectKind()).Delete(ctx, req)
 }
 
-// shown are projects with their statuses.
-func (s *projects) shown(ctx context.Context, list []catalog.Project) ([]*consolev1.Project, error) {
+// showProjects encodes projects with their statuses.
+func showProjects(ctx context.Context, c *catalog.Catalog, list []catalog.Project) ([]*consolev1.Project, error) {
 	names := each(list, func(p catalog.Project) string { return p.Meta.Name })
-	services, err := s.Catalog.CountServices(ctx, store.KindProject, names)
+	services, err := c.CountServices(ctx, store.KindProject, names)
 	return each(list, func(p catalog.Project) *consolev1.Project {
 		out := encodeProject(p)
 		out.Status = &consolev1.ProjectStatus{Services: int32(services[p.Meta.Name])}

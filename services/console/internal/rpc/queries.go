@@ -279,7 +279,7 @@ func (w *queries) tell(ctx context.Context, q *query, answer live.Answer) error 
 		if before.item == item {
 			continue
 		}
-		encoded, err := item.Encoded(func() (any, error) { return b.encode(context.WithoutCancel(ctx), item.Value) })
+		encoded, err := item.Encoded(func() (any, error) { return b.encode(context.WithoutCancel(ctx), item) })
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,8 +15,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/kind"
 	"fairlead.dev/platform/server"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/store"
@@ -67,11 +68,9 @@ type lives struct{ Deps }
 
 func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResourcesRequest, stream *connect.ServerStream[consolev1.WatchResourcesResponse]) error {
 	var kinds []store.Kind
-	for _, kind := range store.Kinds() {
-		for _, k := range req.GetKinds() {
-			if encodeKind(kind) == k {
-				kinds = append(kinds, kind)
-			}
+	for _, k := range store.Kinds() {
+		if slices.Contains(req.GetKinds(), encodeKind(k)) {
+			kinds = append(kinds, k)
 		}
 	}
 	switch {
@@ -125,7 +124,7 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 		changes := &consolev1.LiveChanges{}
 		b := &batch{lives: s, items: m.Items}
 		for _, item := range m.Items {
-			encoded, err := item.Encoded(func() (any, error) { return b.encode(context.WithoutCancel(ctx), item.Value) })
+			encoded, err := item.Encoded(func() (any, error) { return b.encode(context.WithoutCancel(ctx), item) })
 			if err != nil {
 				return nil, err
 			}
@@ -139,92 +138,43 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 	return out, nil
 }
 
-// batch encodes the items of a message. Items that count services are looked up together, when the first of them is
+// batch encodes the items of a message. Items of a kind that asks the database for each are looked up together, when the first of them is
 // wanted.
 type batch struct {
 	*lives
 	items []*live.Item
-	known map[string]*consolev1.Resource // of one kind each; nil: not looked up yet
+	known map[*live.Item]*consolev1.Resource
 }
 
-// valuesOf are the items that are a T.
-func valuesOf[T any](items []*live.Item) (out []T) {
-	for _, item := range items {
-		if v, ok := item.Value.(T); ok {
-			out = append(out, v)
+// encode encodes one of the items.
+func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resource, error) {
+	if known, ok := s.known[item]; ok {
+		return known, nil
+	}
+	of := s.Kinds.Stored(item.Kind)
+	if of == nil {
+		return nil, fmt.Errorf("encode a %T: people do not look at these", item.Value)
+	}
+	together := []*live.Item{item}
+	if of.Together() {
+		together = nil
+		for _, one := range s.items {
+			if one.Kind == item.Kind {
+				together = append(together, one)
+			}
 		}
 	}
-	return out
-}
-
-// counted looks up those that count services.
-func (s *batch) counted(ctx context.Context, kind store.Kind, name string) (*consolev1.Resource, error) {
-	if s.known != nil {
-		return s.known[string(kind)+"/"+name], nil
-	}
-	known := map[string]*consolev1.Resource{}
-	projectList, err := (&projects{s.Deps}).shown(ctx, valuesOf[catalog.Project](s.items))
+	shown, err := of.Shown(ctx, s.Catalog, each(together, func(one *live.Item) any { return one.Value }))
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range projectList {
-		known[string(store.KindProject)+"/"+p.GetMetadata().GetName()] = &consolev1.Resource{Resource: &consolev1.Resource_Project{Project: p}}
+	if s.known == nil {
+		s.known = map[*live.Item]*consolev1.Resource{}
 	}
-	globalList, err := (&globals{s.Deps}).shown(ctx, valuesOf[catalog.GlobalService](s.items))
-	if err != nil {
-		return nil, err
+	for i, m := range shown {
+		s.known[together[i]] = kind.Wrap(m)
 	}
-	for _, g := range globalList {
-		known[string(store.KindGlobalService)+"/"+g.GetMetadata().GetName()] = &consolev1.Resource{Resource: &consolev1.Resource_GlobalService{GlobalService: g}}
-	}
-	setList, err := (&configSets{s.Deps}).shown(ctx, valuesOf[catalog.ConfigSet](s.items))
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range setList {
-		known[string(store.KindConfigSet)+"/"+c.GetMetadata().GetName()] = &consolev1.Resource{Resource: &consolev1.Resource_ConfigSet{ConfigSet: c}}
-	}
-	s.known = known
-	return known[string(kind)+"/"+name], nil
-}
-
-// encode encodes what catalog.Load returned.
-func (s *batch) encode(ctx context.Context, value any) (*consolev1.Resource, error) {
-	switch v := value.(type) {
-	case catalog.Source:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Source{Source: encodeSource(v)}}, nil
-	case catalog.Cluster:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Cluster{Cluster: encodeCluster(v)}}, nil
-	case catalog.Service:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Service{Service: encodeService(v)}}, nil
-	case catalog.Secret:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Secret{Secret: encodeSecret(v)}}, nil
-	case catalog.Grant:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Grant{Grant: encodeGrant(v)}}, nil
-	case catalog.Project:
-		return s.counted(ctx, store.KindProject, v.Meta.Name)
-	case catalog.GlobalService:
-		return s.counted(ctx, store.KindGlobalService, v.Meta.Name)
-	case catalog.ConfigSet:
-		return s.counted(ctx, store.KindConfigSet, v.Meta.Name)
-	case catalog.Backend:
-		shown, err := (&backends{s.Deps}).shown(ctx, v)
-		if err != nil {
-			return nil, err
-		}
-		return &consolev1.Resource{Resource: &consolev1.Resource_Backend{Backend: shown[0]}}, nil
-	case catalog.Sink:
-		shown, err := (&sinks{s.Deps}).shown(ctx, []catalog.Sink{v})
-		if err != nil {
-			return nil, err
-		}
-		return &consolev1.Resource{Resource: &consolev1.Resource_Sink{Sink: shown[0]}}, nil
-	case catalog.Resource[catalog.RoleSpec]:
-		return &consolev1.Resource{Resource: &consolev1.Resource_Role{Role: encodeRole(v)}}, nil
-	case catalog.Resource[catalog.ServiceAccountSpec]:
-		return &consolev1.Resource{Resource: &consolev1.Resource_ServiceAccount{ServiceAccount: encodeServiceAccount(v)}}, nil
-	}
-	return nil, fmt.Errorf("encode a %T: people do not look at these", value)
+	return s.known[item], nil
 }
 
 type events struct{ Deps }

@@ -5,71 +5,48 @@ import (
 	"errors"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/kind"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
 type sources struct{ Deps }
 
 func (s *sources) GetSource(ctx context.Context, req *consolev1.GetSourceRequest) (*consolev1.GetSourceResponse, error) {
-	out, err := s.Catalog.GetSource(ctx, req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetSourceResponse{Source: encodeSource(out)}, nil
+	out, err := serve(s.Deps, sourceKind()).Get(ctx, req)
+	return &consolev1.GetSourceResponse{Source: out}, err
 }
 
 func (s *sources) ListSources(ctx context.Context, req *consolev1.ListSourcesRequest) (*consolev1.ListSourcesResponse, error) {
-	list, next, err := s.Catalog.ListSources(ctx, page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out, err := masked(req, each(list, encodeSource))
+	out, next, err := serve(s.Deps, sourceKind()).List(ctx, req)
 	return &consolev1.ListSourcesResponse{Sources: out, NextPageToken: next}, err
 }
 
 func (s *sources) UpdateSource(ctx context.Context, req *consolev1.UpdateSourceRequest) (*consolev1.UpdateSourceResponse, error) {
-	in := decodeSource(req.GetSource())
-	out, outcome, err := s.Catalog.UpdateSource(ctx, by(ctx), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateSourceResponse{Source: encodeSource(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, sourceKind()).Update(ctx, req.GetSource(), req)
+	return &consolev1.UpdateSourceResponse{Source: out, Outcome: outcome}, err
 }
 
 func (s *sources) DeleteSource(ctx context.Context, req *consolev1.DeleteSourceRequest) (*consolev1.DeleteSourceResponse, error) {
-	if err := s.Catalog.DeleteSource(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteSourceResponse{}, nil
+	return &consolev1.DeleteSourceResponse{}, serve(s.Deps, sourceKind()).Delete(ctx, req)
 }
 
 type clusters struct{ Deps }
 
 func (s *clusters) GetCluster(ctx context.Context, req *consolev1.GetClusterRequest) (*consolev1.GetClusterResponse, error) {
-	out, err := s.Catalog.GetCluster(ctx, req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetClusterResponse{Cluster: encodeCluster(out)}, nil
+	out, err := serve(s.Deps, clusterKind()).Get(ctx, req)
+	return &consolev1.GetClusterResponse{Cluster: out}, err
 }
 
 func (s *clusters) ListClusters(ctx context.Context, req *consolev1.ListClustersRequest) (*consolev1.ListClustersResponse, error) {
-	list, next, err := s.Catalog.ListClusters(ctx, page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out, err := masked(req, each(list, encodeCluster))
+	out, next, err := serve(s.Deps, clusterKind()).List(ctx, req)
 	return &consolev1.ListClustersResponse{Clusters: out, NextPageToken: next}, err
 }
 
 func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClusterRequest) (*consolev1.UpdateClusterResponse, error) {
-	in := decodeCluster(req.GetCluster())
-	out, outcome, err := s.Catalog.UpdateCluster(ctx, by(ctx), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateClusterResponse{Cluster: encodeCluster(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, clusterKind()).Update(ctx, req.GetCluster(), req)
+	return &consolev1.UpdateClusterResponse{Cluster: out, Outcome: outcome}, err
 }
 
 func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.BatchUpdateClustersRequest) (*consolev1.BatchUpdateClustersResponse, error) {
@@ -81,7 +58,7 @@ func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.Batch
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.BatchUpdateClustersResponse{Responses: each(results, func(r catalog.Result[catalog.Cluster]) *consolev1.UpdateClusterResponse {
-		return &consolev1.UpdateClusterResponse{Cluster: encodeCluster(r.Resource), Outcome: encodeOutcome(r.Outcome)}
+		return &consolev1.UpdateClusterResponse{Cluster: encodeCluster(r.Resource), Outcome: descriptor.Outcome(r.Outcome)}
 	})}, nil
 }
 
@@ -99,29 +76,18 @@ func (s *clusters) DeleteCluster(ctx context.Context, req *consolev1.DeleteClust
 type services struct{ Deps }
 
 func (s *services) GetService(ctx context.Context, req *consolev1.GetServiceRequest) (*consolev1.GetServiceResponse, error) {
-	out, err := s.Catalog.GetService(ctx, req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetServiceResponse{Service: encodeService(out)}, nil
+	out, err := serve(s.Deps, serviceKind()).Get(ctx, req)
+	return &consolev1.GetServiceResponse{Service: out}, err
 }
 
 func (s *services) ListServices(ctx context.Context, req *consolev1.ListServicesRequest) (*consolev1.ListServicesResponse, error) {
-	list, next, err := s.Catalog.ListServices(ctx, page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out, err := masked(req, each(list, encodeService))
+	out, next, err := serve(s.Deps, serviceKind()).List(ctx, req)
 	return &consolev1.ListServicesResponse{Services: out, NextPageToken: next}, err
 }
 
 func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServiceRequest) (*consolev1.UpdateServiceResponse, error) {
-	in := decodeService(req.GetService())
-	out, outcome, err := s.Catalog.UpdateService(ctx, by(ctx), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateServiceResponse{Service: encodeService(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, serviceKind()).Update(ctx, req.GetService(), req)
+	return &consolev1.UpdateServiceResponse{Service: out, Outcome: outcome}, err
 }
 
 func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.BatchUpdateServicesRequest) (*consolev1.BatchUpdateServicesResponse, error) {
@@ -133,7 +99,7 @@ func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.Batch
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.BatchUpdateServicesResponse{Responses: each(results, func(r catalog.Result[catalog.Service]) *consolev1.UpdateServiceResponse {
-		return &consolev1.UpdateServiceResponse{Service: encodeService(r.Resource), Outcome: encodeOutcome(r.Outcome)}
+		return &consolev1.UpdateServiceResponse{Service: encodeService(r.Resource), Outcome: descriptor.Outcome(r.Outcome)}
 	})}, nil
 }
 
@@ -147,36 +113,22 @@ func (s *services) DeleteService(ctx context.Context, req *consolev1.DeleteServi
 type secrets struct{ Deps }
 
 func (s *secrets) GetSecret(ctx context.Context, req *consolev1.GetSecretRequest) (*consolev1.GetSecretResponse, error) {
-	out, err := s.Catalog.GetSecret(ctx, req.GetName())
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.GetSecretResponse{Secret: encodeSecret(out)}, nil
+	out, err := serve(s.Deps, secretKind()).Get(ctx, req)
+	return &consolev1.GetSecretResponse{Secret: out}, err
 }
 
 func (s *secrets) ListSecrets(ctx context.Context, req *consolev1.ListSecretsRequest) (*consolev1.ListSecretsResponse, error) {
-	list, next, err := s.Catalog.ListSecrets(ctx, page(req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	out, err := masked(req, each(list, encodeSecret))
+	out, next, err := serve(s.Deps, secretKind()).List(ctx, req)
 	return &consolev1.ListSecretsResponse{Secrets: out, NextPageToken: next}, err
 }
 
 func (s *secrets) UpdateSecret(ctx context.Context, req *consolev1.UpdateSecretRequest) (*consolev1.UpdateSecretResponse, error) {
-	in := catalog.Secret{Meta: decodeMeta(req.GetSecret().GetMetadata()), Data: req.GetSecret().GetData()}
-	out, outcome, err := s.Catalog.UpdateSecret(ctx, by(ctx), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateSecretResponse{Secret: encodeSecret(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, secretKind()).Update(ctx, req.GetSecret(), req)
+	return &consolev1.UpdateSecretResponse{Secret: out, Outcome: outcome}, err
 }
 
 func (s *secrets) DeleteSecret(ctx context.Context, req *consolev1.DeleteSecretRequest) (*consolev1.DeleteSecretResponse, error) {
-	if err := s.Catalog.DeleteSecret(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteSecretResponse{}, nil
+	return &consolev1.DeleteSecretResponse{}, serve(s.Deps, secretKind()).Delete(ctx, req)
 }
 
 func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretRequest) (*consolev1.AccessSecretResponse, error) {
@@ -191,13 +143,13 @@ func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretR
 	return &consolev1.AccessSecretResponse{Data: data, Revision: revision}, nil
 }
 
-func page(req listRequest) catalog.Page {
-	return catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken(), Filter: req.GetFilter(), Order: req.GetOrderBy()}
-}
-
 // expectation is what all update requests have in common.
 func expectation(meta catalog.Meta, req interface{ GetAllowMissing() bool }) catalog.Expectation {
 	return catalog.Expectation{ETag: meta.ETag, AllowMissing: req.GetAllowMissing()}
+}
+
+func decodeSecret(s *consolev1.Secret) catalog.Secret {
+	return catalog.Secret{Meta: decodeMeta(s.GetMetadata()), Data: s.GetData()}
 }
 
 func each[T, M any](list []T, encode func(T) M) []M {
@@ -209,31 +161,18 @@ func each[T, M any](list []T, encode func(T) M) []M {
 }
 
 func encodeKind(k store.Kind) consolev1.Kind {
-	switch k {
-	case store.KindSource:
-		return consolev1.Kind_KIND_SOURCE
-	case store.KindCluster:
-		return consolev1.Kind_KIND_CLUSTER
-	case store.KindService:
-		return consolev1.Kind_KIND_SERVICE
-	case store.KindSecret:
-		return consolev1.Kind_KIND_SECRET
-	case store.KindGrant:
-		return consolev1.Kind_KIND_GRANT
-	case store.KindProject:
-		return consolev1.Kind_KIND_PROJECT
-	case store.KindGlobalService:
-		return consolev1.Kind_KIND_GLOBAL_SERVICE
-	case store.KindRole:
-		return consolev1.Kind_KIND_ROLE
-	case store.KindConfigSet:
-		return consolev1.Kind_KIND_CONFIG_SET
-	case store.KindBackend:
-		return consolev1.Kind_KIND_BACKEND
-	case store.KindServiceAccount:
-		return consolev1.Kind_KIND_SERVICE_ACCOUNT
-	case store.KindSink:
-		return consolev1.Kind_KIND_SINK
+	of, ok := kind.Named(string(k))
+	if !ok {
+		return consolev1.Kind_KIND_UNSPECIFIED
 	}
-	return consolev1.Kind_KIND_UNSPECIFIED
+	return of.Number()
+}
+
+// decodeKind is empty for a kind that this console does not know.
+func decodeKind(number consolev1.Kind) store.Kind {
+	of, ok := kind.Numbered(number)
+	if !ok {
+		return ""
+	}
+	return store.Kind(of.Singular())
 }

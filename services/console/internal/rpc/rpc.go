@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/lending"
@@ -46,6 +47,8 @@ type Endpoints struct {
 
 // Deps is what the handlers work with.
 type Deps struct {
+	// Kinds are all kinds of resources.
+	Kinds     descriptor.Table
 	Catalog   *catalog.Catalog
 	Authority *identity.Authority
 	Hub       *watch.Hub
@@ -80,7 +83,13 @@ type Deps struct {
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
 	d.looks = shares.New(maxLooks)
-	return slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
+	all := slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
+	for _, of := range d.Kinds {
+		if mount, _ := of.Serves(); mount != nil {
+			all = append(all, mount(d.door()))
+		}
+	}
+	return all
 }
 
 func catalogMounts(d Deps) []server.Mount {

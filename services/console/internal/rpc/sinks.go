@@ -41,33 +41,26 @@ func sinkPolicy() identity.Policy {
 type sinks struct{ Deps }
 
 func (s *sinks) GetSink(ctx context.Context, req *consolev1.GetSinkRequest) (*consolev1.GetSinkResponse, error) {
-	out, err := getTyped(ctx, s.Deps, catalog.Sinks(), req.GetName(), s.shown)
+	out, err := serve(s.Deps, sinkKind()).Get(ctx, req)
 	return &consolev1.GetSinkResponse{Sink: out}, err
 }
 
 func (s *sinks) ListSinks(ctx context.Context, req *consolev1.ListSinksRequest) (*consolev1.ListSinksResponse, error) {
-	out, next, err := listTyped(ctx, s.Deps, catalog.Sinks(), req, s.shown)
+	out, next, err := serve(s.Deps, sinkKind()).List(ctx, req)
 	return &consolev1.ListSinksResponse{Sinks: out, NextPageToken: next}, err
 }
 
 func (s *sinks) UpdateSink(ctx context.Context, req *consolev1.UpdateSinkRequest) (*consolev1.UpdateSinkResponse, error) {
-	in := decodeSink(req.GetSink())
-	out, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.Sinks(), in, expectation(in.Meta, req))
-	if err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.UpdateSinkResponse{Sink: encodeSink(out), Outcome: encodeOutcome(outcome)}, nil
+	out, outcome, err := serve(s.Deps, sinkKind()).Update(ctx, req.GetSink(), req)
+	return &consolev1.UpdateSinkResponse{Sink: out, Outcome: outcome}, err
 }
 
 func (s *sinks) DeleteSink(ctx context.Context, req *consolev1.DeleteSinkRequest) (*consolev1.DeleteSinkResponse, error) {
-	if err := catalog.Drop(ctx, s.Catalog, by(ctx), store.KindSink, req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
-	}
-	return &consolev1.DeleteSinkResponse{}, nil
+	return &consolev1.DeleteSinkResponse{}, serve(s.Deps, sinkKind()).Delete(ctx, req)
 }
 
 func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*consolev1.TestSinkResponse, error) {
-	is, err := catalog.Get(ctx, s.Catalog, catalog.Sinks(), req.GetName()) // a caller that may not see the sink is told that there is none
+	is, err := catalog.Get(ctx, s.Catalog, store.KindSink, req.GetName(), catalog.Sinks().Load) // a caller that may not see the sink is told that there is none
 	if err == nil {
 		err = s.Rights.May(ctx, rules.Edit, rules.Target{Kind: rules.Sink, Name: is.Meta.Name, Project: is.Spec.Project})
 	}
@@ -83,13 +76,9 @@ func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*
 	return &consolev1.TestSinkResponse{Answer: answer, Accepted: accepted, Duration: durationpb.New(time.Since(began))}, nil
 }
 
-// shown are sinks with their statuses.
-func (s *sinks) shown(ctx context.Context, list []catalog.Sink) ([]*consolev1.Sink, error) {
-	var sendings map[string]store.Sending
-	err := s.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		sendings, err = v.Sendings(ctx)
-		return err
-	})
+// showSinks encodes sinks with their statuses.
+func showSinks(ctx context.Context, c *catalog.Catalog, list []catalog.Sink) ([]*consolev1.Sink, error) {
+	sendings, err := c.Sendings(ctx)
 	return each(list, func(in catalog.Sink) *consolev1.Sink {
 		out, of := encodeSink(in), sendings[in.Meta.UID]
 		out.Status = &consolev1.SinkStatus{SendTime: stamp(of.SendTime), Waiting: int64(of.Waiting), Dropped: of.Dropped, Sent: of.Sent}

@@ -181,15 +181,11 @@ func (d *Deliverer) servicesOf(ctx context.Context, v store.View, t target, g *g
 
 // loadServices loads those services of rows that the sink is for.
 func (d *Deliverer) loadServices(ctx context.Context, v store.View, t target, rows []store.Resource) (list []catalog.Service, err error) {
-	loaded, err := d.Catalog.Load(ctx, v, store.KindService, rows)
+	loaded, err := d.Catalog.Services(ctx, v, rows)
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range loaded {
-		s, ok := one.(catalog.Service)
-		if !ok {
-			continue
-		}
+	for _, s := range loaded {
 		if spec := t.spec; (spec.Project == "" || spec.Project == s.Spec.Project) && names(spec.Projects, s.Spec.Project) && names(spec.Clusters, s.Spec.Cluster) && names(spec.Services, s.Meta.Name) {
 			list = append(list, s)
 		}
@@ -210,13 +206,11 @@ func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []cata
 	}
 	urls := map[string]string{}
 	for name, row := range found {
-		loaded, err := d.Catalog.Load(ctx, v, store.KindSource, []store.Resource{row})
+		source, err := catalog.ReadSource(row)
 		if err != nil {
 			return nil, err
 		}
-		if s, ok := loaded[0].(catalog.Source); ok {
-			urls[name] = s.Spec.Git.URL
-		}
+		urls[name] = source.Spec.Git.URL
 	}
 	return urls, nil
 }

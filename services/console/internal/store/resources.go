@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/kind"
 )
 
 // Kind is a kind of resource.
@@ -33,7 +35,12 @@ const (
 
 // Kinds is all of them, a kind behind those that it may name.
 func Kinds() []Kind {
-	return []Kind{KindRole, KindServiceAccount, KindSecret, KindBackend, KindSource, KindProject, KindCluster, KindConfigSet, KindGlobalService, KindService, KindGrant, KindSink}
+	all := kind.All()
+	out := make([]Kind, len(all))
+	for i, k := range all {
+		out[i] = Kind(k.Singular())
+	}
+	return out
 }
 
 // Draft is what a caller says about a resource.

@@ -1,4 +1,4 @@
-package rpc
+package descriptor
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 )
 
-// masked leaves of resources what the request's mask names; without one all.
-func masked[M proto.Message](req interface {
+// Masked leaves of resources what the request's mask names; without one all.
+func Masked[M proto.Message](req interface {
 	GetReadMask() *fieldmaskpb.FieldMask
 }, list []M,
 ) ([]M, error) {

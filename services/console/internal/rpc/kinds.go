@@ -1,0 +1,144 @@
+package rpc
+
+import (
+	"context"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Kinds describes the kinds whose calls this package serves.
+func Kinds() descriptor.Table {
+	return descriptor.Table{
+		roleKind(), serviceAccountKind(), secretKind(), backendKind(), sourceKind(), projectKind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
+		grantKind(), sinkKind(),
+	}
+}
+
+// always makes a decoder of one that refuses nothing.
+func always[T, M any](decode func(M) T) func(M) (T, error) {
+	return func(m M) (T, error) { return decode(m), nil }
+}
+
+func roleKind() descriptor.Of[catalog.Role, *consolev1.Role] {
+	return descriptor.Plainly(catalog.Roles(), always(decodeRole), encodeRole)
+}
+
+func serviceAccountKind() descriptor.Of[catalog.ServiceAccount, *consolev1.ServiceAccount] {
+	return descriptor.Plainly(catalog.ServiceAccounts(), always(decodeServiceAccount), encodeServiceAccount)
+}
+
+func secretKind() descriptor.Of[catalog.Secret, *consolev1.Secret] {
+	return descriptor.Of[catalog.Secret, *consolev1.Secret]{
+		Kind: store.KindSecret, Decode: always(decodeSecret), Encode: encodeSecret, Read: catalog.ReadSecret,
+		Draft: func(c *catalog.Catalog, in catalog.Secret, want catalog.Expectation) (catalog.Edit, error) {
+			return c.DraftSecret(in, want)
+		},
+		Mask: maskSecret,
+	}
+}
+
+// maskSecret masks all values. The history keeps none, so it can't be said of them which changed.
+func maskSecret(c *catalog.Catalog, m *consolev1.Secret, before, after *store.Resource) (err error) {
+	if after.Sealed == nil {
+		for key := range m.GetData() {
+			m.Data[key] = catalog.Masked
+		}
+		return nil
+	}
+	m.Data, err = c.MaskSecret(before, *after)
+	return err
+}
+
+func backendKind() descriptor.Of[catalog.Backend, *consolev1.Backend] {
+	d := descriptor.Plainly(catalog.Backends(), always(decodeBackend), encodeBackend)
+	d.Show = showBackends
+	return d
+}
+
+func sourceKind() descriptor.Of[catalog.Source, *consolev1.Source] {
+	return descriptor.Of[catalog.Source, *consolev1.Source]{
+		Kind: store.KindSource, Decode: always(decodeSource), Encode: encodeSource, Read: catalog.ReadSource, Load: catalog.Loader.Sources,
+		Draft: func(_ *catalog.Catalog, in catalog.Source, want catalog.Expectation) (catalog.Edit, error) {
+			return in.Draft(want)
+		},
+	}
+}
+
+func projectKind() descriptor.Of[catalog.Project, *consolev1.Project] {
+	d := descriptor.Plainly(catalog.Projects(), decodeProject, encodeProject)
+	d.Show = showProjects
+	d.Mask = maskBy(func(m *consolev1.Project, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) })
+	return d
+}
+
+func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
+	return descriptor.Of[catalog.Cluster, *consolev1.Cluster]{
+		Kind: store.KindCluster, Decode: always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
+		Draft: func(_ *catalog.Catalog, in catalog.Cluster, want catalog.Expectation) (catalog.Edit, error) {
+			return in.Draft(want)
+		},
+		Mask: maskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+	}
+}
+
+func configSetKind() descriptor.Of[catalog.ConfigSet, *consolev1.ConfigSet] {
+	d := descriptor.Plainly(catalog.ConfigSets(), always(decodeConfigSet), encodeConfigSet)
+	d.Show = showConfigSets
+	d.Mask = maskBy(func(m *consolev1.ConfigSet, changed map[string]bool) { maskSettings(m.GetSpec().GetEntries(), changed) })
+	return d
+}
+
+func globalKind() descriptor.Of[catalog.GlobalService, *consolev1.GlobalService] {
+	d := descriptor.Plainly(catalog.GlobalServices(), decodeGlobal, encodeGlobal)
+	d.Show = showGlobals
+	return d
+}
+
+func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
+	return descriptor.Of[catalog.Service, *consolev1.Service]{
+		Kind: store.KindService, Decode: always(decodeService), Encode: encodeService, Read: catalog.ReadService, Load: catalog.Loader.Services,
+		Draft: func(_ *catalog.Catalog, in catalog.Service, want catalog.Expectation) (catalog.Edit, error) {
+			return in.Draft(want)
+		},
+		Mask: maskBy(func(m *consolev1.Service, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+	}
+}
+
+func grantKind() descriptor.Of[catalog.Grant, *consolev1.Grant] {
+	return descriptor.Of[catalog.Grant, *consolev1.Grant]{
+		Kind: store.KindGrant, Decode: always(decodeGrant), Encode: encodeGrant, Read: catalog.ReadGrant,
+		Draft: func(_ *catalog.Catalog, in catalog.Grant, want catalog.Expectation) (catalog.Edit, error) {
+			return in.Draft(want)
+		},
+	}
+}
+
+func sinkKind() descriptor.Of[catalog.Sink, *consolev1.Sink] {
+	d := descriptor.Plainly(catalog.Sinks(), always(decodeSink), encodeSink)
+	d.Show = showSinks
+	d.Mask = maskBy(func(m *consolev1.Sink, changed map[string]bool) { maskSink(m.GetSpec(), changed) })
+	return d
+}
+
+// maskBy masks secret settings, of which the catalog says which changed.
+func maskBy[M any](mask func(m M, changed map[string]bool)) func(*catalog.Catalog, M, *store.Resource, *store.Resource) error {
+	return func(c *catalog.Catalog, m M, before, after *store.Resource) error {
+		changed, err := c.ChangedSettings(before, after)
+		if err == nil {
+			mask(m, changed)
+		}
+		return err
+	}
+}
+
+// serve has the bodies of the calls of a kind.
+func serve[T any, M descriptor.Message](d Deps, of descriptor.Of[T, M]) descriptor.Service[T, M] {
+	return descriptor.Service[T, M]{Of: of, Door: d.door()}
+}
+
+func (d Deps) door() descriptor.Door {
+	return descriptor.Door{Catalog: d.Catalog, By: by, Fail: func(ctx context.Context, err error) error { return d.fail(ctx, err) }}
+}
