@@ -64,7 +64,7 @@ func (c *Catalog) Apply(ctx context.Context, by By, a Application) (written []Wr
 				edits = append(edits, Removal(r.Kind, r.Name, r.ETag()))
 			}
 		}
-		if written, err = c.PutIn(ctx, tx, by, edits); err == nil && a.Dry {
+		if written, err = c.PutIn(ctx, Write{Tx: tx, By: by}, edits); err == nil && a.Dry {
 			err = errDry
 		}
 		return err

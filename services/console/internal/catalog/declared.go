@@ -11,26 +11,19 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// declaringKey is of the name of the service whose folder is brought into the catalog, or that goes with what it declared.
-type declaringKey struct{}
-
-func declaring(ctx context.Context, service string) context.Context {
-	return context.WithValue(ctx, declaringKey{}, service)
-}
-
 // Declarations is a Hook: it keeps what comes of a service's folder from being changed past that, and deletes it with the service.
 type Declarations struct{ *Catalog }
 
 // Wrote refuses what the next commit would undo: only how a service is synced is its own.
-func (Declarations) Wrote(ctx context.Context, _ *store.Tx, by By, before, after *store.Resource) error {
-	if by.Self() {
+func (Declarations) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {
+	if w.By.Self() {
 		return nil
 	}
 	if err := sameDestination(before, after); err != nil {
 		return err
 	}
 	was, is := declarer(before), declarer(after)
-	of, _ := ctx.Value(declaringKey{}).(string)
+	of := w.Declarer
 	switch {
 	case was == is && (was == "" || was == of), of != "" && was == "" && is == of, of != "" && was == of && is == "":
 		return nil
@@ -72,27 +65,25 @@ func sameDestination(before, after *store.Resource) error {
 }
 
 // Clear takes away what a service declared that is about to be deleted, with the rights of who deletes it.
-func (d Declarations) Clear(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
+func (d Declarations) Clear(ctx context.Context, w *Write, r store.Resource) error {
 	spec, err := catalogSpec(&r)
 	if err != nil || spec == nil {
 		return err
 	}
-	list, err := tx.Labelled(ctx, DeclaredLabel, r.Name)
+	list, err := w.Tx.Labelled(ctx, DeclaredLabel, r.Name)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	if ctx.Value(declaringKey{}) == nil && !by.Self() {
+	if w.Declarer == "" && !w.By.Self() {
 		return refuse(Precondition, "service %q has declared %s, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, plural.Of(len(list), "resource"), r.Name)
 	}
-	edits, err := leave(ctx, tx, list, spec.keeps())
+	edits, err := leave(ctx, w.Tx, list, spec.keeps())
 	if err != nil {
 		return err
 	}
-	written, err := d.PutIn(declaring(ctx, r.Name), tx, by, edits)
-	if side, ok := ctx.Value(sideKey{}).(*[]Written); ok {
-		*side = append(*side, written...)
-	}
-	return err
+	of := *w
+	of.Declarer = r.Name
+	return of.Put(ctx, w.By, edits)
 }
 
 // leave makes of what is declared no more that it is deleted, or stays on its own.
@@ -135,11 +126,11 @@ func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag, confirma
 	}
 	var written []Written
 	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
-		asked, err := c.askDeclared(ctx, tx, by, name, confirmation)
+		declarer, err := c.askDeclared(ctx, tx, by, name, confirmation)
 		if err != nil {
 			return err
 		}
-		written, err = c.PutIn(asked, tx, by, []Edit{Removal(store.KindService, name, etag)})
+		written, err = c.PutIn(ctx, Write{Tx: tx, By: by, Declarer: declarer}, []Edit{Removal(store.KindService, name, etag)})
 		return err
 	})
 	if err == nil {
@@ -148,41 +139,41 @@ func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag, confirma
 	return err
 }
 
-// askDeclared asks before a service goes whose folder declared something. The context is that of a deletion that was confirmed.
-func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, confirmation string) (context.Context, error) {
+// askDeclared asks before a service goes whose folder declared something. The declarer is that of a deletion that was confirmed.
+func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, confirmation string) (declarer string, err error) {
 	row, err := tx.Get(ctx, store.KindService, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return ctx, nil // which is told by deleting it
+		return "", nil // which is told by deleting it
 	}
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	spec, err := catalogSpec(&row)
 	if err != nil || spec == nil {
-		return ctx, err
+		return "", err
 	}
 	list, err := tx.Labelled(ctx, DeclaredLabel, name)
 	if err != nil || len(list) == 0 {
-		return ctx, err
+		return "", err
 	}
 	fate := "stays, on its own"
 	if !spec.keeps() {
 		fate = "is deleted"
 		if list, err = withTaken(ctx, tx.View, list); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
 	if err := c.mayDelete(ctx, by, append([]store.Resource{row}, list...)...); err != nil { // before they are told
-		return nil, err
+		return "", err
 	}
 	stake, lines := []string{"delete service", name, row.ETag()}, []string(nil)
 	for _, r := range list {
 		stake, lines = append(stake, string(r.Kind), r.Name, r.ETag()), append(lines, fmt.Sprintf("%s %q %s", r.Kind, r.Name, fate))
 	}
 	if err := c.confirm(by, confirmation, stake, lines, "service %q has declared %s", name, plural.Of(len(list), "resource")); err != nil {
-		return nil, err
+		return "", err
 	}
-	return declaring(ctx, name), nil
+	return name, nil
 }
 
 // leverKeys are the fields of a service's sync options that people set by hand: hold, resume, pin, sync, confirm.

@@ -407,7 +407,7 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 	if c.observer != nil {
 		edit.tells = c.observer.RolledBack(by, now, to)
 	}
-	out, _, err := Write(ctx, c, by, edit, c.Services)
+	out, _, err := PutOne(ctx, c, by, edit, c.Services)
 	return out, to, err
 }
 
@@ -602,7 +602,7 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 		}
 		by := Self(releaser)
 		refused, err := tx.Try(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
-			one, err := c.PutIn(ctx, tx, by, []Edit{edit})
+			one, err := c.PutIn(ctx, Write{Tx: tx, By: by}, []Edit{edit})
 			if err == nil {
 				written = append(written, one...)
 			}
@@ -660,7 +660,7 @@ func headOf(heads []Head, ref string) string {
 type Releases struct{}
 
 // Wrote looks at services.
-func (Releases) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *store.Resource) error {
+func (Releases) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {
 	if after == nil || after.Kind != store.KindService {
 		return nil
 	}
@@ -672,11 +672,11 @@ func (Releases) Wrote(ctx context.Context, tx *store.Tx, _ By, before, after *st
 	if err != nil || is.UnpinAfter == "" || is.UnpinAfter == was.UnpinAfter {
 		return err
 	}
-	source, err := tx.Get(ctx, store.KindSource, is.Source)
+	source, err := w.Tx.Get(ctx, store.KindSource, is.Source)
 	if err != nil {
 		return fmt.Errorf("read source %q: %w", is.Source, err)
 	}
-	heads, err := tx.Heads(ctx, []string{source.UID})
+	heads, err := w.Tx.Heads(ctx, []string{source.UID})
 	if err != nil {
 		return err
 	}

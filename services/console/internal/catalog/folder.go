@@ -222,13 +222,13 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 	if account.Spec.Disabled {
 		return refuse(Forbidden, "service account %q is disabled: enable it, or name another one in spec.serviceAccount", row.Name)
 	}
-	ctx = platform.NewContext(declaring(ctx, b.service.Meta.Name), b.by.Identity)
+	ctx = platform.NewContext(ctx, b.by.Identity)
 	edits, said, err := b.prepare(ctx, tx)
 	if err != nil {
 		return err
 	}
 	if unread {
-		if _, err := b.PutIn(until(ctx, b.now().Add(folderTime)), tx, b.by, edits); err != nil && !errors.Is(err, errLate) {
+		if _, err := b.PutIn(ctx, b.write(tx), edits); err != nil && !errors.Is(err, errLate) {
 			return err
 		}
 		return refuse(Invalid, "%s", b.content.Refusal)
@@ -242,7 +242,7 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	edits = append(edits, gone...)
-	if b.written, err = b.PutIn(until(ctx, b.now().Add(folderTime)), tx, b.by, edits); err != nil {
+	if b.written, err = b.PutIn(ctx, b.write(tx), edits); err != nil {
 		return err
 	}
 	if b.dry {
@@ -254,6 +254,10 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 		}
 	}
 	return nil
+}
+
+func (b *bringing) write(tx *store.Tx) Write {
+	return Write{Tx: tx, By: b.by, End: b.now().Add(folderTime), Declarer: b.service.Meta.Name}
 }
 
 // prepare looks at what the folder may declare, and returns it with what it says of how services are synced, by index, where that is

@@ -48,10 +48,17 @@ func TestWriteThatTakesTooLongIsUndone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.PutAll(until(t.Context(), now.Add(folderTime)), Self("test"), edits, false); !errors.Is(err, errLate) {
+	put := func(edits []Edit) error {
+		end := now.Add(folderTime)
+		return s.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+			_, err := c.PutIn(ctx, Write{Tx: tx, By: Self("test"), End: end}, edits)
+			return err
+		})
+	}
+	if err := put(edits); !errors.Is(err, errLate) {
 		t.Errorf("five: %v", err)
 	}
-	if _, err := c.PutAll(until(t.Context(), now.Add(folderTime)), Self("test"), edits[:3], false); err != nil {
+	if err := put(edits[:3]); err != nil {
 		t.Errorf("three: %v", err)
 	}
 	b := bringing{content: Content{Edits: edits}}
@@ -74,7 +81,7 @@ func TestCirclesAreFound(t *testing.T) {
 // hooked is a hook that only takes time.
 type hooked func()
 
-func (h hooked) Wrote(context.Context, *store.Tx, By, *store.Resource, *store.Resource) error {
+func (h hooked) Wrote(context.Context, *Write, *store.Resource, *store.Resource) error {
 	h()
 	return nil
 }

@@ -186,21 +186,21 @@ type Planned struct {
 type Globals struct{ *Catalog }
 
 // Wrote follows global services and clusters, and refuses changes past them of the services.
-func (g Globals) Wrote(ctx context.Context, tx *store.Tx, by By, before, after *store.Resource) error {
+func (g Globals) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {
 	r := after
 	if r == nil {
 		r = before
 	}
 	switch {
-	case r.Kind == store.KindService && !by.Self() && ctx.Value(confirmingKey{}) == nil:
+	case r.Kind == store.KindService && !w.By.Self() && !w.Confirmed:
 		return ownedByGlobal(before, after)
 	case r.Kind == store.KindCluster && after != nil:
 		if before != nil && maps.Equal(before.Labels, after.Labels) {
 			return nil
 		}
-		return g.clusterWrote(ctx, tx, by, before, *after)
+		return g.clusterWrote(ctx, w, before, *after)
 	case r.Kind == store.KindGlobalService && after != nil:
-		return g.globalWrote(ctx, tx, by, before, *after)
+		return g.globalWrote(ctx, w, before, *after)
 	}
 	return nil
 }
@@ -234,8 +234,8 @@ func ownedByGlobal(before, after *store.Resource) error {
 }
 
 // clusterWrote brings the services of one cluster in line.
-func (g Globals) clusterWrote(ctx context.Context, tx *store.Tx, by By, before *store.Resource, after store.Resource) error {
-	rows, err := tx.List(ctx, store.KindGlobalService, "", maxReferrers)
+func (g Globals) clusterWrote(ctx context.Context, w *Write, before *store.Resource, after store.Resource) error {
+	rows, err := w.Tx.List(ctx, store.KindGlobalService, "", maxReferrers)
 	if err != nil {
 		return err
 	}
@@ -249,12 +249,12 @@ func (g Globals) clusterWrote(ctx context.Context, tx *store.Tx, by By, before *
 		if !chosen && !was {
 			continue
 		}
-		service, err := tx.Named(ctx, store.KindService, []string{nameAt(global.Meta.Name, after.Name)})
+		service, err := w.Tx.Named(ctx, store.KindService, []string{nameAt(global.Meta.Name, after.Name)})
 		if err != nil {
 			return err
 		}
 		plan := plan(global, &global.Spec, []store.Resource{after}, service, was)
-		if err := g.carryOut(ctx, tx, by, row, global, plan); err != nil {
+		if err := g.carryOut(ctx, w, row, global, plan); err != nil {
 			return err
 		}
 	}
@@ -262,16 +262,16 @@ func (g Globals) clusterWrote(ctx context.Context, tx *store.Tx, by By, before *
 }
 
 // globalWrote brings the services of all clusters in line.
-func (g Globals) globalWrote(ctx context.Context, tx *store.Tx, by By, before *store.Resource, after store.Resource) error {
+func (g Globals) globalWrote(ctx context.Context, w *Write, before *store.Resource, after store.Resource) error {
 	global, old, err := decodeGlobals(before, after)
 	if err != nil {
 		return err
 	}
-	planned, err := planAll(ctx, tx.View, global, old, nil)
+	planned, err := planAll(ctx, w.Tx.View, global, old, nil)
 	if err != nil {
 		return err
 	}
-	return g.carryOut(ctx, tx, by, after, global, planned)
+	return g.carryOut(ctx, w, after, global, planned)
 }
 
 // decodeGlobals returns a global service and what it was before; nil: it was not.
@@ -408,7 +408,7 @@ func Detach(r store.Resource) Edit {
 }
 
 // carryOut does what is planned, but for deletions beyond the guard.
-func (g Globals) carryOut(ctx context.Context, tx *store.Tx, by By, row store.Resource, global GlobalService, planned []Planned) error {
+func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, global GlobalService, planned []Planned) error {
 	var edits []Edit
 	var leaving []Edit
 	for _, p := range planned {
@@ -422,49 +422,45 @@ func (g Globals) carryOut(ctx context.Context, tx *store.Tx, by By, row store.Re
 		}
 	}
 	if len(leaving) > 0 {
-		free, err := budget(ctx, tx.View, row.UID, global, tx.Now())
+		free, err := budget(ctx, w.Tx.View, row.UID, global, w.Tx.Now())
 		if err != nil {
 			return err
 		}
-		if err := g.held(ctx, tx, by, global, len(leaving), free); err != nil {
+		if err := g.held(ctx, w, global, len(leaving), free); err != nil {
 			return err
 		}
 		leaving = leaving[:min(len(leaving), free)]
-		if err := tx.CountDeletions(ctx, row.UID, len(leaving), tx.Now().Add(-guardWindow)); err != nil {
+		if err := w.Tx.CountDeletions(ctx, row.UID, len(leaving), w.Tx.Now().Add(-guardWindow)); err != nil {
 			return err
 		}
 	}
-	return g.put(ctx, tx, by, append(edits, leaving...))
+	return putSelf(ctx, w, append(edits, leaving...))
 }
 
 // held tells that the guard does not let all go that leave, unless it holds something back already.
-func (g Globals) held(ctx context.Context, tx *store.Tx, by By, global GlobalService, leaving, free int) error {
+func (g Globals) held(ctx context.Context, w *Write, global GlobalService, leaving, free int) error {
 	if leaving <= free || g.observer == nil {
 		return nil
 	}
-	all, err := ofGlobal(ctx, tx.View, global.Meta.Name)
+	all, err := ofGlobal(ctx, w.Tx.View, global.Meta.Name)
 	if err != nil {
 		return err
 	}
-	held, err := heldBack(ctx, tx.View, global, all)
+	held, err := heldBack(ctx, w.Tx.View, global, all)
 	if err == nil && len(held) == leaving {
-		tx.Tell(g.observer.GlobalHeld(by, global, leaving-free)...)
+		w.Tx.Tell(g.observer.GlobalHeld(w.By, global, leaving-free)...)
 	}
 	return err
 }
 
-// put writes for a global service.
-func (g Globals) put(ctx context.Context, tx *store.Tx, by By, edits []Edit) error {
+// putSelf writes what a global service wants, as the console itself.
+func putSelf(ctx context.Context, w *Write, edits []Edit) error {
 	if len(edits) == 0 {
 		return nil
 	}
-	self := Self(by.Subject)
-	self.Remote, self.TraceID = by.Remote, by.TraceID
-	written, err := g.PutIn(ctx, tx, self, edits)
-	if side, ok := ctx.Value(sideKey{}).(*[]Written); ok {
-		*side = append(*side, written...)
-	}
-	return err
+	self := Self(w.By.Subject)
+	self.Remote, self.TraceID = w.By.Remote, w.By.TraceID
+	return w.Put(ctx, self, edits)
 }
 
 // budget is how many services the guard lets go now.
@@ -498,8 +494,8 @@ func ofGlobal(ctx context.Context, v store.View, name string) ([]store.Resource,
 
 // Clear takes the services of a cluster or a global service away that is about to be deleted: they can't stay, or
 // name it.
-func (g Globals) Clear(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
-	services, stay, err := madeFor(ctx, tx.View, r)
+func (g Globals) Clear(ctx context.Context, w *Write, r store.Resource) error {
+	services, stay, err := madeFor(ctx, w.Tx.View, r)
 	if err != nil {
 		return err
 	}
@@ -511,7 +507,7 @@ func (g Globals) Clear(ctx context.Context, tx *store.Tx, by By, r store.Resourc
 			edits[i] = Removal(s.Kind, s.Name, "")
 		}
 	}
-	return g.put(ctx, tx, by, edits)
+	return putSelf(ctx, w, edits)
 }
 
 // madeFor are the services that a global service made, or that global services made for a cluster, and whether they stay, on their
@@ -725,7 +721,7 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 			edits[i] = Removal(r.Kind, r.Name, r.ETag())
 		}
 		// A caller without the right to delete them may not confirm the removal: rights are those of the caller.
-		if _, err = c.PutIn(confirming(ctx), tx, by, edits); err != nil || c.observer == nil {
+		if _, err = c.PutIn(ctx, Write{Tx: tx, By: by, Confirmed: true}, edits); err != nil || c.observer == nil {
 			return err
 		}
 		global, err := GlobalServices().Decode(row)
@@ -780,19 +776,11 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 				return err
 			}
 		}
-		written, err = c.PutIn(ctx, tx, by, []Edit{Removal(store.KindGlobalService, name, etag)})
+		written, err = c.PutIn(ctx, Write{Tx: tx, By: by}, []Edit{Removal(store.KindGlobalService, name, etag)})
 		return err
 	})
 	if err == nil {
 		c.tell(ctx, by, written)
 	}
 	return err
-}
-
-// confirmingKey is of true in a write that a person has confirmed.
-type confirmingKey struct{}
-
-// confirming marks a write as one that a person has confirmed.
-func confirming(ctx context.Context) context.Context {
-	return context.WithValue(ctx, confirmingKey{}, true)
 }

@@ -43,7 +43,7 @@ func (c *Catalog) UpdateGrant(ctx context.Context, by By, in Grant, want Expecta
 	if err != nil {
 		return Grant{}, "", err
 	}
-	return Write(ctx, c, by, e, loadGrants)
+	return PutOne(ctx, c, by, e, loadGrants)
 }
 
 // Draft gets a grant ready to be written.

@@ -50,7 +50,7 @@ func (c *Catalog) pull(ctx context.Context, by By, name, action string, change f
 		if err != nil {
 			return Service{}, err
 		}
-		out, _, err := Write(ctx, c, by, e, c.Services)
+		out, _, err := PutOne(ctx, c, by, e, c.Services)
 		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
 			continue
 		}
@@ -356,7 +356,7 @@ func followers(ctx context.Context, v store.View, spec ServiceSpec) (uids []stri
 type Dependencies struct{}
 
 // Wrote looks at what a service waits for.
-func (Dependencies) Wrote(ctx context.Context, tx *store.Tx, _ By, _, after *store.Resource) error {
+func (Dependencies) Wrote(ctx context.Context, w *Write, _, after *store.Resource) error {
 	if after == nil || after.Kind != store.KindService {
 		return nil
 	}
@@ -365,7 +365,7 @@ func (Dependencies) Wrote(ctx context.Context, tx *store.Tx, _ By, _, after *sto
 		return err
 	}
 	names := spec.wishes().DependsOn
-	found, err := tx.Named(ctx, store.KindService, names)
+	found, err := w.Tx.Named(ctx, store.KindService, names)
 	if err != nil {
 		return err
 	}

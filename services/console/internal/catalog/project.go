@@ -120,22 +120,22 @@ func (c *Catalog) CountServices(ctx context.Context, kind store.Kind, names []st
 type Bounds struct{}
 
 // Wrote looks at services and projects.
-func (Bounds) Wrote(ctx context.Context, tx *store.Tx, by By, before, after *store.Resource) error {
+func (Bounds) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {
 	if after == nil {
 		return nil
 	}
-	if err := boundBackends(ctx, tx, by, *after); err != nil {
+	if err := boundBackends(ctx, w.Tx, w.By, *after); err != nil {
 		return err
 	}
 	switch {
 	case after.Kind == store.KindBackend && before != nil:
-		return boundBackend(ctx, tx, by, *after)
+		return boundBackend(ctx, w.Tx, w.By, *after)
 	case after.Kind == store.KindService:
-		return boundService(ctx, tx, by, *after)
+		return boundService(ctx, w.Tx, w.By, *after)
 	case after.Kind == store.KindProject && before != nil:
-		return boundProject(ctx, tx, *after)
+		return boundProject(ctx, w.Tx, *after)
 	case after.Kind == store.KindConfigSet && before != nil:
-		return boundSet(ctx, tx, by, *after)
+		return boundSet(ctx, w.Tx, w.By, *after)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 			return Service{}, err
 		}
 		e.requests = true
-		out, _, err := Write(ctx, c, by, e, c.Services)
+		out, _, err := PutOne(ctx, c, by, e, c.Services)
 		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
 			continue
 		}

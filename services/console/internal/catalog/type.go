@@ -63,5 +63,5 @@ func Put[S any](ctx context.Context, c *Catalog, by By, t Type[S], in Resource[S
 	if err != nil {
 		return Resource[S]{}, "", err
 	}
-	return Write(ctx, c, by, e, t.Load)
+	return PutOne(ctx, c, by, e, t.Load)
 }

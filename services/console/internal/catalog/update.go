@@ -28,7 +28,7 @@ func (c *Catalog) UpdateSource(ctx context.Context, by By, in Source, want Expec
 	if err != nil {
 		return Source{}, "", err
 	}
-	return Write(ctx, c, by, e, c.Sources)
+	return PutOne(ctx, c, by, e, c.Sources)
 }
 
 // Draft gets a source ready to be written.
@@ -44,7 +44,7 @@ func (c *Catalog) UpdateCluster(ctx context.Context, by By, in Cluster, want Exp
 	if err != nil {
 		return Cluster{}, "", err
 	}
-	return Write(ctx, c, by, e, c.Clusters)
+	return PutOne(ctx, c, by, e, c.Clusters)
 }
 
 // UpdateClusters writes clusters, all or none.
@@ -72,7 +72,7 @@ func (c *Catalog) UpdateService(ctx context.Context, by By, in Service, want Exp
 	if err != nil {
 		return Service{}, "", err
 	}
-	return Write(ctx, c, by, e, c.Services)
+	return PutOne(ctx, c, by, e, c.Services)
 }
 
 // UpdateServices writes services, all or none.
@@ -115,7 +115,7 @@ func (c *Catalog) UpdateSecret(ctx context.Context, by By, in Secret, want Expec
 	if err != nil {
 		return Secret{}, "", err
 	}
-	return Write(ctx, c, by, e, loadSecrets)
+	return PutOne(ctx, c, by, e, loadSecrets)
 }
 
 // DraftSecret gets a secret ready to be written. A secret that is read has no values, so a key without a value keeps
@@ -145,8 +145,8 @@ func about(kind store.Kind, name string, err error) error {
 // Load reads resources of one kind, in their order.
 type Load[T any] func(context.Context, store.View, []store.Resource) ([]T, error)
 
-// Write writes one resource, and returns it as load reads it.
-func Write[T any](ctx context.Context, c *Catalog, by By, e Edit, load Load[T]) (out T, outcome Outcome, err error) {
+// PutOne writes one resource, and returns it as load reads it.
+func PutOne[T any](ctx context.Context, c *Catalog, by By, e Edit, load Load[T]) (out T, outcome Outcome, err error) {
 	results, err := updateAll(ctx, c, by, []Edit{e}, load)
 	if err != nil {
 		return out, "", err
@@ -159,7 +159,7 @@ func updateAll[T any](ctx context.Context, c *Catalog, by By, edits []Edit, load
 	var shown []T
 	var written []Written
 	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) (err error) {
-		if written, err = c.PutIn(ctx, tx, by, edits); err != nil {
+		if written, err = c.PutIn(ctx, Write{Tx: tx, By: by}, edits); err != nil {
 			return err
 		}
 		rows := make([]store.Resource, len(written))

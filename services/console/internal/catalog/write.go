@@ -40,11 +40,36 @@ func (b By) Self() bool { return b.Identity.Has(platform.RoleConsole) }
 // all says whether the caller sees everything.
 func (b By) all() bool { return b.Self() || b.Identity.Has(platform.RoleAdmin) }
 
+// Write is a write on its way, as hooks see it.
+type Write struct {
+	Tx *store.Tx
+	By By
+	// End is when the write has to be done, or ends with errLate; zero: it may take its time. The end is checked between resources: a
+	// database that is left in the middle of a statement may undo more than that.
+	End time.Time
+	// Declarer is the service whose folder is brought into the catalog, or that goes with what it declared; empty: there is none.
+	Declarer string
+	// Confirmed says that a person has seen what a guard held back, and lets it go.
+	Confirmed bool
+
+	catalog *Catalog
+	side    *[]Written // of the resource that the hook is called for
+}
+
+// Put writes more within the same write. Its results stand beside the resource that the hook was called for.
+func (w *Write) Put(ctx context.Context, by By, edits []Edit) error {
+	more := *w
+	more.By = by
+	written, err := w.catalog.PutIn(ctx, more, edits)
+	*w.side = append(*w.side, written...)
+	return err
+}
+
 // Hook takes part in writes.
 type Hook interface {
 	// Wrote is called within the transaction, once per resource that was written or deleted. before is nil for a new
 	// resource, after for a deleted one. An *Error that it returns undoes the write and is told to the caller.
-	Wrote(ctx context.Context, tx *store.Tx, by By, before, after *store.Resource) error
+	Wrote(ctx context.Context, w *Write, before, after *store.Resource) error
 }
 
 // Use adds hooks, which are called in this order. Use is called before anything is written.
@@ -117,7 +142,7 @@ var errDry = errors.New("dry run")
 // other. The error names everything that is wrong. After a dry run nothing of it has happened.
 func (c *Catalog) PutAll(ctx context.Context, by By, edits []Edit, dry bool) (written []Written, err error) {
 	err = c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) (err error) {
-		if written, err = c.PutIn(ctx, tx, by, edits); err == nil && dry {
+		if written, err = c.PutIn(ctx, Write{Tx: tx, By: by}, edits); err == nil && dry {
 			err = errDry
 		}
 		return err
@@ -147,8 +172,8 @@ func (c *Catalog) tell(ctx context.Context, by By, written []Written) {
 }
 
 // PutIn is PutAll within a transaction. The results are in the order of the edits.
-func (c *Catalog) PutIn(ctx context.Context, tx *store.Tx, by By, edits []Edit) ([]Written, error) {
-	w := &writing{Catalog: c, tx: tx, by: by, edits: edits, out: make([]Written, len(edits)), failed: map[store.Ref]bool{}}
+func (c *Catalog) PutIn(ctx context.Context, of Write, edits []Edit) ([]Written, error) {
+	w := &writing{Catalog: c, Write: of, edits: edits, out: make([]Written, len(edits)), failed: map[store.Ref]bool{}}
 	if err := w.once(); err != nil {
 		return nil, err
 	}
@@ -168,8 +193,7 @@ func (c *Catalog) PutIn(ctx context.Context, tx *store.Tx, by By, edits []Edit) 
 // writing is a PutIn on its way.
 type writing struct {
 	*Catalog
-	tx    *store.Tx
-	by    By
+	Write
 	edits []Edit
 	out   []Written
 	// failed is what there is a fault about, and faults what is to be told.
@@ -217,7 +241,7 @@ func (w *writing) find(ctx context.Context, kind store.Kind, removal bool) (of [
 	if len(of) == 0 {
 		return nil, nil, nil
 	}
-	found, err = w.tx.Named(ctx, kind, names)
+	found, err = w.Tx.Named(ctx, kind, names)
 	return of, found, err
 }
 
@@ -302,7 +326,7 @@ func (w *writing) touch(ctx context.Context, e *Edit, current *store.Resource) e
 	if w.reader == nil {
 		return nil
 	}
-	return w.reader.MayTouch(ctx, w.by, e.ref(), current)
+	return w.reader.MayTouch(ctx, w.By, e.ref(), current)
 }
 
 // open refuses a write whose outcome would tell what the caller may not see. A caller that may create the resource learns that the name is
@@ -323,7 +347,7 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}
 	draft := store.Resource{Kind: e.draft.Kind, Name: e.draft.Name, Labels: e.draft.Labels, Spec: spec}
-	if err := w.reader.MayMake(ctx, w.by, draft); err != nil || current == nil {
+	if err := w.reader.MayMake(ctx, w.By, draft); err != nil || current == nil {
 		return err
 	}
 	return taken(e.ref())
@@ -360,7 +384,7 @@ func (w *writing) create(ctx context.Context, of []int) error {
 			drafts, fresh = append(drafts, w.edits[i].draft), append(fresh, i)
 		}
 	}
-	created, err := w.tx.Create(ctx, drafts...)
+	created, err := w.Tx.Create(ctx, drafts...)
 	if err != nil {
 		return err
 	}
@@ -387,16 +411,16 @@ func (w *writing) change(ctx context.Context, i int) error {
 			return nil
 		}
 		// Else "unchanged" would tell anybody what is there, the values of a secret included.
-		return w.fault(i, w.reader.MayWrite(ctx, w.by, *before))
+		return w.fault(i, w.reader.MayWrite(ctx, w.By, *before))
 	}
-	if err := forgetMoved(ctx, w.tx, *before, d); err != nil {
+	if err := forgetMoved(ctx, w.Tx, *before, d); err != nil {
 		return err
 	}
-	after, err := w.tx.Update(ctx, *before, d)
+	after, err := w.Tx.Update(ctx, *before, d)
 	if err != nil {
 		return err
 	}
-	w.tx.Tell(w.edits[i].tells...)
+	w.Tx.Tell(w.edits[i].tells...)
 	w.out[i].After, w.out[i].Outcome = &after, Updated
 	return w.hook(ctx, i)
 }
@@ -404,35 +428,30 @@ func (w *writing) change(ctx context.Context, i int) error {
 // Clearer is a hook that makes room for a deletion.
 type Clearer interface {
 	// Clear is called within the transaction, before a resource is deleted that others may name.
-	Clear(ctx context.Context, tx *store.Tx, by By, r store.Resource) error
-}
-
-// sideKey is of a *[]Written, for what hooks write.
-type sideKey struct{}
-
-// untilKey is of the time by which a write has to end.
-type untilKey struct{}
-
-// until ends a write with errLate that takes longer. The end is checked between resources: a database that is left in the middle
-// of a statement may undo more than that.
-func until(ctx context.Context, end time.Time) context.Context {
-	return context.WithValue(ctx, untilKey{}, end)
+	Clear(ctx context.Context, w *Write, r store.Resource) error
 }
 
 // errLate undoes a write that takes too long.
 var errLate = errors.New("takes too long")
 
 func (w *writing) hook(ctx context.Context, i int) error {
-	if end, ok := ctx.Value(untilKey{}).(time.Time); ok && w.now().After(end) {
+	if !w.End.IsZero() && w.now().After(w.End) {
 		return errLate
 	}
-	ctx = context.WithValue(ctx, sideKey{}, &w.out[i].Side)
+	of := w.forHooks(i)
 	for _, hook := range w.hooks {
-		if err := hook.Wrote(ctx, w.tx, w.by, w.out[i].Before, w.out[i].After); err != nil {
+		if err := hook.Wrote(ctx, of, w.out[i].Before, w.out[i].After); err != nil {
 			return w.fault(i, err)
 		}
 	}
 	return nil
+}
+
+// forHooks is the write for the hooks of one of its resources.
+func (w *writing) forHooks(i int) *Write {
+	of := w.Write
+	of.catalog, of.side = w.Catalog, &w.out[i].Side
+	return &of
 }
 
 // Batcher is a hook with work that is cheaper for many resources at once.
@@ -455,7 +474,7 @@ func (w *writing) hookAll(ctx context.Context, of []int) error {
 	}
 	for _, hook := range w.hooks {
 		if b, ok := hook.(Batcher); ok {
-			err := b.WroteAll(ctx, w.tx, written)
+			err := b.WroteAll(ctx, w.Tx, written)
 			refusal, ok := errors.AsType[*Error](err)
 			if !ok || len(refusal.Faults) == 0 {
 				if err != nil {
@@ -485,7 +504,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 	}
 	exists := map[store.Ref]bool{}
 	for kind, names := range named {
-		found, err := w.tx.Named(ctx, kind, trueKeys(names))
+		found, err := w.Tx.Named(ctx, kind, trueKeys(names))
 		if err != nil {
 			return nil, err
 		}
@@ -517,7 +536,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 // absent refuses a reference to what does not exist.
 func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
 	if w.reader != nil {
-		if err := w.reader.MayName(ctx, w.by, ref); err != nil {
+		if err := w.reader.MayName(ctx, w.By, ref); err != nil {
 			return err
 		}
 	}
@@ -549,7 +568,7 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 			err = missing(kind, e.draft.Name)
 		} else if err = e.expected(before); err == nil {
 			w.out[i].Before = before
-			err = w.removeOne(context.WithValue(ctx, sideKey{}, &w.out[i].Side), current)
+			err = w.removeOne(ctx, i, current)
 		}
 		if err == nil {
 			err = w.hook(ctx, i)
@@ -577,7 +596,7 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 		if err := decode(*before, &spec); err != nil {
 			return err
 		}
-		waiting, err := w.tx.Waiting(ctx, spec.Cluster, before.Name)
+		waiting, err := w.Tx.Waiting(ctx, spec.Cluster, before.Name)
 		if err != nil {
 			return err
 		}
@@ -605,15 +624,16 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 	return nil
 }
 
-func (w *writing) removeOne(ctx context.Context, current store.Resource) error {
+func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) error {
+	of := w.forHooks(i)
 	for _, hook := range w.hooks {
 		if c, ok := hook.(Clearer); ok {
-			if err := c.Clear(ctx, w.tx, w.by, current); err != nil {
+			if err := c.Clear(ctx, of, current); err != nil {
 				return err
 			}
 		}
 	}
-	users, err := w.tx.Referrers(ctx, store.Ref{Kind: current.Kind, Name: current.Name}, shownReferrers+1)
+	users, err := w.Tx.Referrers(ctx, store.Ref{Kind: current.Kind, Name: current.Name}, shownReferrers+1)
 	if err != nil {
 		return err
 	}
@@ -625,18 +645,18 @@ func (w *writing) removeOne(ctx context.Context, current store.Resource) error {
 		return refuse(Precondition, "%s %q is still named by %s: delete or change them first", current.Kind, current.Name, named)
 	}
 	if current.Kind == store.KindCluster {
-		if err := w.tx.Revoke(ctx, identity.Revocation(identity.AgentSubject(current.Name), w.tx.Now())); err != nil {
+		if err := w.Tx.Revoke(ctx, identity.Revocation(identity.AgentSubject(current.Name), w.Tx.Now())); err != nil {
 			return err
 		}
 	}
-	return w.tx.Delete(ctx, current)
+	return w.Tx.Delete(ctx, current)
 }
 
 // seen lists those of some resources that the caller sees, and says that there are others.
 func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	shown := refs[:min(len(refs), shownReferrers)]
 	more := len(refs) > len(shown)
-	if w.reader == nil || w.by.all() {
+	if w.reader == nil || w.By.all() {
 		return listing(shown, more), nil
 	}
 	sees, err := w.reader.Sees(ctx)
@@ -645,7 +665,7 @@ func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	}
 	hidden := 0
 	shown = slices.DeleteFunc(slices.Clone(shown), func(ref store.Ref) bool {
-		r, getErr := w.tx.Get(ctx, ref.Kind, ref.Name)
+		r, getErr := w.Tx.Get(ctx, ref.Kind, ref.Name)
 		err = errors.Join(err, getErr)
 		unseen := sees != nil && !sees(r)
 		if unseen {

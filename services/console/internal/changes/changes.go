@@ -21,7 +21,7 @@ const maxBytes = 64 << 10
 type Recorder struct{ Catalog *catalog.Catalog }
 
 // Wrote implements catalog.Hook.
-func (r Recorder) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
+func (r Recorder) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	act := audit.Act{Action: "catalog.update"}
 	switch {
 	case before == nil:
@@ -39,10 +39,10 @@ func (r Recorder) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before
 		return err
 	}
 	act.Before, act.After, act.Cluster = encode(was), encode(is), cluster(of)
-	if act.Reason = by.Reason; by.Self() {
-		act.Reason = "for " + by.Subject
+	if act.Reason = w.By.Reason; w.By.Self() {
+		act.Reason = "for " + w.By.Subject
 	}
-	return tx.Audit(ctx, audit.Event(audit.Who{Identity: by.Identity, Remote: by.Remote, TraceID: by.TraceID}, tx.Now(), act))
+	return w.Tx.Audit(ctx, audit.Event(audit.Who{Identity: w.By.Identity, Remote: w.By.Remote, TraceID: w.By.TraceID}, w.Tx.Now(), act))
 }
 
 func cluster(r *store.Resource) string {

@@ -62,21 +62,21 @@ func New(c *catalog.Catalog, s *store.Store, box *seal.Box) *Resolver {
 }
 
 // Wrote implements catalog.Hook: it computes anew what the services get that name what was written.
-func (r *Resolver) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, after *store.Resource) error {
+func (r *Resolver) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	if after == nil {
 		return nil // no resource names one that goes
 	}
-	if err := connected(ctx, tx, *after); err != nil {
+	if err := connected(ctx, w.Tx, *after); err != nil {
 		return err
 	}
 	if before == nil || after.Kind == store.KindService {
 		return nil // no resource names a new one yet, and services are computed together
 	}
-	names, err := touched(ctx, tx.View, after)
+	names, err := touched(ctx, w.Tx.View, after)
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	return r.again(ctx, tx, names)
+	return r.again(ctx, w.Tx, names)
 }
 
 // WroteAll implements catalog.Batcher: it computes what services get that were written.
@@ -381,7 +381,7 @@ func (r *Resolver) PreviewDraft(ctx context.Context, by catalog.By, in catalog.S
 		return p, err
 	}
 	err = r.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
-		written, err := r.catalog.PutIn(ctx, tx, by, []catalog.Edit{edit})
+		written, err := r.catalog.PutIn(ctx, catalog.Write{Tx: tx, By: by}, []catalog.Edit{edit})
 		if err != nil {
 			return err
 		}

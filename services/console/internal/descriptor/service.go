@@ -76,7 +76,7 @@ func (s Service[T, M]) Update(ctx context.Context, m M, req interface{ GetAllowM
 	if err != nil {
 		return out, outcome, s.Fail(ctx, err)
 	}
-	written, became, err := catalog.Write(ctx, s.Catalog, s.By(ctx), e, s.read)
+	written, became, err := catalog.PutOne(ctx, s.Catalog, s.By(ctx), e, s.read)
 	if err != nil {
 		return out, outcome, s.Fail(ctx, err)
 	}

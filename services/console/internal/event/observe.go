@@ -354,9 +354,9 @@ func (l *levers) mode() string {
 }
 
 // Wrote implements catalog.Hook.
-func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
+func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *store.Resource) error {
 	if before != nil && after != nil && (after.Kind == store.KindProject || after.Kind == store.KindCluster) {
-		return wroteFreeze(tx, by, before, after)
+		return wroteFreeze(w.Tx, w.By, before, after)
 	}
 	if before == nil || before.Kind != store.KindService {
 		return nil
@@ -366,9 +366,9 @@ func (r *Recorder) Wrote(_ context.Context, tx *store.Tx, by catalog.By, before,
 		return err
 	}
 	tell := func(e *consolev1.Event) {
-		e.Actor, e.TraceId = by.Subject, by.TraceID
+		e.Actor, e.TraceId = w.By.Subject, w.By.TraceID
 		e.Service, e.Cluster, e.Project = before.Name, was.Spec.Cluster, was.Spec.Project
-		tx.Tell(stored(e, tx.Now()))
+		w.Tx.Tell(stored(e, w.Tx.Now()))
 	}
 	if after == nil {
 		message := "It was deleted; its objects go from the cluster."

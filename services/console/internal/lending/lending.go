@@ -150,7 +150,7 @@ func (k *Keeper) Approve(ctx context.Context, by catalog.By, id, reason string) 
 			return err
 		}
 		// The right of who approves is judged above: it is not that to write any grant.
-		if _, err := k.Catalog.PutIn(ctx, tx, catalog.Self(by.Subject), []catalog.Edit{edit}); err != nil {
+		if _, err := k.Catalog.PutIn(ctx, catalog.Write{Tx: tx, By: catalog.Self(by.Subject)}, []catalog.Edit{edit}); err != nil {
 			return err
 		}
 		tx.Tell(event.AccessApproved(*r, tx.Now()))
@@ -280,7 +280,7 @@ func (k *Keeper) end(ctx context.Context, tx *store.Tx, by catalog.By, r *store.
 		return err
 	}
 	if _, there := found[r.Grant]; there {
-		if _, err := k.Catalog.PutIn(ctx, tx, by, []catalog.Edit{catalog.Removal(store.KindGrant, r.Grant, "")}); err != nil {
+		if _, err := k.Catalog.PutIn(ctx, catalog.Write{Tx: tx, By: by}, []catalog.Edit{catalog.Removal(store.KindGrant, r.Grant, "")}); err != nil {
 			return err
 		}
 	}

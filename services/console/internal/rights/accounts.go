@@ -15,16 +15,16 @@ import (
 type Accounts struct{}
 
 // Wrote implements catalog.Hook.
-func (Accounts) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, after *store.Resource) error {
+func (Accounts) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	if before == nil || before.Kind != store.KindServiceAccount {
 		return nil
 	}
 	subject := platform.ServiceAccount(before.Name).Subject()
 	if after == nil {
-		if err := tx.RevokeAPITokens(ctx, "", subject); err != nil {
+		if err := w.Tx.RevokeAPITokens(ctx, "", subject); err != nil {
 			return err
 		}
-		return tx.Revoke(ctx, identity.Revocation(subject, tx.Now()))
+		return w.Tx.Revoke(ctx, identity.Revocation(subject, w.Tx.Now()))
 	}
 	var spec catalog.ServiceAccountSpec
 	if err := json.Unmarshal(after.Spec, &spec); err != nil {
@@ -33,5 +33,5 @@ func (Accounts) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, a
 	if !spec.Disabled {
 		return nil
 	}
-	return tx.Revoke(ctx, identity.Revocation(subject, tx.Now()))
+	return w.Tx.Revoke(ctx, identity.Revocation(subject, w.Tx.Now()))
 }

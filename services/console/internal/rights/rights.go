@@ -335,7 +335,7 @@ func (k *Keeper) MayTouch(ctx context.Context, by catalog.By, ref store.Ref, r *
 
 // MayMake implements catalog.Reader.
 func (k *Keeper) MayMake(ctx context.Context, by catalog.By, r store.Resource) error {
-	return k.Wrote(ctx, nil, by, nil, &r)
+	return k.Wrote(ctx, &catalog.Write{By: by}, nil, &r)
 }
 
 // Sees implements catalog.Reader, by the rules of now. Without a caller it is the console's own work.
@@ -419,19 +419,19 @@ func (k *Keeper) AtCluster(ctx context.Context, who platform.Identity, class str
 
 // Wrote implements catalog.Hook: whoever changes a resource needs the right to at what it was and at what it becomes, so that none
 // is moved out of, or into, what is somebody else's.
-func (k *Keeper) Wrote(ctx context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
+func (k *Keeper) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	switch {
-	case by.Self():
-	case by.Identity.Has(platform.RoleAdmin):
-		if err := k.mayDirect(ctx, tx, by, before, after); err != nil {
+	case w.By.Self():
+	case w.By.Identity.Has(platform.RoleAdmin):
+		if err := k.mayDirect(ctx, w.Tx, w.By, before, after); err != nil {
 			return err
 		}
 	default:
-		if err := k.mayWrite(ctx, tx, by, before, after); err != nil {
+		if err := k.mayWrite(ctx, w.Tx, w.By, before, after); err != nil {
 			return err
 		}
 	}
-	return mayGrant(by, after)
+	return mayGrant(w.By, after)
 }
 
 // mayWrite is what grants say of a write.
@@ -723,12 +723,12 @@ func (k *Keeper) MayWrite(ctx context.Context, by catalog.By, r store.Resource) 
 
 // MayDelete implements catalog.Reader.
 func (k *Keeper) MayDelete(ctx context.Context, by catalog.By, r store.Resource) error {
-	return k.Wrote(ctx, nil, by, &r, nil)
+	return k.Wrote(ctx, &catalog.Write{By: by}, &r, nil)
 }
 
 // Clear implements catalog.Clearer: nobody without the right to delete a resource is told who names it.
-func (k *Keeper) Clear(ctx context.Context, _ *store.Tx, by catalog.By, current store.Resource) error {
-	return k.MayDelete(ctx, by, current)
+func (k *Keeper) Clear(ctx context.Context, w *catalog.Write, current store.Resource) error {
+	return k.MayDelete(ctx, w.By, current)
 }
 
 // onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set. A spec that is no

@@ -31,21 +31,21 @@ type Hook struct {
 }
 
 // Wrote implements catalog.Hook.
-func (h Hook) Wrote(ctx context.Context, tx *store.Tx, _ catalog.By, before, after *store.Resource) error {
+func (h Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	if after == nil {
 		return nil
 	}
 	switch after.Kind {
 	case store.KindSink:
-		if err := h.check(ctx, tx, *after); err != nil {
+		if err := h.check(ctx, w.Tx, *after); err != nil {
 			return err
 		}
-		if err := tx.BeginSending(ctx, after.UID); err != nil || before == nil {
+		if err := w.Tx.BeginSending(ctx, after.UID); err != nil || before == nil {
 			return err
 		}
-		return h.keepFilter(ctx, tx, *before, *after)
+		return h.keepFilter(ctx, w.Tx, *before, *after)
 	case store.KindSecret:
-		return h.again(ctx, tx, *after)
+		return h.again(ctx, w.Tx, *after)
 	}
 	return nil
 }
