@@ -261,24 +261,25 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := register(deps.Telemetry, s); err != nil {
 		return nil, err
 	}
-	keeper := rights.New(s.store, nil)
-	table, loader := kinds.Table(), catalog.NewLoader(nil)
-	resources := catalog.New(s.store, box, deps.Log, nil)
+	keeper, table := rights.New(s.store, nil), kinds.Table()
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
-	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Kinds: table, Loader: loader, Viewer: keeper, Presence: told, Log: deps.Log})
+	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Kinds: table, Loader: catalog.NewLoader(nil), Viewer: keeper, Presence: told, Log: deps.Log})
+	var configuration *config.Resolver
+	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Log: deps.Log, Hooks: func(c *catalog.Catalog) []catalog.Hook {
+		configuration = config.New(c, s.store, box)
+		// First who may, last what is told of it.
+		return []catalog.Hook{
+			keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: c}, catalog.Declarations{Catalog: c}, catalog.Dependencies{}, catalog.Releases{},
+			configuration, sink.Hook{Catalog: c}, changes.Recorder{Catalog: c}, told,
+		}
+	}})
 	s.sinks.Catalog, s.catalog = resources, resources
 	if cmp.Or(cfg.AdvertisePages, cfg.AdvertiseConsole) != "" { // the listener's own address is for this machine
 		s.sinks.Pages = s.pagesURL
 	}
 	s.views = views.New(views.Deps{Store: s.store, Clusters: s.board, Rights: keeper, Log: deps.Log})
-	resources.Search(s.board)
-	resources.Watch(told)
-	resources.Guard(keeper)
-	configuration, open := config.New(resources, s.store, box), config.OpenWith(cfg.ConfigDir, addresses.NewPrivate(allowed))
+	open := config.OpenWith(cfg.ConfigDir, addresses.NewPrivate(allowed))
 	s.reader = &config.Reader{Resolver: configuration, Open: open, ID: rand.Text(), Log: deps.Log, Now: time.Now}
-	// First who may, last what is told of it.
-	resources.Use(keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: resources}, catalog.Declarations{Catalog: resources}, catalog.Dependencies{}, catalog.Releases{}, configuration, sink.Hook{Catalog: resources}, changes.Recorder{Catalog: resources})
-	resources.Use(told)
 	s.lending = &lending.Keeper{Store: s.store, Catalog: resources, Rights: keeper, Log: deps.Log, Now: time.Now}
 	s.events = event.NewLog(s.store, keeper, time.Now)
 	accesses := &audit.Accesses{Recorder: s.recorder}

@@ -95,10 +95,7 @@ func leftover(ctx context.Context, tx *store.Tx, a Application) (old []store.Res
 
 // mayDelete comes before what would go is told. A resource that the caller does not even see is not named.
 func (c *Catalog) mayDelete(ctx context.Context, by By, old ...store.Resource) error {
-	if c.reader == nil {
-		return nil
-	}
-	sees, err := c.reader.Sees(ctx)
+	sees, err := c.guard.Sees(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +103,7 @@ func (c *Catalog) mayDelete(ctx context.Context, by By, old ...store.Resource) e
 		if sees != nil && !sees(r) {
 			return refuse(Forbidden, "resources would be deleted that you may not see: ask an administrator")
 		}
-		if err := c.reader.MayDelete(ctx, by, r); err != nil {
+		if err := c.guard.MayDelete(ctx, by, r); err != nil {
 			return err
 		}
 	}

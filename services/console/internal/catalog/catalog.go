@@ -38,20 +38,42 @@ type Catalog struct {
 	log   *slog.Logger
 	hooks []Hook
 	desk  *confirm.Desk
-	// reader is nil in tests only.
-	reader Reader
+	guard Reader
 	// finder is nil in tests only.
-	finder Finder
-	// observer is nil in tests only.
-	observer Observer
+	finder   Finder
+	observer Observer // nil: nobody is told
 	folders  folders
 	hubTurn  chan struct{} // held by the one that compares and writes hub truths
 }
 
-// New returns the catalog in a store. now is the clock; nil: time.Now.
-func New(s *store.Store, box *seal.Box, log *slog.Logger, now func() time.Time) *Catalog {
-	l := NewLoader(now)
-	return &Catalog{Loader: l, store: s, box: box, log: log, desk: confirm.New(box, l.now), hubTurn: make(chan struct{}, 1)}
+// Deps is what a catalog works with.
+type Deps struct {
+	Store *store.Store
+	Box   *seal.Box
+	// Finder answers lists with a filter or an order.
+	Finder Finder
+	// Observer is told what becomes of services. nil: nobody is.
+	Observer Observer
+	// Hooks returns those of a catalog, which are called in this order. nil: there are none.
+	Hooks func(*Catalog) []Hook
+	Log   *slog.Logger
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// New returns the catalog in a store, in which the guard decides who may see and write what.
+func New(guard Reader, d Deps) *Catalog {
+	l := NewLoader(d.Now)
+	c := &Catalog{
+		Loader: l, store: d.Store, box: d.Box, log: d.Log, guard: guard, finder: d.Finder, observer: d.Observer, desk: confirm.New(d.Box, l.now), hubTurn: make(chan struct{}, 1),
+	}
+	if d.Observer != nil {
+		d.Store.GatherEvents(d.Observer.Gather)
+	}
+	if d.Hooks != nil {
+		c.hooks = d.Hooks(c)
+	}
+	return c
 }
 
 // Expectation is what the caller of an update believes.
@@ -113,9 +135,6 @@ type Reader interface {
 	// Sees tells what the caller in ctx sees; nil: everything.
 	Sees(ctx context.Context) (func(store.Resource) bool, error)
 }
-
-// Guard sets who decides what callers may see. Guard is called before anything is read.
-func (c *Catalog) Guard(r Reader) { c.reader = r }
 
 // forgetMoved drops the reports about a service that goes to another cluster, or comes back to an
 // earlier one: they are about objects that are being removed.
@@ -192,18 +211,13 @@ func Get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, l
 // shown tells the caller in ctx no more of what there is not than of what it may not see. shown asks for a connection of its
 // own.
 func (c *Catalog) shown(ctx context.Context, ref store.Ref, r store.Resource, err error) error {
-	absent := errors.Is(err, store.ErrNotFound)
 	switch {
-	case err != nil && !absent:
+	case errors.Is(err, store.ErrNotFound):
+		return c.guard.Missing(ctx, ref)
+	case err != nil:
 		return err
-	case absent && c.reader == nil:
-		return missing(ref.Kind, ref.Name)
-	case absent:
-		return c.reader.Missing(ctx, ref)
-	case c.reader == nil:
-		return nil
 	}
-	return c.reader.MayView(ctx, r)
+	return c.guard.MayView(ctx, r)
 }
 
 // ListSources returns a page of sources and the token of the next one.
@@ -236,7 +250,7 @@ func List[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, lo
 		return nil, "", refuse(Invalid, "page_token: is not one that a list returned")
 	}
 	size := page.Limit()
-	sees, err := c.sees(ctx)
+	sees, err := c.guard.Sees(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -253,14 +267,6 @@ func List[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, lo
 		return err
 	})
 	return out, next, err
-}
-
-// sees tells what the caller sees; nil: everything.
-func (c *Catalog) sees(ctx context.Context) (func(store.Resource) bool, error) {
-	if c.reader == nil {
-		return nil, nil //nolint:nilnil // nil has a meaning
-	}
-	return c.reader.Sees(ctx)
 }
 
 // visible returns up to limit resources behind a name that the caller sees.

@@ -73,7 +73,7 @@ func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string
 // Details returns what is kept about services, in the order of names, from the one after a name on. Fewer than limit:
 // these are the last.
 func (c *Catalog) Details(ctx context.Context, kind store.DetailKind, after string, limit int) ([]ServiceDetail, error) {
-	sees, err := c.sees(ctx)
+	sees, err := c.guard.Sees(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -368,7 +368,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 			return cmp.Or(err, taken(ref))
 		}
 	}
-	if b.reader != nil && b.reader.MayTouch(ctx, b.by, ref, current) != nil {
+	if b.Catalog.guard.MayTouch(ctx, b.by, ref, current) != nil {
 		return nil //nolint:nilerr // writing it is refused, in words that tell nothing
 	}
 	switch owner := current.Labels[DeclaredLabel]; {

@@ -551,7 +551,7 @@ type GlobalStatus struct {
 // GlobalStatuses returns the statuses of global services, in their order.
 func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]GlobalStatus, error) {
 	out := make([]GlobalStatus, len(list))
-	sees, err := c.sees(ctx)
+	sees, err := c.guard.Sees(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -628,12 +628,10 @@ func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p
 		return p, fmt.Errorf("encode global service %q: %w", in.Meta.Name, err)
 	}
 	after := store.Resource{Kind: store.KindGlobalService, Name: in.Meta.Name, Labels: in.Meta.Labels, Spec: spec}
-	if c.reader != nil {
-		if err := c.reader.MayView(ctx, after); err != nil {
-			return p, err
-		}
+	if err := c.guard.MayView(ctx, after); err != nil {
+		return p, err
 	}
-	sees, err := c.sees(ctx)
+	sees, err := c.guard.Sees(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -750,10 +748,8 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 		if err != nil {
 			return err
 		}
-		if c.reader != nil { // before what would go with it is told
-			if err := c.reader.MayDelete(ctx, by, row); err != nil {
-				return err
-			}
+		if err := c.guard.MayDelete(ctx, by, row); err != nil { // before what would go with it is told
+			return err
 		}
 		global, err := GlobalServices().Decode(row)
 		if err != nil {

@@ -14,16 +14,13 @@ type Finder interface {
 	Find(ctx context.Context, kind store.Kind, page Page) (names []string, next string, err error)
 }
 
-// Search sets what answers lists with a filter or an order. Search is called before anything is read.
-func (c *Catalog) Search(f Finder) { c.finder = f }
-
 // found is a page in which not all resources are, or not in the order of names.
 func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, load Load[T]) (out []T, next string, err error) {
 	names, next, err := c.finder.Find(ctx, kind, page)
 	if err != nil {
 		return nil, "", err
 	}
-	sees, err := c.sees(ctx)
+	sees, err := c.guard.Sees(ctx)
 	if err != nil {
 		return nil, "", err
 	}

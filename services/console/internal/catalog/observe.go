@@ -30,12 +30,6 @@ type Observer interface {
 	GlobalConfirmed(by By, global GlobalService, services int) []store.Event
 }
 
-// Watch sets who is told. Watch is called before anything is written.
-func (c *Catalog) Watch(o Observer) {
-	c.observer = o
-	c.store.GatherEvents(o.Gather)
-}
-
 // reporting keeps what was said last about services, to tell what is new.
 type reporting struct {
 	*Catalog

@@ -72,9 +72,6 @@ type Hook interface {
 	Wrote(ctx context.Context, w *Write, before, after *store.Resource) error
 }
 
-// Use adds hooks, which are called in this order. Use is called before anything is written.
-func (c *Catalog) Use(hooks ...Hook) { c.hooks = append(c.hooks, hooks...) }
-
 // Edit is a resource on its way into the store, or out of it.
 type Edit struct {
 	draft store.Draft
@@ -321,23 +318,15 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	return nil
 }
 
-// touch refuses what the caller may neither see nor write as if there were none.
-func (w *writing) touch(ctx context.Context, e *Edit, current *store.Resource) error {
-	if w.reader == nil {
-		return nil
-	}
-	return w.reader.MayTouch(ctx, w.By, e.ref(), current)
-}
-
 // open refuses a write whose outcome would tell what the caller may not see. A caller that may create the resource learns that the name is
 // taken, and no more.
 func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) error {
-	if w.reader == nil || e.broken != nil {
+	if e.broken != nil {
 		return nil //nolint:nilerr // what is broken is told with all the other faults
 	}
 	creates := e.want.ETag == MustBeNew || e.want.ETag == "" && e.want.AllowMissing
 	if current != nil || !creates {
-		hidden := w.touch(ctx, e, current)
+		hidden := w.guard.MayTouch(ctx, w.By, e.ref(), current)
 		if _, refused := errors.AsType[*Error](hidden); !refused || !creates {
 			return hidden
 		}
@@ -347,7 +336,7 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}
 	draft := store.Resource{Kind: e.draft.Kind, Name: e.draft.Name, Labels: e.draft.Labels, Spec: spec}
-	if err := w.reader.MayMake(ctx, w.By, draft); err != nil || current == nil {
+	if err := w.guard.MayMake(ctx, w.By, draft); err != nil || current == nil {
 		return err
 	}
 	return taken(e.ref())
@@ -407,11 +396,8 @@ func (w *writing) change(ctx context.Context, i int) error {
 	}
 	if bytes.Equal(before.Spec, d.Spec) && bytes.Equal(before.Sealed, d.Sealed) && maps.Equal(before.Labels, d.Labels) {
 		w.out[i].After, w.out[i].Outcome = before, Unchanged
-		if w.reader == nil {
-			return nil
-		}
 		// Else "unchanged" would tell anybody what is there, the values of a secret included.
-		return w.fault(i, w.reader.MayWrite(ctx, w.By, *before))
+		return w.fault(i, w.guard.MayWrite(ctx, w.By, *before))
 	}
 	if err := forgetMoved(ctx, w.Tx, *before, d); err != nil {
 		return err
@@ -535,10 +521,8 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 
 // absent refuses a reference to what does not exist.
 func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
-	if w.reader != nil {
-		if err := w.reader.MayName(ctx, w.By, ref); err != nil {
-			return err
-		}
+	if err := w.guard.MayName(ctx, w.By, ref); err != nil {
+		return err
 	}
 	return &Error{Reason: Precondition, Absent: true, Message: fmt.Sprintf("%s %q: %s: %s %q does not exist: create it first", e.draft.Kind, e.draft.Name, e.fieldOf(ref), ref.Kind, ref.Name)}
 }
@@ -557,7 +541,7 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 		if ok {
 			before = &current
 		}
-		if err = w.touch(ctx, e, before); err != nil {
+		if err = w.guard.MayTouch(ctx, w.By, e.ref(), before); err != nil {
 			err = w.fault(i, err)
 			if err != nil {
 				return err
@@ -656,10 +640,10 @@ func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) 
 func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	shown := refs[:min(len(refs), shownReferrers)]
 	more := len(refs) > len(shown)
-	if w.reader == nil || w.By.all() {
+	if w.By.all() {
 		return listing(shown, more), nil
 	}
-	sees, err := w.reader.Sees(ctx)
+	sees, err := w.guard.Sees(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -23,7 +23,6 @@ func (empty) Read(context.Context, string) (backend.Values, error) { return nil,
 func TestConnectionsGoWithTheirBackends(t *testing.T) {
 	t.Parallel()
 	resolver := newResolver(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))
-	resolver.catalog.Use(resolver)
 	r := &Reader{
 		Resolver: resolver, ID: "a", Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Open: func(catalog.BackendSpec, map[string]string) (backend.Backend, error) { return empty{}, nil },

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/backend/backendtest"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -63,7 +64,12 @@ func newResolver(t *testing.T, url string) *Resolver {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return New(catalog.New(s, box, slog.New(slog.DiscardHandler), nil), s, box)
+	var resolver *Resolver
+	catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
+		resolver = New(c, s, box)
+		return []catalog.Hook{resolver}
+	}})
+	return resolver
 }
 
 func TestSecretsOfTheCatalogKeepTheContractOfBackends(t *testing.T) {

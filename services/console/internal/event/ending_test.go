@@ -14,6 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -30,9 +31,8 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 		begin := time.Now().UTC().Truncate(time.Second)
 		now, said := begin, "web: The hold of user:ada (the sale) ends at "+begin.Add(2*time.Hour).Format(time.RFC3339)+"."
 		clock := func() time.Time { return now }
-		c := catalog.New(s, box, slog.New(slog.DiscardHandler), clock)
-		c.Watch(&Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock})
-		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada"}, Subject: "user:ada"}
+		c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock, Observer: &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock}})
+		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
 		create := catalog.Expectation{AllowMissing: true}
 		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
@@ -107,9 +107,8 @@ func TestAFreezeEndsByTheClockAndIsAnnouncedBefore(t *testing.T) {
 		now := begin
 		clock := func() time.Time { return now }
 		recorder := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock}
-		c := catalog.New(s, box, slog.New(slog.DiscardHandler), clock)
-		c.Watch(recorder)
-		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada"}, Subject: "user:ada"}
+		c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock, Observer: recorder})
+		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
 		for _, name := range []string{"edge-1", "edge-2"} {
 			if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: name}}, catalog.Expectation{AllowMissing: true}); err != nil {
 				t.Fatal(err)

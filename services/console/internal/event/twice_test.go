@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -28,9 +29,8 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		console := func(s *store.Store) *catalog.Catalog {
-			c := catalog.New(s, box, slog.New(slog.DiscardHandler), time.Now)
-			c.Watch(&Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: time.Now})
-			return c
+			told := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+			return catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Observer: told})
 		}
 		consoles := []*catalog.Catalog{console(s), nil}
 		if consoles[1] = consoles[0]; s.Shared() {
@@ -41,7 +41,7 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 			t.Cleanup(func() { _ = other.Close() })
 			consoles[1] = console(other)
 		}
-		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada"}, Subject: "user:ada"}
+		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
 		create := catalog.Expectation{AllowMissing: true}
 		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"

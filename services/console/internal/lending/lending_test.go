@@ -34,9 +34,8 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	resources, keeper := catalog.New(s, box, log, nil), rights.New(s, nil)
-	resources.Guard(keeper)
-	resources.Use(keeper)
+	keeper := rights.New(s, nil)
+	resources := catalog.New(keeper, catalog.Deps{Store: s, Box: box, Log: log, Hooks: func(*catalog.Catalog) []catalog.Hook { return []catalog.Hook{keeper} }})
 	now := time.Now()
 	k := &lending.Keeper{Store: s, Catalog: resources, Rights: keeper, Log: log, Now: func() time.Time { return now }}
 	person := func(name string, groups ...string) (context.Context, catalog.By) {

@@ -8,6 +8,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -29,7 +30,7 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	c := catalog.New(s, box, log, nil)
+	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
 	for _, name := range []string{"mine", "theirs"} {
 		if _, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: name}}, catalog.Expectation{AllowMissing: true}); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/platform/postgrestest"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
@@ -44,7 +45,7 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := catalog.New(s, box, slog.New(slog.DiscardHandler), nil)
+	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler)})
 	cluster, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestBoardBeginsWithTheStatesThatAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	c := catalog.New(s, box, log, nil)
+	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
 	seedStates(t, c)
 	hub := watch.New(s, log)
 	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Hub: hub, Log: log})
