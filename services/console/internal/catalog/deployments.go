@@ -119,7 +119,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 		next := Deployment{SpecRevision: cmp.Or(d.revision, d.service.Revision), ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
 		var status SourceStatus
 		if h, ok := heads[sources[d.spec.Source].UID]; ok {
-			if status, err = decodeHeads(h); err != nil {
+			if status, err = ReadHeads(h); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -680,7 +680,7 @@ func (Releases) Wrote(ctx context.Context, w *Write, before, after *store.Resour
 	if err != nil {
 		return err
 	}
-	status, err := decodeHeads(heads[source.UID])
+	status, err := ReadHeads(heads[source.UID])
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (c *Catalog) ClaimSource(ctx context.Context, actor, name, uid, owner strin
 		if err != nil {
 			return err
 		}
-		status, err = decodeHeads(heads)
+		status, err = ReadHeads(heads)
 		return err
 	})
 	if err == nil {
@@ -57,7 +57,7 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 		if err != nil {
 			return err
 		}
-		before, err := decodeHeads(heads[uid])
+		before, err := ReadHeads(heads[uid])
 		if err != nil {
 			return err
 		}

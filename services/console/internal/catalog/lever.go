@@ -293,7 +293,7 @@ func Reached(ctx context.Context, v store.View, service store.Resource, commit s
 	if err != nil {
 		return false, err
 	}
-	status, err := decodeHeads(heads[source.UID])
+	status, err := ReadHeads(heads[source.UID])
 	if err != nil {
 		return false, err
 	}

@@ -50,7 +50,7 @@ func (l Loader) Sources(ctx context.Context, v store.View, rows []store.Resource
 		if err := decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
-		if out[i].Status, err = decodeHeads(heads[r.UID]); err != nil {
+		if out[i].Status, err = ReadHeads(heads[r.UID]); err != nil {
 			return nil, fmt.Errorf("source %q: %w", r.Name, err)
 		}
 	}

@@ -483,62 +483,6 @@ func metaOf(r store.Resource) Meta {
 	}
 }
 
-// Change is a change of the catalog: exactly one field is set.
-type Change struct {
-	Source  *Source
-	Cluster *Cluster
-	Service *Service
-	Secret  *Secret
-	Grant   *Grant
-	Project *Project
-	Role    *Resource[RoleSpec]
-	Deleted *Deleted
-}
-
-// Deleted names a resource that is gone.
-type Deleted struct {
-	Kind store.Kind
-	Name string
-	UID  string
-}
-
-// DecodeChange makes a change of the catalog out of one of the store. The status of clusters and
-// services is left out.
-func DecodeChange(c store.Change) (Change, error) {
-	if c.Deleted {
-		return Change{Deleted: &Deleted{Kind: c.Kind, Name: c.Name, UID: c.UID}}, nil
-	}
-	meta := metaOf(c.Resource)
-	switch c.Kind {
-	case store.KindSource:
-		s := &Source{Meta: meta}
-		err := decode(c.Resource, &s.Spec)
-		if err == nil {
-			s.Status, err = decodeHeads(c.Heads)
-		}
-		return Change{Source: s}, err
-	case store.KindCluster:
-		cl := &Cluster{Meta: meta}
-		return Change{Cluster: cl}, decode(c.Resource, &cl.Spec)
-	case store.KindService:
-		s := &Service{Meta: meta, Status: ServiceStatus{ConfigRevision: c.Config}}
-		return Change{Service: s}, decode(c.Resource, &s.Spec)
-	case store.KindSecret:
-		s, err := ReadSecret(c.Resource)
-		return Change{Secret: &s}, err
-	case store.KindGrant:
-		g := &Grant{Meta: meta}
-		return Change{Grant: g}, decode(c.Resource, &g.Spec)
-	case store.KindProject:
-		p, err := Projects().Decode(c.Resource)
-		return Change{Project: &p}, err
-	case store.KindRole:
-		r, err := Roles().Decode(c.Resource)
-		return Change{Role: &r}, err
-	}
-	return Change{}, fmt.Errorf("change of unknown kind %q", c.Kind)
-}
-
 // ReadSource makes a source of what is stored, without a status.
 func ReadSource(r store.Resource) (Source, error) {
 	s := Source{Meta: metaOf(r)}
@@ -574,7 +518,8 @@ func decode(r store.Resource, spec any) error {
 	return nil
 }
 
-func decodeHeads(h store.Heads) (SourceStatus, error) {
+// ReadHeads makes a source's status of what is stored.
+func ReadHeads(h store.Heads) (SourceStatus, error) {
 	status := SourceStatus{Epoch: h.Epoch, Owner: h.Owner}
 	if err := json.Unmarshal(h.State, &status); err != nil {
 		return SourceStatus{}, fmt.Errorf("decode heads: %w", err)

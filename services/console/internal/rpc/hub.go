@@ -3,11 +3,13 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -145,13 +147,13 @@ func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream 
 	send := func(m *consolev1.WatchResponse) error {
 		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
 	}
-	kinds, err := followed(req.GetKinds())
+	kinds, err := s.followed(req.GetKinds())
 	if err != nil {
 		return err
 	}
 	err = s.Hub.Stream(ctx, &watch.Follower{
 		Token: req.GetResumeToken(), Kinds: kinds,
-		Send: func(e watch.Event) error { return sendEvent(e, req.GetKinds(), send) },
+		Send: func(e watch.Event) error { return s.sendEvent(e, req.GetKinds(), send) },
 	})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went, or the console drains: either way there is nothing to find in a log.
@@ -161,11 +163,11 @@ func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream 
 }
 
 // followed is what a follower is told of. Resources that only people read are in no change.
-func followed(kinds []consolev1.Kind) ([]store.Kind, error) {
+func (s *follow) followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 	var known []store.Kind
-	for _, kind := range []store.Kind{store.KindSecret, store.KindSource, store.KindProject, store.KindCluster, store.KindService, store.KindGrant, store.KindRole} {
-		if len(kinds) == 0 || slices.Contains(kinds, encodeKind(kind)) {
-			known = append(known, kind)
+	for _, of := range s.Kinds {
+		if of.Follows() && (len(kinds) == 0 || slices.Contains(kinds, of.Of().Number())) {
+			known = append(known, of.Stored())
 		}
 	}
 	if known == nil {
@@ -175,7 +177,7 @@ func followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 }
 
 // sendEvent sends an event as one or more messages.
-func sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
+func (s *follow) sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
 	switch e.Kind {
 	case watch.Heartbeat:
 		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
@@ -183,13 +185,13 @@ func sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.Watch
 		if err := send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{Kinds: kinds}}}); err != nil {
 			return err
 		}
-		if err := sendChanges(e.Changes, func(store.Change) (string, int64) { return "", 0 }, send); err != nil {
+		if err := s.sendChanges(e.Changes, func(store.Change) (string, int64) { return "", 0 }, send); err != nil {
 			return err
 		}
 		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}})
 	default:
 		last := e.Changes[len(e.Changes)-1].Cursor
-		return sendChanges(e.Changes, func(c store.Change) (string, int64) {
+		return s.sendChanges(e.Changes, func(c store.Change) (string, int64) {
 			if c.Cursor == last {
 				return e.Token, e.Seq // the stream may be further, by changes that are old already, or not wanted
 			}
@@ -199,15 +201,14 @@ func sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.Watch
 }
 
 // sendChanges splits changes over messages, each with the token and the number of its last change.
-func sendChanges(changes []store.Change, place func(store.Change) (string, int64), send func(*consolev1.WatchResponse) error) error {
+func (s *follow) sendChanges(changes []store.Change, place func(store.Change) (string, int64), send func(*consolev1.WatchResponse) error) error {
 	var part []*consolev1.Change
 	size := 0
 	for i, stored := range changes {
-		decoded, err := catalog.DecodeChange(stored)
+		change, err := s.change(stored)
 		if err != nil {
 			return err
 		}
-		change := followedChange(decoded)
 		part, size = append(part, change), size+proto.Size(change)
 		if size < messageBytes && i < len(changes)-1 {
 			continue
@@ -222,46 +223,25 @@ func sendChanges(changes []store.Change, place func(store.Change) (string, int64
 	return nil
 }
 
-// followedChange leaves configuration out, too: it is for the clusters of services only, and comes to them another way.
-func followedChange(c catalog.Change) *consolev1.Change {
-	switch {
-	case c.Cluster != nil:
-		c.Cluster.Spec.Config = nil
-	case c.Service != nil:
-		c.Service.Spec.ConfigSets, c.Service.Spec.Config = nil, nil
-	case c.Project != nil:
-		c.Project.Spec.Config = nil
+// change is what hub services are told of a change.
+func (s *follow) change(c store.Change) (*consolev1.Change, error) {
+	if c.Deleted {
+		return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: encodeKind(c.Kind), Name: c.Name, Uid: c.UID}}}, nil
 	}
-	out := encodeChange(c)
-	if c.Service != nil && c.Service.Status.ConfigRevision != "" {
-		out.GetService().Status = &consolev1.ServiceStatus{ConfigRevision: c.Service.Status.ConfigRevision}
+	of := s.Kinds.Stored(c.Kind)
+	if of == nil || !of.Follows() {
+		return nil, fmt.Errorf("hub services are not told of %s %q", c.Kind, c.Name)
 	}
-	return out
-}
-
-// encodeChange leaves the statuses of clusters and services out: they change too often.
-func encodeChange(c catalog.Change) *consolev1.Change {
-	switch {
-	case c.Source != nil:
-		return &consolev1.Change{Change: &consolev1.Change_Source{Source: encodeSource(*c.Source)}}
-	case c.Cluster != nil:
-		out := encodeCluster(*c.Cluster)
-		out.Status = nil
-		return &consolev1.Change{Change: &consolev1.Change_Cluster{Cluster: out}}
-	case c.Service != nil:
-		out := &consolev1.Service{Metadata: encodeMeta(c.Service.Meta), Spec: encodeServiceSpec(c.Service.Spec)}
-		return &consolev1.Change{Change: &consolev1.Change_Service{Service: out}}
-	case c.Secret != nil:
-		return &consolev1.Change{Change: &consolev1.Change_Secret{Secret: encodeSecret(*c.Secret)}}
-	case c.Grant != nil:
-		return &consolev1.Change{Change: &consolev1.Change_Grant{Grant: encodeGrant(*c.Grant)}}
-	case c.Project != nil:
-		return &consolev1.Change{Change: &consolev1.Change_Project{Project: encodeProject(*c.Project)}}
-	case c.Role != nil:
-		return &consolev1.Change{Change: &consolev1.Change_Role{Role: encodeRole(*c.Role)}}
-	default:
-		return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{
-			Kind: encodeKind(c.Deleted.Kind), Name: c.Deleted.Name, Uid: c.Deleted.UID,
-		}}}
+	m, err := of.Followed(c)
+	if err != nil {
+		return nil, err
 	}
+	out := (&consolev1.Change{}).ProtoReflect()
+	fields := out.Descriptor().Fields()
+	for i := range fields.Len() {
+		if fd := fields.Get(i); fd.Message() == m.ProtoReflect().Descriptor() {
+			out.Set(fd, protoreflect.ValueOfMessage(m.ProtoReflect()))
+		}
+	}
+	return out.Interface().(*consolev1.Change), nil //nolint:forcetypeassert // it is of the same type
 }

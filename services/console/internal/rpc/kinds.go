@@ -23,7 +23,12 @@ func always[T, M any](decode func(M) T) func(M) (T, error) {
 }
 
 func roleKind() descriptor.Of[catalog.Role, *consolev1.Role] {
-	return descriptor.Plainly(catalog.Roles(), always(decodeRole), encodeRole)
+	d := descriptor.Plainly(catalog.Roles(), always(decodeRole), encodeRole)
+	d.Follow = func(c store.Change) (*consolev1.Role, error) {
+		r, err := catalog.Roles().Decode(c.Resource)
+		return encodeRole(r), err
+	}
+	return d
 }
 
 func serviceAccountKind() descriptor.Of[catalog.ServiceAccount, *consolev1.ServiceAccount] {
@@ -37,6 +42,10 @@ func secretKind() descriptor.Of[catalog.Secret, *consolev1.Secret] {
 			return c.DraftSecret(in, want)
 		},
 		Mask: maskSecret,
+		Follow: func(c store.Change) (*consolev1.Secret, error) {
+			s, err := catalog.ReadSecret(c.Resource)
+			return encodeSecret(s), err
+		},
 	}
 }
 
@@ -64,13 +73,27 @@ func sourceKind() descriptor.Of[catalog.Source, *consolev1.Source] {
 		Draft: func(_ *catalog.Catalog, in catalog.Source, want catalog.Expectation) (catalog.Edit, error) {
 			return in.Draft(want)
 		},
+		Follow: followSource,
 	}
+}
+
+func followSource(c store.Change) (*consolev1.Source, error) {
+	s, err := catalog.ReadSource(c.Resource)
+	if err == nil {
+		s.Status, err = catalog.ReadHeads(c.Heads)
+	}
+	return encodeSource(s), err
 }
 
 func projectKind() descriptor.Of[catalog.Project, *consolev1.Project] {
 	d := descriptor.Plainly(catalog.Projects(), decodeProject, encodeProject)
 	d.Show = showProjects
 	d.Mask = maskBy(func(m *consolev1.Project, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) })
+	d.Follow = func(c store.Change) (*consolev1.Project, error) {
+		p, err := catalog.Projects().Decode(c.Resource)
+		p.Spec.Config = nil
+		return encodeProject(p), err
+	}
 	return d
 }
 
@@ -81,6 +104,13 @@ func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 			return in.Draft(want)
 		},
 		Mask: maskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Follow: func(c store.Change) (*consolev1.Cluster, error) {
+			in, err := catalog.ReadCluster(c.Resource)
+			in.Spec.Config = nil
+			out := encodeCluster(in)
+			out.Status = nil // it changes too often
+			return out, err
+		},
 	}
 }
 
@@ -103,8 +133,20 @@ func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
 		Draft: func(_ *catalog.Catalog, in catalog.Service, want catalog.Expectation) (catalog.Edit, error) {
 			return in.Draft(want)
 		},
-		Mask: maskBy(func(m *consolev1.Service, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Mask:   maskBy(func(m *consolev1.Service, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Follow: followService,
 	}
+}
+
+// followService leaves configuration out: it is for the clusters of services only, and comes to them another way. The status changes too often.
+func followService(c store.Change) (*consolev1.Service, error) {
+	s, err := catalog.ReadService(c.Resource)
+	s.Spec.ConfigSets, s.Spec.Config = nil, nil
+	out := &consolev1.Service{Metadata: encodeMeta(s.Meta), Spec: encodeServiceSpec(s.Spec)}
+	if c.Config != "" {
+		out.Status = &consolev1.ServiceStatus{ConfigRevision: c.Config}
+	}
+	return out, err
 }
 
 func grantKind() descriptor.Of[catalog.Grant, *consolev1.Grant] {
@@ -112,6 +154,10 @@ func grantKind() descriptor.Of[catalog.Grant, *consolev1.Grant] {
 		Kind: store.KindGrant, Decode: always(decodeGrant), Encode: encodeGrant, Read: catalog.ReadGrant,
 		Draft: func(_ *catalog.Catalog, in catalog.Grant, want catalog.Expectation) (catalog.Edit, error) {
 			return in.Draft(want)
+		},
+		Follow: func(c store.Change) (*consolev1.Grant, error) {
+			g, err := catalog.ReadGrant(c.Resource)
+			return encodeGrant(g), err
 		},
 	}
 }
