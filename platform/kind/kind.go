@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -22,50 +23,59 @@ type Message interface {
 
 // Kind is a kind of resources. The zero value is none.
 type Kind struct {
-	field protoreflect.FieldDescriptor // of Resource
+	field          protoreflect.FieldDescriptor // of Resource
+	name, singular string
+	number         consolev1.Kind
 }
 
-// All are the kinds, a kind behind those that it may name.
-func All() []Kind {
-	fields := (&consolev1.Resource{}).ProtoReflect().Descriptor().Oneofs().ByName("resource").Fields()
-	out := make([]Kind, fields.Len())
-	for i := range out {
-		out[i] = Kind{fields.Get(i)}
-	}
-	return out
+// table is made once: rights and lists look a kind up for each resource.
+type table struct {
+	all      []Kind
+	byName   map[string]Kind
+	byNumber map[consolev1.Kind]Kind
+	byField  map[protoreflect.FieldNumber]Kind
 }
+
+var known = sync.OnceValue(func() table { //nolint:gochecknoglobals // a constant
+	t := table{byName: map[string]Kind{}, byNumber: map[consolev1.Kind]Kind{}, byField: map[protoreflect.FieldNumber]Kind{}}
+	fields := (&consolev1.Resource{}).ProtoReflect().Descriptor().Oneofs().ByName("resource").Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		k := Kind{field: fd, name: string(fd.Message().Name())}
+		k.singular = strings.ToLower(k.name)
+		k.number = consolev1.Kind(consolev1.Kind_value["KIND_"+strings.ToUpper(string(fd.Name()))])
+		t.all = append(t.all, k)
+		t.byName[k.name], t.byName[k.singular], t.byNumber[k.number], t.byField[fd.Number()] = k, k, k, k
+	}
+	return t
+})
+
+// All are the kinds, a kind behind those that it may name.
+func All() []Kind { return slices.Clone(known().all) }
 
 // Named returns the kind with a name, as YAML has it (GlobalService) or in lower case.
 func Named(name string) (Kind, bool) {
-	return first(func(k Kind) bool { return k.Name() == name || k.Singular() == name })
+	k, ok := known().byName[name]
+	return k, ok
 }
 
 // Numbered returns the kind with a number of the API.
 func Numbered(number consolev1.Kind) (Kind, bool) {
-	return first(func(k Kind) bool { return k.Number() == number })
-}
-
-func first(is func(Kind) bool) (Kind, bool) {
-	all := All()
-	if i := slices.IndexFunc(all, is); i >= 0 {
-		return all[i], true
-	}
-	return Kind{}, false
+	k, ok := known().byNumber[number]
+	return k, ok
 }
 
 // Name is the kind as YAML has it: GlobalService.
-func (k Kind) Name() string { return string(k.field.Message().Name()) }
+func (k Kind) Name() string { return k.name }
 
 // Singular is the kind as the store and commands have it: globalservice.
-func (k Kind) Singular() string { return strings.ToLower(k.Name()) }
+func (k Kind) Singular() string { return k.singular }
 
 // Plural is several of the kind: globalservices.
-func (k Kind) Plural() string { return k.Singular() + "s" }
+func (k Kind) Plural() string { return k.singular + "s" }
 
 // Number is the kind as requests have it: KIND_GLOBAL_SERVICE.
-func (k Kind) Number() consolev1.Kind {
-	return consolev1.Kind(consolev1.Kind_value["KIND_"+strings.ToUpper(string(k.field.Name()))])
-}
+func (k Kind) Number() consolev1.Kind { return k.number }
 
 // New returns an empty resource.
 func (k Kind) New() Message {
@@ -111,5 +121,5 @@ func Unwrap(r *consolev1.Resource) (Kind, Message) {
 		return Kind{}, nil
 	}
 	m, _ := of.Get(field).Message().Interface().(Message)
-	return Kind{field}, m
+	return known().byField[field.Number()], m
 }
