@@ -97,11 +97,11 @@ func Backends() Type[BackendSpec] {
 			}
 			return nil
 		},
-		Refs: func(s BackendSpec) []reference {
+		Refs: func(s BackendSpec) []Reference {
 			if s.Secret() == "" {
 				return nil
 			}
-			return []reference{refTo(store.KindSecret, s.Secret(), s.secretField())}
+			return []Reference{RefTo(store.KindSecret, s.Secret(), s.secretField())}
 		},
 	}
 }

@@ -152,11 +152,6 @@ func forgetMoved(ctx context.Context, tx *store.Tx, current store.Resource, d st
 	return tx.ForgetReports(ctx, current.UID)
 }
 
-// DeleteSource removes a source that no service names.
-func (c *Catalog) DeleteSource(ctx context.Context, by By, name, etag string) error {
-	return Drop(ctx, c, by, store.KindSource, name, etag)
-}
-
 // DeleteSecret removes a secret that no source names.
 func (c *Catalog) DeleteSecret(ctx context.Context, by By, name, etag string) error {
 	return Drop(ctx, c, by, store.KindSecret, name, etag)
@@ -181,11 +176,6 @@ func (c *Catalog) GetCluster(ctx context.Context, name string) (Cluster, error) 
 // GetService returns a service.
 func (c *Catalog) GetService(ctx context.Context, name string) (Service, error) {
 	return Get(ctx, c, store.KindService, name, c.Services)
-}
-
-// GetSecret returns a secret without its values.
-func (c *Catalog) GetSecret(ctx context.Context, name string) (Secret, error) {
-	return Get(ctx, c, store.KindSecret, name, loadSecrets)
 }
 
 // Get returns a resource as load reads it.
@@ -218,26 +208,6 @@ func (c *Catalog) shown(ctx context.Context, ref store.Ref, r store.Resource, er
 		return err
 	}
 	return c.guard.MayView(ctx, r)
-}
-
-// ListSources returns a page of sources and the token of the next one.
-func (c *Catalog) ListSources(ctx context.Context, page Page) ([]Source, string, error) {
-	return List(ctx, c, store.KindSource, page, c.Sources)
-}
-
-// ListClusters returns a page of clusters and the token of the next one.
-func (c *Catalog) ListClusters(ctx context.Context, page Page) ([]Cluster, string, error) {
-	return List(ctx, c, store.KindCluster, page, c.Clusters)
-}
-
-// ListServices returns a page of services and the token of the next one.
-func (c *Catalog) ListServices(ctx context.Context, page Page) ([]Service, string, error) {
-	return List(ctx, c, store.KindService, page, c.Services)
-}
-
-// ListSecrets returns a page of secrets and the token of the next one.
-func (c *Catalog) ListSecrets(ctx context.Context, page Page) ([]Secret, string, error) {
-	return List(ctx, c, store.KindSecret, page, loadSecrets)
 }
 
 // List returns a page of resources as load reads them, and the token of the next one.

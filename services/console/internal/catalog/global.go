@@ -77,14 +77,14 @@ func GlobalServices() Type[GlobalSpec] {
 			}
 			return nil
 		},
-		Refs: func(g GlobalSpec) []reference {
+		Refs: func(g GlobalSpec) []Reference {
 			refs := g.Template.refs("spec.template")
 			for i, o := range g.Overrides {
 				at := fmt.Sprintf("spec.overrides[%d]", i)
 				refs = append(refs, eachTo(store.KindConfigSet, o.ConfigSets, at+".configSets")...)
 				refs = append(refs, o.Config.refs(at+".config")...)
 			}
-			return slices.DeleteFunc(refs, func(r reference) bool { return r.Kind == store.KindCluster })
+			return slices.DeleteFunc(refs, func(r Reference) bool { return r.Kind == store.KindCluster })
 		},
 	}
 }

@@ -52,13 +52,13 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 		return Edit{}, badName(g.Meta.Name)
 	}
 	// Each exists, and can't go, and another get its name, while somebody has rights by it.
-	var refs []reference
+	var refs []Reference
 	name := func(kind store.Kind, field string, names ...string) error {
 		for _, n := range names {
 			if !dnsLabel.MatchString(n) {
 				return refuse(Invalid, "%s: %q is not a name of a %s", field, n, kind)
 			}
-			refs = append(refs, refTo(kind, n, field))
+			refs = append(refs, RefTo(kind, n, field))
 		}
 		return nil
 	}
@@ -70,7 +70,7 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 	if refusal, ok := errors.AsType[*Error](err); ok {
 		return Edit{}, refusal // the first of them
 	}
-	slices.SortFunc(refs, func(a, b reference) int {
+	slices.SortFunc(refs, func(a, b Reference) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
@@ -85,11 +85,6 @@ func (c *Catalog) DeleteGrant(ctx context.Context, by By, name, etag string) err
 // GetGrant returns a grant.
 func (c *Catalog) GetGrant(ctx context.Context, name string) (Grant, error) {
 	return Get(ctx, c, store.KindGrant, name, loadGrants)
-}
-
-// ListGrants returns a page of grants and the token of the next one.
-func (c *Catalog) ListGrants(ctx context.Context, page Page) ([]Grant, string, error) {
-	return List(ctx, c, store.KindGrant, page, loadGrants)
 }
 
 func loadGrants(_ context.Context, _ store.View, rows []store.Resource) ([]Grant, error) {

@@ -94,7 +94,7 @@ func Projects() Type[ProjectSpec] {
 			return err
 		}
 		return p.Spec.Config.check("config")
-	}, Refs: func(p ProjectSpec) []reference { return p.Config.refs("spec.config") }}
+	}, Refs: func(p ProjectSpec) []Reference { return p.Config.refs("spec.config") }}
 }
 
 func checkKinds(field string, patterns []string) error {

@@ -6,27 +6,28 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// reference is a resource that a field names.
-type reference struct {
+// Reference is a resource that a field names.
+type Reference struct {
 	store.Ref
 	// field is as people write it: spec.source.
 	field string
 }
 
-func refTo(kind store.Kind, name, field string) reference {
-	return reference{store.Ref{Kind: kind, Name: name}, field}
+// RefTo is a reference from a field, as people write it: spec.source.
+func RefTo(kind store.Kind, name, field string) Reference {
+	return Reference{store.Ref{Kind: kind, Name: name}, field}
 }
 
 // eachTo is about a list of names.
-func eachTo(kind store.Kind, names []string, field string) (refs []reference) {
+func eachTo(kind store.Kind, names []string, field string) (refs []Reference) {
 	for i, name := range names {
-		refs = append(refs, refTo(kind, name, fmt.Sprintf("%s[%d]", field, i)))
+		refs = append(refs, RefTo(kind, name, fmt.Sprintf("%s[%d]", field, i)))
 	}
 	return refs
 }
 
 // once leaves each of the resources once.
-func once(refs []reference) (out []store.Ref) {
+func once(refs []Reference) (out []store.Ref) {
 	seen := make(map[store.Ref]bool, len(refs))
 	for _, r := range refs {
 		if !seen[r.Ref] {
@@ -38,7 +39,7 @@ func once(refs []reference) (out []store.Ref) {
 }
 
 // naming completes an edit with what its fields name.
-func (e Edit) naming(refs []reference) Edit {
+func (e Edit) naming(refs []Reference) Edit {
 	e.draft.Refs, e.references = once(refs), refs
 	return e
 }

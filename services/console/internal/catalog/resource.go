@@ -483,6 +483,13 @@ func metaOf(r store.Resource) Meta {
 	}
 }
 
+// Deleted names a resource that is gone.
+type Deleted struct {
+	Kind store.Kind
+	Name string
+	UID  string
+}
+
 // ReadSource makes a source of what is stored, without a status.
 func ReadSource(r store.Resource) (Source, error) {
 	s := Source{Meta: metaOf(r)}

@@ -107,7 +107,7 @@ func checkPlace(at, backend, path string, plain bool) error {
 }
 
 // refs are the resources that settings of a field name.
-func (s Settings) refs(field string) (out []reference) {
+func (s Settings) refs(field string) (out []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if r := s[name].Ref; r != nil {
 			out = append(out, placeRef(fmt.Sprintf("%s[%q].ref", field, name), r.Backend, r.Path))
@@ -116,11 +116,11 @@ func (s Settings) refs(field string) (out []reference) {
 	return out
 }
 
-func placeRef(at, backend, path string) reference {
+func placeRef(at, backend, path string) Reference {
 	if backend == "" {
-		return refTo(store.KindSecret, path, at+".path")
+		return RefTo(store.KindSecret, path, at+".path")
 	}
-	return refTo(store.KindBackend, backend, at+".backend")
+	return RefTo(store.KindBackend, backend, at+".backend")
 }
 
 // settingsField is where the settings of a kind are written.
@@ -269,13 +269,13 @@ func ConfigSets() Type[ConfigSetSpec] {
 			}
 			return s.Spec.Entries.check("entries")
 		},
-		Refs: func(s ConfigSetSpec) []reference {
+		Refs: func(s ConfigSetSpec) []Reference {
 			refs := s.Entries.refs("spec.entries")
 			for i, at := range s.Imports {
 				refs = append(refs, placeRef(fmt.Sprintf("spec.imports[%d]", i), at.Backend, at.Path))
 			}
 			if s.Project != "" {
-				refs = append(refs, refTo(store.KindProject, s.Project, "spec.project"))
+				refs = append(refs, RefTo(store.KindProject, s.Project, "spec.project"))
 			}
 			return refs
 		},

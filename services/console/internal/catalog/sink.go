@@ -200,14 +200,14 @@ func Sinks() Type[SinkSpec] {
 			}
 			return nil
 		},
-		Refs: func(s SinkSpec) (refs []reference) {
+		Refs: func(s SinkSpec) (refs []Reference) {
 			for _, name := range slices.Sorted(maps.Keys(s.Credentials)) {
 				if r := s.Credentials[name].Ref; r != nil {
 					refs = append(refs, placeRef(fmt.Sprintf("spec.%s.%s.ref", s.Kind(), name), r.Backend, r.Path))
 				}
 			}
 			if s.Project != "" {
-				refs = append(refs, refTo(store.KindProject, s.Project, "spec.project"))
+				refs = append(refs, RefTo(store.KindProject, s.Project, "spec.project"))
 			}
 			return refs
 		},

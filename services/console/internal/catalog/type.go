@@ -18,7 +18,7 @@ type Type[S any] struct {
 	// Check says what is wrong, and brings the rest into the form that is stored. nil: nothing can be.
 	Check func(*Resource[S]) error
 	// Refs are the resources that it names. nil: none.
-	Refs func(S) []reference
+	Refs func(S) []Reference
 }
 
 // Draft gets a resource ready to be written.

@@ -95,15 +95,15 @@ func (s *Service) Draft(want Expectation) (Edit, error) {
 }
 
 // refs are the resources that a service names, whose spec is this field.
-func (s *ServiceSpec) refs(field string) []reference {
-	refs := []reference{refTo(store.KindSource, s.Source, field+".source")}
+func (s *ServiceSpec) refs(field string) []Reference {
+	refs := []Reference{RefTo(store.KindSource, s.Source, field+".source")}
 	if s.Catalog {
-		refs = append(refs, refTo(store.KindServiceAccount, s.ServiceAccount, field+".serviceAccount"))
+		refs = append(refs, RefTo(store.KindServiceAccount, s.ServiceAccount, field+".serviceAccount"))
 	} else {
-		refs = append(refs, refTo(store.KindCluster, s.Cluster, field+".cluster"))
+		refs = append(refs, RefTo(store.KindCluster, s.Cluster, field+".cluster"))
 	}
 	if s.Project != "" {
-		refs = append(refs, refTo(store.KindProject, s.Project, field+".project"))
+		refs = append(refs, RefTo(store.KindProject, s.Project, field+".project"))
 	}
 	refs = append(refs, eachTo(store.KindConfigSet, s.ConfigSets, field+".configSets")...)
 	return append(refs, s.Config.refs(field+".config")...)

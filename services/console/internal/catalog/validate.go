@@ -152,7 +152,7 @@ func isRepository(text string) bool {
 }
 
 // secrets are those that a source names.
-func (s SourceSpec) secrets() (refs []reference) {
+func (s SourceSpec) secrets() (refs []Reference) {
 	field, is := "spec.git", s.Upstream()
 	switch {
 	case s.Helm.URL != "":
@@ -161,10 +161,10 @@ func (s SourceSpec) secrets() (refs []reference) {
 		field = "spec.oci"
 	}
 	if is.Secret != "" {
-		refs = append(refs, refTo(store.KindSecret, is.Secret, field+".secret"))
+		refs = append(refs, RefTo(store.KindSecret, is.Secret, field+".secret"))
 	}
 	if is.WebhookSecret != "" {
-		refs = append(refs, refTo(store.KindSecret, is.WebhookSecret, field+".webhookSecret"))
+		refs = append(refs, RefTo(store.KindSecret, is.WebhookSecret, field+".webhookSecret"))
 	}
 	return refs
 }

@@ -81,7 +81,7 @@ type Edit struct {
 	// finish, if there is one, completes the draft when the current resource (nil: none) is known.
 	finish func(*store.Draft, *store.Resource) error
 	// references are what the fields name.
-	references []reference
+	references []Reference
 	// removal: the resource of this kind and name goes.
 	removal bool
 	// broken is what is wrong with it by itself.

@@ -149,11 +149,11 @@ func decodeRole(r *consolev1.Role) catalog.Role {
 	for _, rule := range r.GetSpec().GetRules() {
 		spec.Rules = append(spec.Rules, catalog.RoleRule{Verbs: rule.GetVerbs(), Kinds: rule.GetKinds()})
 	}
-	return catalog.Role{Meta: decodeMeta(r.GetMetadata()), Spec: spec}
+	return catalog.Role{Meta: descriptor.Meta(r.GetMetadata()), Spec: spec}
 }
 
 func encodeRole(r catalog.Role) *consolev1.Role {
-	return &consolev1.Role{Metadata: encodeMeta(r.Meta), Spec: rights.Role(r.Spec)}
+	return &consolev1.Role{Metadata: descriptor.Metadata(r.Meta), Spec: rights.Role(r.Spec)}
 }
 
 type serviceAccounts struct{ Deps }
@@ -194,13 +194,13 @@ func (d Deps) reload(ctx context.Context) {
 
 func decodeServiceAccount(a *consolev1.ServiceAccount) catalog.ServiceAccount {
 	return catalog.ServiceAccount{
-		Meta: decodeMeta(a.GetMetadata()), Spec: catalog.ServiceAccountSpec{Description: a.GetSpec().GetDescription(), Disabled: a.GetSpec().GetDisabled()},
+		Meta: descriptor.Meta(a.GetMetadata()), Spec: catalog.ServiceAccountSpec{Description: a.GetSpec().GetDescription(), Disabled: a.GetSpec().GetDisabled()},
 	}
 }
 
 func encodeServiceAccount(a catalog.ServiceAccount) *consolev1.ServiceAccount {
 	return &consolev1.ServiceAccount{
-		Metadata: encodeMeta(a.Meta), Spec: &consolev1.ServiceAccountSpec{Description: a.Spec.Description, Disabled: a.Spec.Disabled},
+		Metadata: descriptor.Metadata(a.Meta), Spec: &consolev1.ServiceAccountSpec{Description: a.Spec.Description, Disabled: a.Spec.Disabled},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 )
 
 type backends struct{ Deps }
@@ -65,7 +66,7 @@ func showBackends(ctx context.Context, c *catalog.Catalog, list []catalog.Backen
 
 func decodeBackend(b *consolev1.Backend) catalog.Backend {
 	spec := b.GetSpec()
-	out := catalog.Backend{Meta: decodeMeta(b.GetMetadata()), Spec: catalog.BackendSpec{
+	out := catalog.Backend{Meta: descriptor.Meta(b.GetMetadata()), Spec: catalog.BackendSpec{
 		Interval: spec.GetInterval().AsDuration(), Projects: spec.GetProjects(), Paths: spec.GetPaths(),
 	}}
 	switch at := spec.GetAt().(type) {
@@ -98,5 +99,5 @@ func encodeBackend(b catalog.Backend) *consolev1.Backend {
 	case at.Files != nil:
 		spec.At = &consolev1.BackendSpec_Files{Files: &consolev1.FilesBackend{Folder: at.Files.Folder, Secret: at.Files.Secret}}
 	}
-	return &consolev1.Backend{Metadata: encodeMeta(b.Meta), Spec: spec}
+	return &consolev1.Backend{Metadata: descriptor.Metadata(b.Meta), Spec: spec}
 }

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -83,7 +84,7 @@ func showConfigSets(ctx context.Context, c *catalog.Catalog, list []catalog.Conf
 
 func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
 	spec := c.GetSpec()
-	return catalog.ConfigSet{Meta: decodeMeta(c.GetMetadata()), Spec: catalog.ConfigSetSpec{
+	return catalog.ConfigSet{Meta: descriptor.Meta(c.GetMetadata()), Spec: catalog.ConfigSetSpec{
 		Description: spec.GetDescription(), Project: spec.GetProject(), Entries: decodeSettings(spec.GetEntries()),
 		Imports: each(spec.GetImports(), func(i *consolev1.ConfigImport) catalog.Import {
 			return catalog.Import{Backend: i.GetBackend(), Path: i.GetPath(), Plain: i.GetPlain()}
@@ -92,7 +93,7 @@ func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
 }
 
 func encodeConfigSet(c catalog.ConfigSet) *consolev1.ConfigSet {
-	return &consolev1.ConfigSet{Metadata: encodeMeta(c.Meta), Spec: &consolev1.ConfigSetSpec{
+	return &consolev1.ConfigSet{Metadata: descriptor.Metadata(c.Meta), Spec: &consolev1.ConfigSetSpec{
 		Description: c.Spec.Description, Project: c.Spec.Project, Entries: encodeSettings(c.Spec.Entries),
 		Imports: each(c.Spec.Imports, func(i catalog.Import) *consolev1.ConfigImport {
 			return &consolev1.ConfigImport{Backend: i.Backend, Path: i.Path, Plain: i.Plain}

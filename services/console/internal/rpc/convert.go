@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/platform/version"
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 )
 
 // stamp is nil for the zero time.
@@ -37,19 +38,8 @@ func moment(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-func decodeMeta(m *consolev1.Metadata) catalog.Meta {
-	return catalog.Meta{Name: m.GetName(), Labels: m.GetLabels(), ETag: m.GetEtag()}
-}
-
-func encodeMeta(m catalog.Meta) *consolev1.Metadata {
-	return &consolev1.Metadata{
-		Name: m.Name, Labels: m.Labels, Uid: m.UID, Revision: m.Revision, Etag: m.ETag,
-		CreateTime: stamp(m.CreateTime), UpdateTime: stamp(m.UpdateTime),
-	}
-}
-
 func decodeSource(s *consolev1.Source) catalog.Source {
-	return catalog.Source{Meta: decodeMeta(s.GetMetadata()), Spec: catalog.SourceSpec{
+	return catalog.Source{Meta: descriptor.Meta(s.GetMetadata()), Spec: catalog.SourceSpec{
 		Git: decodeGit(s.GetSpec().GetGit()), Helm: decodeHelm(s.GetSpec().GetHelm()), OCI: decodeOCI(s.GetSpec().GetOci()),
 	}}
 }
@@ -188,7 +178,7 @@ func encodeVerification(v *catalog.Verification) *consolev1.Verification {
 
 func encodeSource(s catalog.Source) *consolev1.Source {
 	return &consolev1.Source{
-		Metadata: encodeMeta(s.Meta),
+		Metadata: descriptor.Metadata(s.Meta),
 		Spec:     encodeSourceSpec(s.Spec),
 		Status: &consolev1.SourceStatus{
 			Heads: each(s.Status.Heads, encodeHead), Epoch: s.Status.Epoch, Owner: s.Status.Owner, Problem: encodeProblem(s.Status.Problem),
@@ -247,14 +237,14 @@ func encodeProblem(p *catalog.Problem) *consolev1.Problem {
 }
 
 func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
-	return catalog.Cluster{Meta: decodeMeta(c.GetMetadata()), Spec: catalog.ClusterSpec{
+	return catalog.Cluster{Meta: descriptor.Meta(c.GetMetadata()), Spec: catalog.ClusterSpec{
 		Description: c.GetSpec().GetDescription(), Config: decodeSettings(c.GetSpec().GetConfig()), Windows: c.GetSpec().GetWindows(),
 	}}
 }
 
 func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 	return &consolev1.Cluster{
-		Metadata: encodeMeta(c.Meta),
+		Metadata: descriptor.Metadata(c.Meta),
 		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: encodeSettings(c.Spec.Config), Windows: c.Spec.Windows},
 		Freeze:   c.Spec.Freeze.Encode(),
 		Status: &consolev1.ClusterStatus{
@@ -316,7 +306,7 @@ func skew(agent, hub string) string {
 }
 
 func decodeService(s *consolev1.Service) catalog.Service {
-	return catalog.Service{Meta: decodeMeta(s.GetMetadata()), Spec: decodeServiceSpec(s.GetSpec())}
+	return catalog.Service{Meta: descriptor.Meta(s.GetMetadata()), Spec: decodeServiceSpec(s.GetSpec())}
 }
 
 func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
@@ -374,7 +364,7 @@ func encodeService(s catalog.Service) *consolev1.Service {
 	if head := status.Git.Head; head != nil {
 		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), stamp(head.FetchTime)
 	}
-	return &consolev1.Service{Metadata: encodeMeta(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(s.Levers())}
+	return &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(s.Levers())}
 }
 
 func encodeState(s catalog.State) consolev1.ServiceState {
@@ -420,7 +410,7 @@ func encodeHub(h catalog.HubTruth) *consolev1.HubTruth {
 }
 
 func encodeSecret(s catalog.Secret) *consolev1.Secret {
-	return &consolev1.Secret{Metadata: encodeMeta(s.Meta), Data: s.Data}
+	return &consolev1.Secret{Metadata: descriptor.Metadata(s.Meta), Data: s.Data}
 }
 
 func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {

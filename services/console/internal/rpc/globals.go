@@ -133,7 +133,7 @@ func showGlobals(ctx context.Context, c *catalog.Catalog, list []catalog.GlobalS
 
 func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err error) {
 	spec := g.GetSpec()
-	out.Meta = decodeMeta(g.GetMetadata())
+	out.Meta = descriptor.Meta(g.GetMetadata())
 	out.Spec = catalog.GlobalSpec{
 		Template: decodeServiceSpec(spec.GetTemplate()), MaxDeletions: int(spec.GetMaxDeletions()),
 		Detach: spec.GetOnLeave() == consolev1.OnLeave_ON_LEAVE_DETACH,
@@ -166,5 +166,5 @@ func encodeGlobal(g catalog.GlobalService) *consolev1.GlobalService {
 			Clusters: encodeSelector(o.Clusters), Ref: o.Ref, Path: o.Path, Namespace: o.Namespace, ConfigSets: o.ConfigSets, Config: encodeSettings(o.Config),
 		})
 	}
-	return &consolev1.GlobalService{Metadata: encodeMeta(g.Meta), Spec: spec}
+	return &consolev1.GlobalService{Metadata: descriptor.Metadata(g.Meta), Spec: spec}
 }

@@ -5,6 +5,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/rights"
 )
 
@@ -31,7 +32,7 @@ func (s *grants) DeleteGrant(ctx context.Context, req *consolev1.DeleteGrantRequ
 
 func decodeGrant(g *consolev1.Grant) catalog.Grant {
 	spec, clusters := g.GetSpec(), g.GetSpec().GetClusters()
-	out := catalog.Grant{Meta: decodeMeta(g.GetMetadata()), Spec: catalog.GrantSpec{
+	out := catalog.Grant{Meta: descriptor.Meta(g.GetMetadata()), Spec: catalog.GrantSpec{
 		Role: spec.GetRole(), Projects: spec.GetProjects(),
 		Clusters: catalog.GrantClusters{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()},
 	}}
@@ -52,5 +53,5 @@ func decodeGrant(g *consolev1.Grant) catalog.Grant {
 }
 
 func encodeGrant(g catalog.Grant) *consolev1.Grant {
-	return &consolev1.Grant{Metadata: encodeMeta(g.Meta), Spec: rights.Grant(g.Spec)}
+	return &consolev1.Grant{Metadata: descriptor.Metadata(g.Meta), Spec: rights.Grant(g.Spec)}
 }

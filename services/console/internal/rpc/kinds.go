@@ -142,7 +142,7 @@ func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
 func followService(c store.Change) (*consolev1.Service, error) {
 	s, err := catalog.ReadService(c.Resource)
 	s.Spec.ConfigSets, s.Spec.Config = nil, nil
-	out := &consolev1.Service{Metadata: encodeMeta(s.Meta), Spec: encodeServiceSpec(s.Spec)}
+	out := &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec)}
 	if c.Config != "" {
 		out.Status = &consolev1.ServiceStatus{ConfigRevision: c.Config}
 	}

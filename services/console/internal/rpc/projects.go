@@ -5,6 +5,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -42,7 +43,7 @@ func showProjects(ctx context.Context, c *catalog.Catalog, list []catalog.Projec
 
 func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 	spec := p.GetSpec()
-	out.Meta = decodeMeta(p.GetMetadata())
+	out.Meta = descriptor.Meta(p.GetMetadata())
 	out.Spec = catalog.ProjectSpec{
 		Description: spec.GetDescription(), Sources: spec.GetSources(), Config: decodeSettings(spec.GetConfig()),
 		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(), Accounts: spec.GetAccounts(), Windows: spec.GetWindows(),
@@ -53,7 +54,7 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 }
 
 func encodeProject(p catalog.Project) *consolev1.Project {
-	return &consolev1.Project{Metadata: encodeMeta(p.Meta), Freeze: p.Spec.Freeze.Encode(), Spec: &consolev1.ProjectSpec{
+	return &consolev1.Project{Metadata: descriptor.Metadata(p.Meta), Freeze: p.Spec.Freeze.Encode(), Spec: &consolev1.ProjectSpec{
 		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
 		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds, Accounts: p.Spec.Accounts, Windows: p.Spec.Windows,
 		Recording: consolev1.RecordingMode(p.Spec.Recording),

@@ -149,7 +149,7 @@ func expectation(meta catalog.Meta, req interface{ GetAllowMissing() bool }) cat
 }
 
 func decodeSecret(s *consolev1.Secret) catalog.Secret {
-	return catalog.Secret{Meta: decodeMeta(s.GetMetadata()), Data: s.GetData()}
+	return catalog.Secret{Meta: descriptor.Meta(s.GetMetadata()), Data: s.GetData()}
 }
 
 func each[T, M any](list []T, encode func(T) M) []M {

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -94,7 +95,7 @@ func showSinks(ctx context.Context, c *catalog.Catalog, list []catalog.Sink) ([]
 
 func decodeSink(in *consolev1.Sink) catalog.Sink {
 	spec := in.GetSpec()
-	out := catalog.Sink{Meta: decodeMeta(in.GetMetadata()), Spec: catalog.SinkSpec{
+	out := catalog.Sink{Meta: descriptor.Meta(in.GetMetadata()), Spec: catalog.SinkSpec{
 		Project: spec.GetProject(), Types: spec.GetTypes(), Projects: spec.GetProjects(), Clusters: spec.GetClusters(), Services: spec.GetServices(),
 		Filter: spec.GetFilter(), Template: spec.GetTemplate(), Disabled: spec.GetDisabled(),
 		Interval: spec.GetInterval().AsDuration(), RetryFor: spec.GetRetryFor().AsDuration(), Credentials: catalog.Settings{},
@@ -218,7 +219,7 @@ func encodeSink(in catalog.Sink) *consolev1.Sink {
 			spec.To = &consolev1.SinkSpec_Bitbucket{Bitbucket: host}
 		}
 	}
-	return &consolev1.Sink{Metadata: encodeMeta(in.Meta), Spec: spec}
+	return &consolev1.Sink{Metadata: descriptor.Metadata(in.Meta), Spec: spec}
 }
 
 // maskSink writes masks for secrets, and says which have changed.

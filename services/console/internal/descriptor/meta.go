@@ -1,0 +1,30 @@
+package descriptor
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+)
+
+// Meta is what a caller says in metadata.
+func Meta(m *consolev1.Metadata) catalog.Meta {
+	return catalog.Meta{Name: m.GetName(), Labels: m.GetLabels(), ETag: m.GetEtag()}
+}
+
+// Metadata is that of a resource.
+func Metadata(m catalog.Meta) *consolev1.Metadata {
+	return &consolev1.Metadata{
+		Name: m.Name, Labels: m.Labels, Uid: m.UID, Revision: m.Revision, Etag: m.ETag,
+		CreateTime: stamp(m.CreateTime), UpdateTime: stamp(m.UpdateTime),
+	}
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
