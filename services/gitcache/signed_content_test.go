@@ -379,10 +379,10 @@ func TestSignaturesOfACopiedRepositoryNameTheOriginal(t *testing.T) {
 	f.problem()
 }
 
-// provenance is the provenance file that Helm makes of a package.
-func provenance(t *testing.T, s *gittest.Signer, chart, version string, tgz []byte) []byte {
+// provenance is the provenance file that Helm makes of a package of the chart web.
+func provenance(t *testing.T, s *gittest.Signer, version string, tgz []byte) []byte {
 	t.Helper()
-	text := fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n\n...\nfiles:\n  %s-%s.tgz: %s\n", chart, version, chart, version, digestOf(tgz))
+	text := fmt.Sprintf("apiVersion: v2\nname: web\nversion: %s\n\n...\nfiles:\n  web-%s.tgz: %s\n", version, version, digestOf(tgz))
 	return []byte(s.Clearsign(t, text))
 }
 
@@ -395,7 +395,7 @@ func TestOnlyChartsWithProvenanceArePublished(t *testing.T) {
 		pkg := charttest.Package("web", version, template(text))
 		f.repo.PushPackage("web", version, pkg)
 		if by != nil {
-			f.repo.PushFile("web-"+version+".tgz.prov", provenance(t, by, "web", version, pkg))
+			f.repo.PushFile("web-"+version+".tgz.prov", provenance(t, by, version, pkg))
 		}
 		return pkg
 	}
@@ -407,7 +407,7 @@ func TestOnlyChartsWithProvenanceArePublished(t *testing.T) {
 	if n := f.repo.Downloads(); n != 0 {
 		t.Errorf("%d downloads of unsigned packages", n)
 	}
-	f.repo.PushFile("web-1.0.0.tgz.prov", provenance(t, ada, "web", "1.0.0", first))
+	f.repo.PushFile("web-1.0.0.tgz.prov", provenance(t, ada, "1.0.0", first))
 	n.refresh()
 	if head := f.chart("web", "^1", "1.0.0"); head.GetSignedBy() != ada.Fingerprint {
 		t.Errorf("signed by %q", head.GetSignedBy())
@@ -424,16 +424,16 @@ func TestOnlyChartsWithProvenanceArePublished(t *testing.T) {
 		n.refresh()
 		f.problem(append(words, "web 1.0.0 stays published")...)
 	}
-	refused(provenance(t, ada, "web", "1.0.2", first), "of another package")
-	refused(provenance(t, ada, "web", "1.0.1", second), "does not name web-1.0.2.tgz")
+	refused(provenance(t, ada, "1.0.2", first), "of another package")
+	refused(provenance(t, ada, "1.0.1", second), "does not name web-1.0.2.tgz")
 	refused([]byte("not signed at all"), "not signed in clear")
 	refused([]byte(ada.Clearsign(t, "a text\n")), "not of a chart")
-	altered := strings.Replace(string(provenance(t, ada, "web", "1.0.2", first)), digestOf(first), digestOf(second), 1)
+	altered := strings.Replace(string(provenance(t, ada, "1.0.2", first)), digestOf(first), digestOf(second), 1)
 	refused([]byte(altered), "does not fit")
 	refused([]byte(strings.Repeat("x", 3<<20)), "larger than the limit of 2 MiB")
 	f.chart("web", "^1", "1.0.0")
 
-	f.repo.PushFile("web-1.0.2.tgz.prov", provenance(t, ada, "web", "1.0.2", second))
+	f.repo.PushFile("web-1.0.2.tgz.prov", provenance(t, ada, "1.0.2", second))
 	n.refresh()
 	f.chart("web", "^1", "1.0.2")
 	f.problem()
@@ -442,13 +442,13 @@ func TestOnlyChartsWithProvenanceArePublished(t *testing.T) {
 	third := charttest.Package("web", "1.0.3", template("four"))
 	f.repo.PushPackage("web", "1.0.3", charttest.Package("web", "1.0.3", template("not what was signed")))
 	f.repo.List("web", "1.0.3", "web-1.0.3.tgz", "")
-	f.repo.PushFile("web-1.0.3.tgz.prov", provenance(t, ada, "web", "1.0.3", third))
+	f.repo.PushFile("web-1.0.3.tgz.prov", provenance(t, ada, "1.0.3", third))
 	n.refresh()
 	f.problem("the package has the digest", "web 1.0.2 stays published")
 	fourth := charttest.Package("web", "1.0.4", template("five"))
 	f.repo.PushPackage("web", "1.0.4", fourth)
 	f.repo.List("web", "1.0.4", "web-1.0.4.tgz", "")
-	f.repo.PushFile("web-1.0.4.tgz.prov", provenance(t, ada, "web", "1.0.4", fourth))
+	f.repo.PushFile("web-1.0.4.tgz.prov", provenance(t, ada, "1.0.4", fourth))
 	n.refresh()
 	f.chart("web", "^1", "1.0.4")
 	f.problem()
@@ -474,7 +474,7 @@ func TestProvenanceOfARegistry(t *testing.T) {
 	f.charts(&consolev1.HelmSource{Secret: "login", Verify: provenanceKeys(ada.Public)})
 	n := f.one()
 	f.problem("has no provenance file")
-	push(registrytest.File{Name: "web.prov", MediaType: provType, Content: provenance(t, ada, "web", "1.0.0", pkg)})
+	push(registrytest.File{Name: "web.prov", MediaType: provType, Content: provenance(t, ada, "1.0.0", pkg)})
 	n.refresh()
 	f.signedBy(catalog.ChartRef("web", "1.0.0"), catalog.ChartRef("web", "1.0.0"), ada.Fingerprint)
 	f.problem()

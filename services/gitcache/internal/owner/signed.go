@@ -51,7 +51,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 		is, err := signed.New(s.Verify)
 		t.content = &contentTrust{of: s.Verify, is: is, err: err}
 	}
-	if t.content.err != nil {
+	if t.content.is == nil {
 		clear(p.found)
 		p.lose("", t.content.err.Error()+". Until it is corrected nothing new is published")
 		return nil

@@ -58,8 +58,10 @@ func New(p Policy) (*Trust, error) {
 	switch p.Provider {
 	case Provenance:
 		var err error
-		t.ring, err = signature.ParseKeys(p.Keys)
-		return t, err
+		if t.ring, err = signature.ParseKeys(p.Keys); err != nil {
+			return nil, err
+		}
+		return t, nil
 	case Cosign:
 	default:
 		return nil, fmt.Errorf("verify names the provider %q, which this gitcache does not know. Update the gitcaches, or choose another", p.Provider)
