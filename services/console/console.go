@@ -265,14 +265,14 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
 	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Kinds: table, Loader: catalog.NewLoader(nil), Viewer: keeper, Presence: told, Log: deps.Log})
 	var configuration *config.Resolver
-	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Log: deps.Log, Hooks: func(c *catalog.Catalog) []catalog.Hook {
+	hooks := func(c *catalog.Catalog) []catalog.Hook {
 		configuration = config.New(c, s.store, box)
-		// First who may, last what is told of it.
-		return []catalog.Hook{
+		return []catalog.Hook{ // first who may, last what is told of it
 			keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: c}, catalog.Declarations{Catalog: c}, catalog.Dependencies{}, catalog.Releases{},
 			configuration, sink.Hook{Catalog: c}, changes.Recorder{Catalog: c}, told,
 		}
-	}})
+	}
+	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Hooks: hooks, Log: deps.Log})
 	s.sinks.Catalog, s.catalog = resources, resources
 	if cmp.Or(cfg.AdvertisePages, cfg.AdvertiseConsole) != "" { // the listener's own address is for this machine
 		s.sinks.Pages = s.pagesURL

@@ -152,17 +152,6 @@ func forgetMoved(ctx context.Context, tx *store.Tx, current store.Resource, d st
 	return tx.ForgetReports(ctx, current.UID)
 }
 
-// DeleteSecret removes a secret that no source names.
-func (c *Catalog) DeleteSecret(ctx context.Context, by By, name, etag string) error {
-	return Drop(ctx, c, by, store.KindSecret, name, etag)
-}
-
-// DeleteCluster removes a cluster that no service names, and in the same step revokes the tokens of
-// its agents.
-func (c *Catalog) DeleteCluster(ctx context.Context, by By, name, etag string) error {
-	return Drop(ctx, c, by, store.KindCluster, name, etag)
-}
-
 // GetSource returns a source.
 func (c *Catalog) GetSource(ctx context.Context, name string) (Source, error) {
 	return Get(ctx, c, store.KindSource, name, c.Sources)

@@ -77,11 +77,6 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 	return Edit{draft: d, spec: g.Spec, want: want}.naming(refs), nil
 }
 
-// DeleteGrant removes a grant.
-func (c *Catalog) DeleteGrant(ctx context.Context, by By, name, etag string) error {
-	return Drop(ctx, c, by, store.KindGrant, name, etag)
-}
-
 // GetGrant returns a grant.
 func (c *Catalog) GetGrant(ctx context.Context, name string) (Grant, error) {
 	return Get(ctx, c, store.KindGrant, name, loadGrants)

@@ -86,7 +86,7 @@ func TestSecretsOfTheCatalogKeepTheContractOfBackends(t *testing.T) {
 						return err
 					},
 					Remove: func(ctx context.Context, path string) error {
-						return r.catalog.DeleteSecret(ctx, catalog.Self("test"), path, "")
+						return catalog.Drop(ctx, r.catalog, catalog.Self("test"), store.KindSecret, path, "")
 					},
 				}
 			})

@@ -66,7 +66,7 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		}
 	}
 	// An administrator may take the grant away by hand.
-	if err := resources.DeleteGrant(adaCtx, ada, "access-"+early.ID, ""); err != nil {
+	if err := catalog.Drop(adaCtx, resources, ada, store.KindGrant, "access-"+early.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {

@@ -1,8 +1,6 @@
 package rpc
 
 import (
-	"context"
-
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
@@ -22,6 +20,14 @@ func always[T, M any](decode func(M) T) func(M) (T, error) {
 	return func(m M) (T, error) { return decode(m), nil }
 }
 
+// drafted drafts what can draft itself.
+func drafted[T any, P interface {
+	*T
+	Draft(want catalog.Expectation) (catalog.Edit, error)
+}](_ *catalog.Catalog, in T, want catalog.Expectation) (catalog.Edit, error) {
+	return P(&in).Draft(want)
+}
+
 func roleKind() descriptor.Of[catalog.Role, *consolev1.Role] {
 	d := descriptor.Plainly(catalog.Roles(), always(decodeRole), encodeRole)
 	d.Follow = func(c store.Change) (*consolev1.Role, error) {
@@ -38,10 +44,8 @@ func serviceAccountKind() descriptor.Of[catalog.ServiceAccount, *consolev1.Servi
 func secretKind() descriptor.Of[catalog.Secret, *consolev1.Secret] {
 	return descriptor.Of[catalog.Secret, *consolev1.Secret]{
 		Kind: store.KindSecret, Decode: always(decodeSecret), Encode: encodeSecret, Read: catalog.ReadSecret,
-		Draft: func(c *catalog.Catalog, in catalog.Secret, want catalog.Expectation) (catalog.Edit, error) {
-			return c.DraftSecret(in, want)
-		},
-		Mask: maskSecret,
+		Draft: (*catalog.Catalog).DraftSecret,
+		Mask:  maskSecret,
 		Follow: func(c store.Change) (*consolev1.Secret, error) {
 			s, err := catalog.ReadSecret(c.Resource)
 			return encodeSecret(s), err
@@ -70,9 +74,7 @@ func backendKind() descriptor.Of[catalog.Backend, *consolev1.Backend] {
 func sourceKind() descriptor.Of[catalog.Source, *consolev1.Source] {
 	return descriptor.Of[catalog.Source, *consolev1.Source]{
 		Kind: store.KindSource, Decode: always(decodeSource), Encode: encodeSource, Read: catalog.ReadSource, Load: catalog.Loader.Sources,
-		Draft: func(_ *catalog.Catalog, in catalog.Source, want catalog.Expectation) (catalog.Edit, error) {
-			return in.Draft(want)
-		},
+		Draft:  drafted[catalog.Source],
 		Follow: followSource,
 	}
 }
@@ -100,10 +102,8 @@ func projectKind() descriptor.Of[catalog.Project, *consolev1.Project] {
 func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 	return descriptor.Of[catalog.Cluster, *consolev1.Cluster]{
 		Kind: store.KindCluster, Decode: always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
-		Draft: func(_ *catalog.Catalog, in catalog.Cluster, want catalog.Expectation) (catalog.Edit, error) {
-			return in.Draft(want)
-		},
-		Mask: maskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Draft: drafted[catalog.Cluster],
+		Mask:  maskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
 		Follow: func(c store.Change) (*consolev1.Cluster, error) {
 			in, err := catalog.ReadCluster(c.Resource)
 			in.Spec.Config = nil
@@ -130,9 +130,7 @@ func globalKind() descriptor.Of[catalog.GlobalService, *consolev1.GlobalService]
 func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
 	return descriptor.Of[catalog.Service, *consolev1.Service]{
 		Kind: store.KindService, Decode: always(decodeService), Encode: encodeService, Read: catalog.ReadService, Load: catalog.Loader.Services,
-		Draft: func(_ *catalog.Catalog, in catalog.Service, want catalog.Expectation) (catalog.Edit, error) {
-			return in.Draft(want)
-		},
+		Draft:  drafted[catalog.Service],
 		Mask:   maskBy(func(m *consolev1.Service, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
 		Follow: followService,
 	}
@@ -152,9 +150,7 @@ func followService(c store.Change) (*consolev1.Service, error) {
 func grantKind() descriptor.Of[catalog.Grant, *consolev1.Grant] {
 	return descriptor.Of[catalog.Grant, *consolev1.Grant]{
 		Kind: store.KindGrant, Decode: always(decodeGrant), Encode: encodeGrant, Read: catalog.ReadGrant,
-		Draft: func(_ *catalog.Catalog, in catalog.Grant, want catalog.Expectation) (catalog.Edit, error) {
-			return in.Draft(want)
-		},
+		Draft: drafted[catalog.Grant],
 		Follow: func(c store.Change) (*consolev1.Grant, error) {
 			g, err := catalog.ReadGrant(c.Resource)
 			return encodeGrant(g), err
@@ -186,5 +182,5 @@ func serve[T any, M descriptor.Message](d Deps, of descriptor.Of[T, M]) descript
 }
 
 func (d Deps) door() descriptor.Door {
-	return descriptor.Door{Catalog: d.Catalog, By: by, Fail: func(ctx context.Context, err error) error { return d.fail(ctx, err) }}
+	return descriptor.Door{Catalog: d.Catalog, By: by, Fail: d.fail}
 }

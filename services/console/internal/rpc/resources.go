@@ -63,8 +63,8 @@ func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.Batch
 }
 
 func (s *clusters) DeleteCluster(ctx context.Context, req *consolev1.DeleteClusterRequest) (*consolev1.DeleteClusterResponse, error) {
-	if err := s.Catalog.DeleteCluster(ctx, by(ctx), req.GetName(), req.GetEtag()); err != nil {
-		return nil, s.fail(ctx, err)
+	if err := serve(s.Deps, clusterKind()).Delete(ctx, req); err != nil {
+		return nil, err
 	}
 	// The revocation is durable; without this it would be seen here only at the next reload.
 	if err := s.Authority.Reload(ctx); err != nil {
