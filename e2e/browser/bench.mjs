@@ -93,6 +93,20 @@ try {
   }
   bench("change_to_pixel_ms", p95(seen), "ms");
 
+  // From the list to the page of a cluster, whose view the hub has.
+  const views = [];
+  for (const cluster of ["edge-0001", "edge-0002", "edge-0003", "edge-0004", "edge-0005"]) {
+    await page.goto(`${hub}/clusters`);
+    await page.locator(".live-mark", { hasText: "live" }).waitFor();
+    const row = page.getByRole("link", { name: cluster, exact: true });
+    await row.waitFor();
+    const began = performance.now();
+    await row.click();
+    await page.getByRole("region", { name: "Pods", exact: true }).waitFor();
+    views.push(performance.now() - began);
+  }
+  bench("cluster_page_ms", median(views), "ms");
+
   const trees = [];
   for (let i = 0; i < 3; i++) {
     await page.goto(hub);
