@@ -44,7 +44,7 @@ func content(data []byte, file string) []byte {
 	if info, err := os.Stat(file); err != nil || info.Size() > maxEndFile {
 		return nil
 	}
-	data, _ = os.ReadFile(file) //nolint:errcheck // see ends
+	data, _ = os.ReadFile(file) // see ends
 	return data
 }
 

@@ -140,7 +140,7 @@ func labelsOf(text string) iter.Seq2[string, string] {
 }
 
 // deprecation is what the API server warns with: see WarningMessage of k8s.io/apiserver/pkg/endpoints/deprecation, and the default for custom resources.
-var deprecation = regexp.MustCompile(`^(\S+) (\S+) is deprecated(?: in v[0-9.]+\+)?(?:, unavailable in v([0-9.]+)\+)?(?:;.*)?$`) //nolint:gochecknoglobals // a constant
+var deprecation = regexp.MustCompile(`^(\S+) (\S+) is deprecated(?: in v[0-9.]+\+)?(?:, unavailable in v([0-9.]+)\+)?(?:;.*)?$`)
 
 // warnings remembers the deprecated APIs that the API server warned of when the agent used them.
 type warnings struct {

@@ -48,7 +48,7 @@ func frame(kind, of string, o object) []byte {
 	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: of}, Raw: raw, ContentType: protobufType}
 	event := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: append([]byte("k8s\x00"), must(unknown.Marshal())...)}}
 	body := must(event.Marshal())
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...) //nolint:gosec // a few KiB
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
 func must(b []byte, err error) []byte {
@@ -198,10 +198,10 @@ func podName(i int) string { return fmt.Sprintf("app-%d-7d4b9c6f5-x2x8z", i) }
 
 // managed is what every object carries of its managers.
 func managed() []metav1.ManagedFieldsEntry {
-	fields := []byte(`{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:env":{},"f:image":{},"f:resources":{},"f:volumeMounts":{}}},"f:serviceAccountName":{},"f:volumes":{}}}`)
+	fields := `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:env":{},"f:image":{},"f:resources":{},"f:volumeMounts":{}}},"f:serviceAccountName":{},"f:volumes":{}}}`
 	return []metav1.ManagedFieldsEntry{
-		{Manager: "kube-controller-manager", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fields}},
-		{Manager: "kubelet", Operation: "Update", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: fields}},
+		{Manager: "kube-controller-manager", Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)},
+		{Manager: "kubelet", Operation: "Update", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)},
 	}
 }
 
