@@ -397,9 +397,14 @@ func (r *Reader) tell(ctx context.Context, t *task, was string, problem error) {
 func (r *Reader) keep(ctx context.Context, tx *store.Tx, t *task, results []result) error {
 	changed := map[string]bool{}
 	var put []store.Place
+	// As they are now: what was sealed may have been renewed while the backend was read.
+	kept, err := tx.Places(ctx, t.of.Meta.UID, t.wanted)
+	if err != nil {
+		return err
+	}
 	for i, path := range t.wanted {
-		was := t.kept[path]
-		next, other, err := r.place(tx, t, path, results[i])
+		was := kept[path]
+		next, other, err := r.place(tx, t, was, path, results[i])
 		if err != nil {
 			return err
 		}
@@ -444,8 +449,7 @@ func (r *Reader) keep(ctx context.Context, tx *store.Tx, t *task, results []resu
 
 // place is what is kept of a place from now on, and whether services get something else than before: while there are
 // values, why they can't be read again is not their business.
-func (r *Reader) place(tx *store.Tx, t *task, path string, got result) (next store.Place, other bool, err error) {
-	was := t.kept[path]
+func (r *Reader) place(tx *store.Tx, t *task, was store.Place, path string, got result) (next store.Place, other bool, err error) {
 	next = store.Place{Backend: t.of.Meta.UID, Path: path, Sealed: was.Sealed, ReadTime: was.ReadTime}
 	switch {
 	case got.err == nil:

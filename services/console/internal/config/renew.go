@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"sync/atomic"
@@ -16,6 +17,9 @@ import (
 // renewEvery is how often it is looked for what an older key has sealed: a console that has not been told of the newest one yet
 // may go on using it.
 const renewEvery = 10 * time.Minute
+
+// renewRetry is the pause after the database did not answer in time.
+const renewRetry = 10 * time.Second
 
 // Renewer seals under the first master key what others have sealed.
 type Renewer struct {
@@ -37,16 +41,22 @@ func (r *Renewer) Older() float64 {
 
 // Run looks at once, and then now and then, until ctx ends.
 func (r *Renewer) Run(ctx context.Context) error {
-	ticker := time.NewTicker(renewEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(renewEvery)
+	defer timer.Stop()
 	for {
-		if err := r.renew(ctx); err != nil && ctx.Err() == nil {
+		err := r.renew(ctx)
+		if err != nil && ctx.Err() == nil {
 			r.Log.WarnContext(ctx, "what older master keys have sealed stays so for now", "err", err)
 		}
+		pause := renewEvery
+		if errors.Is(err, store.ErrUnavailable) {
+			pause = renewRetry
+		}
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		}
 	}
 }

@@ -18,50 +18,92 @@ type Sealed struct {
 	Value []byte
 }
 
-// renewRows is how many rows are looked at in one transaction: others write in between.
+// renewRows is how many rows are looked at, and written, at once: others write in between.
 const renewRows = 200
 
-// RenewSealed has everything that is sealed sealed anew: renew returns nil for what can stay. A value that is changed meanwhile stays
+// RenewSealed gives renew each sealed value and keeps what renew returns; nil: the value can stay. A value that is changed meanwhile stays
 // as it was changed. Followers are told nothing, for nothing has changed.
+//
+// A write may carry a sealed value over from what it has read. Renewed values are written under the catalog's lock, so that such a write
+// ends before, and its value is renewed, or begins after, and reads the renewed one.
 func (s *Store) RenewSealed(ctx context.Context, renew func(Sealed) ([]byte, error)) error {
-	for _, of := range []struct{ table, key, columns string }{
+	for _, of := range []sealedTable{
 		{"resources", "uid", "uid, kind, name"},
 		{"configs", "service_uid", "service_uid, '', ''"},
 		{"places", "(backend_uid || '/' || path)", "backend_uid || '/' || path, '', ''"},
 		{"config_key", "id", "CAST(id AS TEXT), '', ''"},
 		{"signing_keys", "id", "CAST(id AS TEXT), '', ''"},
 	} {
-		for after, more := "", true; more; {
-			err := s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-				key := "CAST(" + of.key + " AS TEXT)"
-				rows, err := tx.QueryContext(ctx, "SELECT "+of.columns+", sealed FROM "+of.table+" WHERE LENGTH(sealed) > 0 AND "+key+" > $1 ORDER BY "+key+" LIMIT $2", after, renewRows) //nolint:gosec // all of them are constants
-				list, err := collect(rows, err, func(rows *sql.Rows) (Sealed, error) {
-					v := Sealed{Table: of.table}
-					return v, rows.Scan(&v.UID, &v.Kind, &v.Name, &v.Value)
-				})
-				if err != nil {
-					return err
-				}
-				more = len(list) == renewRows
-				for _, v := range list {
-					after = v.UID
-					next, err := renew(v)
-					if err != nil || next == nil {
-						if err != nil {
-							return err
-						}
-						continue
-					}
-					if _, err := tx.ExecContext(ctx, "UPDATE "+of.table+" SET sealed = $1 WHERE "+key+" = $2 AND sealed = $3", next, v.UID, v.Value); err != nil { //nolint:gosec // as above
-						return err
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return fmt.Errorf("renew what is sealed in %s: %w", of.table, err)
-			}
+		if err := s.renewTable(ctx, of, renew); err != nil {
+			return fmt.Errorf("renew what is sealed in %s: %w", of.name, err)
 		}
 	}
 	return nil
+}
+
+// sealedTable is a table with a column of sealed values: its key, and the columns of a Sealed.
+type sealedTable struct{ name, key, columns string }
+
+// renewed is a sealed value and the one that takes its place.
+type renewed struct {
+	Sealed
+	next []byte
+}
+
+func (s *Store) renewTable(ctx context.Context, of sealedTable, renew func(Sealed) ([]byte, error)) error {
+	for after, more := "", true; more; {
+		var list []Sealed
+		err := s.Read(ctx, func(ctx context.Context, v View) (err error) {
+			list, err = v.sealed(ctx, of, after)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		more = len(list) == renewRows
+		var changed []renewed
+		for _, v := range list {
+			after = v.UID
+			next, err := renew(v)
+			if err != nil {
+				return err
+			}
+			if next != nil {
+				changed = append(changed, renewed{v, next})
+			}
+		}
+		if err := s.putRenewed(ctx, of, changed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sealed returns the values whose keys come after one.
+func (v View) sealed(ctx context.Context, of sealedTable, after string) ([]Sealed, error) {
+	key := "CAST(" + of.key + " AS TEXT)"
+	rows, err := v.q.QueryContext(ctx, "SELECT "+of.columns+", sealed FROM "+of.name+" WHERE LENGTH(sealed) > 0 AND "+key+" > $1 ORDER BY "+key+" LIMIT $2", after, renewRows) //nolint:gosec // all of them are constants
+	return collect(rows, err, func(rows *sql.Rows) (Sealed, error) {
+		s := Sealed{Table: of.name}
+		return s, rows.Scan(&s.UID, &s.Kind, &s.Name, &s.Value)
+	})
+}
+
+// putRenewed writes renewed values under the catalog's lock, where they are still what they were.
+func (s *Store) putRenewed(ctx context.Context, of sealedTable, list []renewed) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var seq int64
+		if err := tx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&seq); err != nil {
+			return fmt.Errorf("lock catalog: %w", err)
+		}
+		for _, r := range list {
+			if _, err := tx.ExecContext(ctx, "UPDATE "+of.name+" SET sealed = $1 WHERE CAST("+of.key+" AS TEXT) = $2 AND sealed = $3", r.next, r.UID, r.Value); err != nil { //nolint:gosec // all of them are constants
+				return err
+			}
+		}
+		return nil
+	})
 }
