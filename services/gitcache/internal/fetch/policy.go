@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 
 	"fairlead.dev/platform/addresses"
 )
@@ -54,6 +55,9 @@ func dialAny(ctx context.Context, network, address string) (net.Conn, error) {
 func dial(ctx context.Context, network, address string, control func(string, string, syscall.RawConn) error) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: control}
 	c, err := d.DialContext(ctx, network, address)
+	if deadline, ok := ctx.Deadline(); ok && err != nil && !time.Now().Before(deadline) {
+		<-ctx.Done() // the dialer reads the clock by itself, and can see the deadline pass before ctx's timer fires
+	}
 	if refused, ok := errors.AsType[*Error](err); ok {
 		host, _, _ := net.SplitHostPort(address)
 		return nil, refuse("%s: %s", clean(host), refused.Message)

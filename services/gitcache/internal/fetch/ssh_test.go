@@ -1,6 +1,8 @@
 package fetch_test
 
 import (
+	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"syscall"
@@ -283,4 +285,33 @@ func cpu(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// lateContext is a context whose deadline is over before its timer fires, as on a machine that is short of processors.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+func TestACallersDeadlineIsNoFaultOfTheHost(t *testing.T) {
+	t.Parallel()
+	w := newWay(t, "ssh", fetch.Options{})
+	id := w.newRepo(t, "shop.git").Commit("one", gittest.Files{"a": "1"})
+	r := w.remote(t, "shop.git")
+	l := w.list(t, r)
+	for name, ask := range map[string]func(context.Context) error{
+		"list": func(ctx context.Context) error {
+			_, err := w.List(ctx, r, fetch.Names{})
+			return err
+		},
+		"fetch": func(ctx context.Context) error {
+			_, err := w.Fetch(ctx, r, l, ids(id), newMirror(t))
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if err := ask(lateContext{ctx}); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*fetch.Error)) {
+			t.Errorf("%s: got %v, want the context's error", name, err)
+		}
+		cancel()
+	}
 }
