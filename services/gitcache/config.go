@@ -39,6 +39,8 @@ type Config struct {
 	LeaseTTL time.Duration
 	// MaxExpansion is how many times its size the objects of a pack from a Git host may have together, beyond 4 GiB; 0: 1,024.
 	MaxExpansion int64
+	// MeasureFree returns the free part of a folder's disk; nil: as the system says. Mirrors of deleted sources are kept only while there is room.
+	MeasureFree func(dir string) float64
 }
 
 // RegisterFlags adds the flags of the gitcache.

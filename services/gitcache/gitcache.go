@@ -124,6 +124,9 @@ func (s *Service) openState() (err error) {
 	if s.mirrors, err = mirror.Open(s.replica.Dir("mirrors"), s.deps.Log); err != nil {
 		return err
 	}
+	if s.cfg.MeasureFree != nil {
+		s.mirrors.MeasureFree(s.cfg.MeasureFree)
+	}
 	if s.cfg.MaxExpansion > 0 {
 		s.mirrors.AllowExpansion(s.cfg.MaxExpansion)
 	}

@@ -656,7 +656,9 @@ func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
-	n := f.one()
+	cfg := f.config(t.TempDir())
+	cfg.MeasureFree = func(string) float64 { return 0.5 } // on a full disk the mirror would go at once
+	n := f.startWith(cfg, nil)
 	f.published("HEAD", first)
 	digest := n.resolve("HEAD", "deploy").GetArtifact().GetDigest()
 	gone := filepath.Join(n.dir, "mirrors", "uid-shop", "gone")

@@ -226,7 +226,7 @@ func TestMirrorsOfSourcesThatAreGoneStayForSomeHours(t *testing.T) {
 		t.Fatal(err)
 	}
 	disk := 0.5
-	all.SetFree(func() float64 { return disk })
+	all.MeasureFree(func(string) float64 { return disk })
 	for _, uid := range []string{"u1", "u2", "u3", "../../escape", ""} {
 		if _, err := all.Mirror(uid); err != nil {
 			t.Fatalf("%q: %v", uid, err)

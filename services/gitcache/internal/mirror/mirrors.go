@@ -50,6 +50,9 @@ func Open(dir string, log *slog.Logger) (*Mirrors, error) {
 // AllowExpansion bounds what all objects of a pack that comes are together, in times of its size. Call it before any mirror is opened.
 func (s *Mirrors) AllowExpansion(times int64) { s.bounds.Expansion = times }
 
+// MeasureFree replaces how the free part of a folder's disk is measured. Call it before any mirror is opened.
+func (s *Mirrors) MeasureFree(free func(dir string) float64) { s.free = free }
+
 // Mirror returns the mirror of a source, which may be empty. All callers get the same one.
 func (s *Mirrors) Mirror(uid string) (*Mirror, error) {
 	s.mu.Lock()
