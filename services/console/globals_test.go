@@ -22,8 +22,11 @@ func prod() map[string]string { return map[string]string{"env": "prod"} }
 
 func (a api) putGlobal(t testing.TB, g *consolev1.GlobalService) *consolev1.GlobalService {
 	t.Helper()
-	resp, err := a.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{GlobalService: g, AllowMissing: true})
-	if err != nil {
+	var resp *consolev1.UpdateGlobalServiceResponse
+	if err := answered(func() (err error) {
+		resp, err = a.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{GlobalService: g, AllowMissing: true})
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return resp.GetGlobalService()
@@ -246,7 +249,10 @@ func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 				if p, err = admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g}); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: p.GetConfirmation()}); err != nil {
+				if err := answered(func() error {
+					_, err := admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: p.GetConfirmation()})
+					return err
+				}); err != nil {
 					t.Fatal(err)
 				}
 				if got := admin.served(t); got != fmt.Sprintf("logs-c%03d:logs@c%03d", clusters-1, clusters-1) {
