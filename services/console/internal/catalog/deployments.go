@@ -597,7 +597,9 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 			continue
 		}
 		edit, err := s.unpinned()
-		if err != nil {
+		if refusal, ok := errors.AsType[*Error](err); ok {
+			edit = Broken(row.Kind, row.Name, refusal) // one service that can't be written keeps no commit from the others of the source
+		} else if err != nil {
 			return nil, err
 		}
 		by := Self(releaser)

@@ -358,9 +358,13 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 		return
 	}
 	p.edit = e
+	p.edit.planned = true
 	err = e.keepTestRequest(p.Before) // as the write does
 	if err == nil {
 		err = e.keepLevers(p.Before)
+	}
+	if err == nil {
+		err = p.checkNamespace(e, old, cluster)
 	}
 	if err != nil {
 		p.Action, p.Problem = PlanKeep, err.Error()
@@ -379,6 +383,20 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 	default:
 		p.Action = PlanUpdate
 	}
+}
+
+// checkNamespace checks what the service at one cluster gets. A global service that was stored with the fault, by an earlier console, keeps no
+// cluster out.
+func (p *Planned) checkNamespace(e Edit, old *GlobalSpec, cluster store.Resource) error {
+	if old != nil {
+		if before := old.at(cluster); before.lacksNamespace() {
+			return nil
+		}
+	}
+	if err := e.checkNamespace(p.Before); err != nil {
+		return about(store.KindService, p.Name, err)
+	}
+	return nil
 }
 
 // sameSync says whether files say the same of how two services are synced, but for what the hub takes out.

@@ -286,8 +286,6 @@ func (s *Service) validate() (err error) {
 	switch {
 	case s.Spec.Namespace != "" && !dnsLabel.MatchString(s.Spec.Namespace):
 		return refuse(Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
-	case s.Spec.Namespace == "" && s.Spec.wishes().Made != nil:
-		return refuse(Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
 	case s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project):
 		return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
 	}
@@ -315,6 +313,28 @@ func (s *Service) validate() (err error) {
 		return err
 	}
 	return validateRef(s.Spec.Ref)
+}
+
+// lacksNamespace says whether the agent is asked to make a namespace that the service does not name.
+func (s *ServiceSpec) lacksNamespace() bool { return s.Namespace == "" && s.wishes().Made != nil }
+
+// checkNamespace refuses a service that asks the agent to make a namespace and does not name it. Earlier consoles stored such services: their
+// levers work, and a write that leaves the fault as it is passes.
+func (e *Edit) checkNamespace(current *store.Resource) error {
+	spec, ok := e.spec.(ServiceSpec)
+	if !ok || e.pulls || e.planned || !spec.lacksNamespace() {
+		return nil
+	}
+	if current != nil {
+		var before ServiceSpec
+		if err := decode(*current, &before); err != nil {
+			return err
+		}
+		if before.lacksNamespace() {
+			return nil
+		}
+	}
+	return refuse(Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
 }
 
 // validateCatalog refuses what has no meaning without a cluster.

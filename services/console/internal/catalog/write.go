@@ -90,6 +90,8 @@ type Edit struct {
 	requests bool
 	// pulls: it sets levers, so its spec is the one in force.
 	pulls bool
+	// planned: a global service writes it, and has checked it.
+	planned bool
 	// before is the resource as it was before its deletion, which the edit undoes; nil: it is another edit.
 	before *store.Resource
 	// said is what the folder that a service comes of said of levers before; nil: it comes of none.
@@ -298,6 +300,9 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 		return err
 	}
 	if err := e.keepFreeze(current); err != nil {
+		return err
+	}
+	if err := e.checkNamespace(current); err != nil {
 		return err
 	}
 	if e.draft.Spec, err = json.Marshal(e.spec); err != nil {

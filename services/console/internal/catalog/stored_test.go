@@ -1,0 +1,218 @@
+package catalog_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// old is a catalog with a source and a cluster, in which an earlier console may have stored what this one refuses.
+type old struct {
+	*catalog.Catalog
+	store  *store.Store
+	by     catalog.By
+	source catalog.Meta
+}
+
+var whatever = catalog.Expectation{AllowMissing: true} //nolint:gochecknoglobals // a constant in all but name
+
+func newOld(t *testing.T) *old {
+	t.Helper()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada := identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}
+	o := &old{store: s, by: catalog.By{Identity: ada, Subject: ada.Subject()}}
+	o.Catalog = catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
+		return []catalog.Hook{catalog.Globals{Catalog: c}}
+	}})
+	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
+	o.put(t, drafted(source.Draft(whatever)))
+	o.put(t, cluster("edge-1"))
+	is, err := o.GetSource(o.ctx(t), "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.source = is.Meta
+	return o
+}
+
+// ctx is that of ada, who may do everything.
+func (o *old) ctx(t *testing.T) context.Context {
+	return identity.NewContext(t.Context(), o.by.Identity)
+}
+
+func drafted(e catalog.Edit, err error) catalog.Edit {
+	if err != nil {
+		return catalog.Broken(store.KindService, "drafted", err)
+	}
+	return e
+}
+
+func cluster(name string) catalog.Edit {
+	c := catalog.Cluster{Meta: catalog.Meta{Name: name}}
+	return drafted(c.Draft(whatever))
+}
+
+func service(name string, spec catalog.ServiceSpec) catalog.Edit {
+	spec.Source, spec.Cluster = "shop", "edge-1"
+	s := catalog.Service{Meta: catalog.Meta{Name: name}, Spec: spec}
+	return drafted(s.Draft(whatever))
+}
+
+func global(spec catalog.GlobalSpec) catalog.Edit {
+	spec.Template.Source, spec.Clusters = "shop", &catalog.Selector{All: true}
+	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: catalog.Meta{Name: "web"}, Spec: spec}, whatever))
+}
+
+func (o *old) try(t *testing.T, e catalog.Edit) error {
+	t.Helper()
+	_, err := o.PutAll(o.ctx(t), o.by, []catalog.Edit{e}, false)
+	return err
+}
+
+func (o *old) put(t *testing.T, e catalog.Edit) {
+	t.Helper()
+	if err := o.try(t, e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stored puts a row past all checks.
+func (o *old) stored(t *testing.T, kind store.Kind, name string, spec any, refs ...store.Ref) {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	if err == nil {
+		err = o.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.Create(ctx, store.Draft{Kind: kind, Name: name, Spec: text, Refs: append(refs, store.Ref{Kind: store.KindSource, Name: "shop"})})
+			return err
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o *old) storedService(t *testing.T, name string, spec catalog.ServiceSpec) {
+	t.Helper()
+	spec.Source, spec.Cluster = "shop", "edge-1"
+	o.stored(t, store.KindService, name, spec, store.Ref{Kind: store.KindCluster, Name: "edge-1"})
+}
+
+// refusedFor fails unless an error is a refusal of a field.
+func refusedFor(t *testing.T, err error, field string) {
+	t.Helper()
+	if refusal, ok := errors.AsType[*catalog.Error](err); !ok || !strings.Contains(refusal.Message, field) {
+		t.Errorf("got %v, want a refusal of %s", err, field)
+	}
+}
+
+// makes has the agent make the namespace of the service.
+var makes = catalog.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)} //nolint:gochecknoglobals // a constant in all but name
+
+// A source's commits arrive though one of its services can't be written any more.
+func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
+	t.Parallel()
+	o := newOld(t)
+	pinned := catalog.ServiceSpec{Sync: json.RawMessage(`{"pin":"` + strings.Repeat("b", 40) + `"}`), UnpinAfter: strings.Repeat("a", 40)}
+	o.storedService(t, "web", pinned)
+	pinned.Path = ".git"
+	o.storedService(t, "broken", pinned)
+	claimed, err := o.ClaimSource(t.Context(), "test", "shop", o.source.UID, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := o.PublishHeads(t.Context(), "test", "shop", o.source.UID, catalog.Publication{
+			Epoch: claimed.Epoch, Heads: []catalog.Head{{Ref: "HEAD", Revision: catalog.Revision{Commit: strings.Repeat("c", 40)}}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"web": "", "broken": strings.Repeat("b", 40)} {
+		if s, err := o.GetService(o.ctx(t), name); err != nil || s.Spec.EffectiveRef() != want {
+			t.Errorf("%s follows %q, %v; want %q", name, s.Spec.EffectiveRef(), err, want)
+		}
+	}
+}
+
+// A namespace to make needs a name. A service that an earlier console stored without one can be held and changed, though not made.
+func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t *testing.T) {
+	t.Parallel()
+	o := newOld(t)
+	const field = "spec.sync.createNamespace"
+	refusedFor(t, o.try(t, service("new", makes)), field)
+	o.put(t, service("web", catalog.ServiceSpec{}))
+	refusedFor(t, o.try(t, service("web", makes)), field)
+	named := makes
+	named.Namespace = "shop"
+	o.put(t, service("web", named))
+	refusedFor(t, o.try(t, service("web", makes)), field)
+
+	o.storedService(t, "old", makes)
+	if _, err := o.Hold(o.ctx(t), o.by, "old", "SYNC_MODE_HOLD", "the sale", (catalog.Lever{}).Until); err != nil {
+		t.Errorf("it can't be held: %v", err)
+	}
+	if _, err := o.Resume(o.ctx(t), o.by, "old"); err != nil {
+		t.Errorf("it can't be resumed: %v", err)
+	}
+	moved := makes
+	moved.Path = "deploy"
+	if err := o.try(t, service("old", moved)); err != nil {
+		t.Errorf("it can't be changed: %v", err)
+	}
+	o.put(t, service("old", named))
+	refusedFor(t, o.try(t, service("old", makes)), field)
+}
+
+// A template can leave the namespace to its overrides: what each cluster gets counts.
+func TestAGlobalServiceNamesTheNamespaceThatAgentsMakeAtEachCluster(t *testing.T) {
+	t.Parallel()
+	o := newOld(t)
+	spec := catalog.GlobalSpec{Template: makes, Overrides: []catalog.GlobalOverride{
+		{Clusters: &catalog.Selector{Names: []string{"edge-1"}}, Ref: "main"},
+		{Clusters: &catalog.Selector{Names: []string{"edge-1", "edge-2"}}, Namespace: "shop"},
+	}}
+	o.put(t, global(spec))
+	if s, err := o.GetService(o.ctx(t), "web-edge-1"); err != nil || s.Spec.Namespace != "shop" {
+		t.Errorf("got namespace %q, %v", s.Spec.Namespace, err)
+	}
+	o.put(t, cluster("edge-2"))
+	spec.Overrides = spec.Overrides[:1]
+	refusedFor(t, o.try(t, global(spec)), "spec.sync.createNamespace")
+}
+
+// A global service that an earlier console stored keeps no cluster out.
+func TestAClusterJoinsBesideAGlobalServiceWithoutANamespace(t *testing.T) {
+	t.Parallel()
+	o := newOld(t)
+	template := makes
+	template.Source = "shop"
+	spec := catalog.GlobalSpec{Template: template, Clusters: &catalog.Selector{All: true}}
+	o.stored(t, store.KindGlobalService, "web", spec)
+	o.put(t, cluster("edge-2"))
+	if _, err := o.GetService(o.ctx(t), "web-edge-2"); err != nil {
+		t.Error(err)
+	}
+	spec.MaxDeletions = 3
+	o.put(t, global(spec))
+}
