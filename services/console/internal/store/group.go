@@ -50,9 +50,6 @@ func (s *Store) Write(ctx context.Context, author string, fn func(context.Contex
 	if w.panicked != nil {
 		panic(w.panicked)
 	}
-	if errors.Is(w.err, context.Canceled) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("write: %w", s.classify(ctx.Err())) // the group was canceled because all its writes had waited too long: no caller canceled this one
-	}
 	return w.err
 }
 
@@ -221,19 +218,21 @@ func (t *Tx) call(ctx context.Context, w *write) {
 	}
 }
 
-// together is a context that ends when all writes' contexts have.
+// together is a context that ends when all writes' contexts have. Its cause is a deadline if one of them ended by its deadline: the caller of
+// that write has not canceled it.
 func together(group []*write) (context.Context, context.CancelFunc) {
 	if len(group) == 1 {
 		return context.WithCancel(group[0].ctx)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), opTimeout)
+	timed, release := context.WithTimeout(context.Background(), opTimeout)
+	ctx, cancel := context.WithCancelCause(timed)
 	var left atomic.Int64
 	left.Store(int64(len(group)))
 	var stops []func() bool
 	for _, w := range group {
 		stops = append(stops, context.AfterFunc(w.ctx, func() {
 			if left.Add(-1) == 0 {
-				cancel()
+				cancel(lateness(group))
 			}
 		}))
 	}
@@ -241,6 +240,17 @@ func together(group []*write) (context.Context, context.CancelFunc) {
 		for _, stop := range stops {
 			stop()
 		}
-		cancel()
+		cancel(nil)
+		release()
 	}
+}
+
+// lateness is why the contexts of writes have ended.
+func lateness(group []*write) error {
+	for _, w := range group {
+		if errors.Is(w.ctx.Err(), context.DeadlineExceeded) {
+			return context.DeadlineExceeded
+		}
+	}
+	return context.Canceled
 }

@@ -343,7 +343,7 @@ func (s *Store) readFor(ctx context.Context, limit time.Duration, fn func(contex
 		return fmt.Errorf("begin read: %w", s.classify(err))
 	}
 	defer func() { _ = tx.Rollback() }() // nothing to keep; also ends what a panic left open
-	return s.classify(fn(ctx, View{tx, &s.dialect}))
+	return s.classify(ended(ctx, fn(ctx, View{tx, &s.dialect})))
 }
 
 // Tx is a write to the catalog: nobody else writes to it until it ends.
@@ -367,20 +367,35 @@ func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) 
 	defer cancel()
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("begin write: %w", s.classify(err))
+		return fmt.Errorf("begin write: %w", s.classify(ended(ctx, err)))
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
 	if err := fn(ctx, tx); err != nil {
-		return s.classify(err)
+		return s.classify(ended(ctx, err))
 	}
-	err = tx.Commit()
-	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // the transaction was rolled back when its time was over
-		err = ctx.Err()
-	}
-	if err != nil {
-		return fmt.Errorf("commit: %w", s.classify(err))
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", s.classify(ended(ctx, err)))
 	}
 	return nil
+}
+
+// closedStatement is what database/sql says of a prepared statement whose transaction is done; there is no value for it.
+const closedStatement = "sql: statement is closed"
+
+// ended returns why the context of a transaction ended instead of what the transaction says of it: a transaction is rolled back at that
+// moment, and a statement or a commit behind it says that the transaction is done. Any other error stays.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() == nil || err == nil {
+		return err
+	}
+	done := errors.Is(err, sql.ErrTxDone) || errors.Is(err, context.Canceled) || strings.Contains(err.Error(), closedStatement)
+	switch {
+	case !done:
+		return err
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded): // of a group, too, which is canceled
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // enterLane waits for the turn of a transaction of statuses, which ends with leave.
