@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -37,15 +36,6 @@ type GrantClusters struct {
 	All    bool              `json:"all,omitempty"`
 }
 
-// UpdateGrant writes a grant.
-func (c *Catalog) UpdateGrant(ctx context.Context, by By, in Grant, want Expectation) (Grant, Outcome, error) {
-	e, err := in.Draft(want)
-	if err != nil {
-		return Grant{}, "", err
-	}
-	return PutOne(ctx, c, by, e, loadGrants)
-}
-
 // Draft gets a grant ready to be written.
 func (g *Grant) Draft(want Expectation) (Edit, error) {
 	if !dnsLabel.MatchString(g.Meta.Name) {
@@ -75,20 +65,4 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 	})
 	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
 	return Edit{draft: d, spec: g.Spec, want: want}.naming(refs), nil
-}
-
-// GetGrant returns a grant.
-func (c *Catalog) GetGrant(ctx context.Context, name string) (Grant, error) {
-	return Get(ctx, c, store.KindGrant, name, loadGrants)
-}
-
-func loadGrants(_ context.Context, _ store.View, rows []store.Resource) ([]Grant, error) {
-	out := make([]Grant, len(rows))
-	for i, r := range rows {
-		var err error
-		if out[i], err = ReadGrant(r); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

@@ -84,18 +84,6 @@ func (l Loader) Clusters(ctx context.Context, v store.View, rows []store.Resourc
 	return out, nil
 }
 
-// loadSecrets decodes secrets, without values.
-func loadSecrets(_ context.Context, _ store.View, rows []store.Resource) ([]Secret, error) {
-	out := make([]Secret, len(rows))
-	for i, r := range rows {
-		var err error
-		if out[i], err = ReadSecret(r); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // Services decodes services with their three truths.
 func (l Loader) Services(ctx context.Context, v store.View, rows []store.Resource) ([]Service, error) {
 	out := make([]Service, len(rows))

@@ -22,15 +22,6 @@ type Result[T any] struct {
 	Outcome  Outcome
 }
 
-// UpdateSource writes a source.
-func (c *Catalog) UpdateSource(ctx context.Context, by By, in Source, want Expectation) (Source, Outcome, error) {
-	e, err := in.Draft(want)
-	if err != nil {
-		return Source{}, "", err
-	}
-	return PutOne(ctx, c, by, e, c.Sources)
-}
-
 // Draft gets a source ready to be written.
 func (s *Source) Draft(want Expectation) (Edit, error) {
 	err := s.validate()
@@ -107,15 +98,6 @@ func (s *ServiceSpec) refs(field string) []Reference {
 	}
 	refs = append(refs, eachTo(store.KindConfigSet, s.ConfigSets, field+".configSets")...)
 	return append(refs, s.Config.refs(field+".config")...)
-}
-
-// UpdateSecret writes a secret.
-func (c *Catalog) UpdateSecret(ctx context.Context, by By, in Secret, want Expectation) (Secret, Outcome, error) {
-	e, err := c.DraftSecret(in, want)
-	if err != nil {
-		return Secret{}, "", err
-	}
-	return PutOne(ctx, c, by, e, loadSecrets)
 }
 
 // DraftSecret gets a secret ready to be written. A secret that is read has no values, so a key without a value keeps

@@ -82,7 +82,10 @@ func TestSecretsOfTheCatalogKeepTheContractOfBackends(t *testing.T) {
 				return backendtest.Subject{
 					Backend: secrets{r}, Path: func(name string) string { return strings.ToLower(name) },
 					Put: func(ctx context.Context, path string, values backend.Values) error {
-						_, _, err := r.catalog.UpdateSecret(ctx, catalog.Self("test"), catalog.Secret{Meta: catalog.Meta{Name: path}, Data: values}, catalog.Expectation{AllowMissing: true})
+						e, err := r.catalog.DraftSecret(catalog.Secret{Meta: catalog.Meta{Name: path}, Data: values}, catalog.Expectation{AllowMissing: true})
+						if err == nil {
+							_, err = r.catalog.PutAll(ctx, catalog.Self("test"), []catalog.Edit{e}, false)
+						}
 						return err
 					},
 					Remove: func(ctx context.Context, path string) error {

@@ -36,7 +36,7 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 		create := catalog.Expectation{AllowMissing: true}
 		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
-		if _, _, err := c.UpdateSource(ctx, by, source, create); err != nil {
+		if err := putSource(ctx, c, by, source); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create); err != nil {
@@ -70,6 +70,15 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 			}
 		}
 	})
+}
+
+func putSource(ctx context.Context, c *catalog.Catalog, by catalog.By, source catalog.Source) error {
+	e, err := source.Draft(catalog.Expectation{AllowMissing: true})
+	if err != nil {
+		return err
+	}
+	_, _, err = catalog.PutOne(ctx, c, by, e, c.Sources)
+	return err
 }
 
 // announced are the ends of levers that events tell of.

@@ -45,7 +45,7 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		create := catalog.Expectation{AllowMissing: true}
 		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
-		_, _, err = consoles[0].UpdateSource(ctx, by, source, create)
+		err = putSource(ctx, consoles[0], by, source)
 		_, _, err2 := consoles[0].UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)

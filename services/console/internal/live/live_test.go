@@ -129,8 +129,12 @@ func serviceNames() []string {
 func seedStates(t *testing.T, c *catalog.Catalog) {
 	t.Helper()
 	by, missing := catalog.Self("test"), catalog.Expectation{AllowMissing: true}
-	source, _, err := c.UpdateSource(t.Context(), by, catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}, missing)
+	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
+	e, err := source.Draft(missing)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if source, _, err = catalog.PutOne(t.Context(), c, by, e, c.Sources); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"edge", "gone"} {
