@@ -1,0 +1,90 @@
+package event
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// A service that the hub can deliver again is healthy by a report of a cluster that is connected. What a cluster said before it was lost says
+// nothing about now, and ends no alert.
+func TestAServiceAtAClusterThatIsAwayIsNotHealthyAgain(t *testing.T) {
+	t.Parallel()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	clock := func() time.Time { return now }
+	log := slog.New(slog.DiscardHandler)
+	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log, Now: clock, Observer: &Recorder{Store: s, Log: log, Now: clock}})
+	by := catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
+	create := catalog.Expectation{AllowMissing: true}
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
+	ok(putSource(t.Context(), c, by, source))
+	_, _, err = c.UpdateCluster(t.Context(), by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
+	ok(err)
+	web, _, err := c.UpdateService(t.Context(), by, catalog.Service{Meta: catalog.Meta{Name: "web"}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"}}, create)
+	ok(err)
+	hub := func(problem *catalog.Problem) {
+		t.Helper()
+		ok(c.RecordHub(t.Context(), []catalog.ServiceHub{{Service: "web", UID: web.Meta.UID, Hub: catalog.HubTruth{
+			Source: "shop", Ref: "HEAD", Digest: "d1", Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}, Problem: problem,
+		}}}, nil))
+	}
+	told := func() (types []string) {
+		t.Helper()
+		ok(s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+			rows, _, err := v.EventsAfter(ctx, store.EventQuery{}, 0, 100)
+			for _, row := range rows {
+				if row.Type == ServiceRecovered || row.Type == ServiceHealthy {
+					types = append(types, row.Type)
+				}
+			}
+			return err
+		}))
+		return types
+	}
+	ok(c.RecordSeen(t.Context(), []catalog.ClusterSeen{{Cluster: "edge-1", Time: now}}))
+	hub(nil)
+	_, err = c.RecordReports(t.Context(), []catalog.ClusterReports{{Cluster: "edge-1", Reports: []catalog.Report{
+		{Service: "web", Sequence: 1, Digest: "d1", AppliedDigest: "d1", Phase: catalog.PhaseHealthy, ObjectsTotal: 3, ObjectsHealthy: 3},
+	}}})
+	ok(err)
+	want := []string{ServiceHealthy, ServiceRecovered, ServiceHealthy}
+	hub(&catalog.Problem{Message: "no room"})
+	hub(nil)
+	if got := told(); !slices.Equal(got, want) {
+		t.Errorf("of a cluster that is connected: got %q, want %q", got, want)
+	}
+	now = now.Add(72 * time.Hour)
+	want = append(want, ServiceRecovered)
+	hub(&catalog.Problem{Message: "no room"})
+	hub(nil)
+	if got := told(); !slices.Equal(got, want) {
+		t.Errorf("of a cluster that is away: got %q, want %q", got, want)
+	}
+}
