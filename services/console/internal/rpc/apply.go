@@ -59,11 +59,12 @@ func (d Deps) revoked(ctx context.Context, written []catalog.Written) {
 
 // draftAny gets a resource ready to be written.
 func (d Deps) draftAny(r *consolev1.Resource) (catalog.Edit, error) {
-	of, m := kind.Unwrap(r)
-	if m == nil {
+	k, m := kind.Unwrap(r)
+	of := d.Kinds.Stored(store.Kind(k.Singular()))
+	if m == nil || of == nil {
 		return catalog.Edit{}, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("is a %T: this console does not know that yet", r.GetResource()))
 	}
-	return d.draft(d.Kinds.Stored(store.Kind(of.Singular())), m), nil
+	return d.draft(of, m), nil
 }
 
 // draft gets a resource ready to be written. Faults of the resource itself are reported with the other faults.

@@ -241,7 +241,8 @@ func (s *follow) change(c store.Change) (*consolev1.Change, error) {
 	for i := range fields.Len() {
 		if fd := fields.Get(i); fd.Message() == m.ProtoReflect().Descriptor() {
 			out.Set(fd, protoreflect.ValueOfMessage(m.ProtoReflect()))
+			return out.Interface().(*consolev1.Change), nil //nolint:forcetypeassert // it is of the same type
 		}
 	}
-	return out.Interface().(*consolev1.Change), nil //nolint:forcetypeassert // it is of the same type
+	return nil, fmt.Errorf("tell hub services of %s %q: Change in proto/ has no field for the kind", c.Kind, c.Name)
 }
