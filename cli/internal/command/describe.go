@@ -50,9 +50,7 @@ func (a *app) describeOne(ctx context.Context, h *hub.Hub, k kind, name string) 
 	case manifest.Source:
 		v.live = a.live(ctx, h)
 	case manifest.Cluster:
-		if v.figures, err = figures(ctx, h); err != nil {
-			return err
-		}
+		v.figures = a.figuresOfOne(ctx, h, name)
 	}
 	text, err := v.described(k, m)
 	if err != nil {

@@ -344,3 +344,19 @@ func figures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.ClusterView
 	}
 	return out, err
 }
+
+// figuresOfOne reads those of one cluster for its description; nil: they are not known. All else of the description is known without them, so
+// that an error is a note.
+func (a *app) figuresOfOne(ctx context.Context, h *hub.Hub, name string) map[string]*consolev1.ClusterView {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	got, err := h.Views.GetClusterView(ctx, &consolev1.GetClusterViewRequest{Cluster: name})
+	if err = noViews(err); errors.Is(err, errNoViews) {
+		return nil
+	}
+	if err != nil {
+		a.notef("the figures of cluster %s can't be shown: %v\n", name, err)
+		return nil
+	}
+	return map[string]*consolev1.ClusterView{name: got.GetView()}
+}
