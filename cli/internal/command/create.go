@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,8 +44,14 @@ changes it. -o yaml prints what would be written, for a file in Git, and writes 
 				return nil
 			}
 			k, err := findKind(args[0])
+			if err != nil && len(files) > 0 { // as a shell expands -f *.yaml
+				return fmt.Errorf("each file needs its own -f: fairlead create -f %s", strings.Join(slices.Concat(files, args), " -f "))
+			}
 			if err != nil {
 				return err
+			}
+			if slices.ContainsFunc(cmd.Commands(), func(below *cobra.Command) bool { return below.Name() == k.singular() }) {
+				return fmt.Errorf("write the kind in lower case: fairlead create %s NAME", k.singular())
 			}
 			return fmt.Errorf("a %s is made from a file: fairlead create -f FILE; from flags are made: source, cluster, service, project and secret", k.singular())
 		},
@@ -73,6 +80,9 @@ func (c *creation) register(cmd *cobra.Command) {
 // of is a command that makes one resource of a kind.
 func (c *creation) of(use, short, example string, build func(head *consolev1.Metadata) (manifest.Message, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: wants(1, 1)}
+	if k, err := findKind(cmd.Name()); err == nil { // its plural is a kind's name, too
+		cmd.Aliases = []string{k.plural()}
+	}
 	c.register(cmd)
 	cmd.Flags().StringArrayVar(&c.labels, "label", nil, "label, as `KEY=VALUE`; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
