@@ -48,6 +48,9 @@ func (e explainer) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 // absent is how the hub says that there is no such resource.
 var absent = regexp.MustCompile(`^(\w+) "[^"]*" does not exist$`)
 
+// orderField begins what the hub says of an order, which people give with --sort.
+const orderField = "order_by: "
+
 // explained is an error for people.
 type explained struct {
 	text string
@@ -79,6 +82,8 @@ func (e explainer) explain(err error) error {
 		text = fmt.Sprintf("user %q may not do this: %s", e.at.User, said)
 	case code == connect.CodeNotFound && absent.MatchString(said):
 		text = fmt.Sprintf("%s: see `fairlead get %ss`", said, absent.FindStringSubmatch(said)[1])
+	case code == connect.CodeInvalidArgument && strings.HasPrefix(said, orderField):
+		text = "--sort: " + strings.TrimPrefix(said, orderField)
 	case connect.IsWireError(err):
 		text = said
 	default:

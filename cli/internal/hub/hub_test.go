@@ -2,9 +2,23 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/contexts"
 )
+
+func TestAnErrorOfAnOrderNamesTheFlag(t *testing.T) {
+	t.Parallel()
+	said := connect.NewWireError(connect.CodeInvalidArgument, errors.New(`order_by: there is no field "nope"`))
+	err := newExplainer(contexts.Context{}).explain(said)
+	if err.Error() != `--sort: there is no field "nope"` || connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("got %v", err)
+	}
+}
 
 func TestASecretIsSentInClearTextToThisMachineOnly(t *testing.T) {
 	t.Parallel()
