@@ -32,7 +32,9 @@ func (b *buffer) append(pool *Shared, p []byte) {
 			if n == 0 {
 				b.chunks = b.first[:0]
 			}
-			b.chunks = append(b.chunks, tail)
+			if b.chunks = append(b.chunks, tail); n > 0 {
+				b.first[0] = nil // chunks has moved to an array of its own
+			}
 		}
 		n := copy(tail.buf[tail.end:], p)
 		tail.end += n

@@ -2,6 +2,35 @@ package mux
 
 // The order in which frames leave. Everything here is called under Session.mu.
 
+// queue has streams in the order of their turns. An empty one holds no array but its own room: those of bursts would stay with thousands of
+// idle sessions.
+type queue struct {
+	waiting []*Stream
+	room    [2]*Stream // for waiting, until more streams wait
+}
+
+func (q *queue) some() bool { return len(q.waiting) > 0 }
+
+func (q *queue) add(st *Stream) {
+	if q.waiting == nil {
+		q.waiting = q.room[:0]
+	}
+	full := len(q.waiting) == cap(q.waiting)
+	if q.waiting = append(q.waiting, st); full {
+		clear(q.room[:]) // waiting has moved to another array
+	}
+}
+
+// next takes the first stream out of a queue that has some.
+func (q *queue) next() *Stream {
+	st := q.waiting[0]
+	q.waiting[0] = nil
+	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	return st
+}
+
 // queueControl takes s.control with a frame appended. A peer that makes us queue more than
 // maxControl asks without reading: the session ends.
 func (s *Session) queueControl(control []byte) {
@@ -34,9 +63,9 @@ func (s *Session) schedule(st *Stream) {
 	}
 	st.out.queued = true
 	if len(st.out.head)+st.out.data.size <= quantum {
-		s.interactive = append(s.interactive, st)
+		s.interactive.add(st)
 	} else {
-		s.bulk = append(s.bulk, st)
+		s.bulk.add(st)
 	}
 }
 
@@ -45,7 +74,7 @@ func (s *Session) pending() bool {
 	if s.err != nil || s.broken {
 		return false
 	}
-	return len(s.control) > 0 || s.closing == nil && (len(s.owing) > 0 || len(s.interactive) > 0 || len(s.bulk) > 0)
+	return len(s.control) > 0 || s.closing == nil && (len(s.owing) > 0 || s.interactive.some() || s.bulk.some())
 }
 
 // takeBatch appends the next batch to dst: control frames, credit, then a quantum of each stream
@@ -68,32 +97,27 @@ func (s *Session) takeBatch(dst []byte) []byte {
 	}
 	clear(s.owing)
 	s.owing = s.owing[:0]
-	for len(dst) < s.target && s.fits(s.interactive, dst) {
+	for len(dst) < s.target && s.fits(&s.interactive, dst) {
 		dst = s.turn(&s.interactive, dst)
 	}
-	for least := true; (least || len(dst) < s.target) && s.fits(s.bulk, dst); least = false {
+	for least := true; (least || len(dst) < s.target) && s.fits(&s.bulk, dst); least = false {
 		dst = s.turn(&s.bulk, dst)
 	}
 	return dst
 }
 
 // fits says whether there is a stream in the queue whose turn fits the batch.
-func (s *Session) fits(queue []*Stream, dst []byte) bool {
-	if len(queue) == 0 {
+func (s *Session) fits(q *queue, dst []byte) bool {
+	if !q.some() {
 		return false
 	}
-	o := &queue[0].out
+	o := &q.waiting[0].out
 	return len(dst)+len(o.head)+len(o.tail)+quantum+quantum/4 <= MaxBatch // a quarter for the frames' headers
 }
 
 // turn appends the quantum of a queue's first stream, which goes to the end of the one that fits it then.
-func (s *Session) turn(queue *[]*Stream, dst []byte) []byte {
-	q := *queue
-	st := q[0]
-	q[0] = nil
-	if *queue = q[1:]; len(q) == 1 {
-		*queue = q[:0] // its array is for the next stream
-	}
+func (s *Session) turn(q *queue, dst []byte) []byte {
+	st := q.next()
 	st.out.queued = false
 	dst = st.emit(dst)
 	s.schedule(st)

@@ -93,3 +93,31 @@ func TestBatchesFit(t *testing.T) {
 		}
 	})
 }
+
+// A session that is idle after a burst has no room left for the burst, and points to none of its streams.
+func TestAnEmptyQueueKeepsNothingOfABurst(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var q queue
+		var want []*Stream
+		for range rapid.IntRange(0, 100).Draw(t, "steps") {
+			if len(want) > 0 && rapid.Bool().Draw(t, "next") {
+				if got := q.next(); got != want[0] {
+					t.Fatalf("stream %d had its turn before %d", got.id, want[0].id)
+				}
+				want = want[1:]
+				continue
+			}
+			st := &Stream{id: uint32(len(want))}
+			want = append(want, st)
+			q.add(st)
+		}
+		for len(want) > 0 {
+			q.next()
+			want = want[1:]
+		}
+		if cap(q.waiting) > len(q.room) || q.room != [len(q.room)]*Stream{} {
+			t.Fatalf("an empty queue has room for %d, and holds %v", cap(q.waiting), q.room)
+		}
+	})
+}

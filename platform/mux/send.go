@@ -42,7 +42,7 @@ func (s *Session) sendOne() (more bool) {
 	// Others that are about to send may get their frames into this batch.
 	runtime.Gosched()
 	s.mu.Lock()
-	buf := s.shared.batch(len(s.interactive)+len(s.bulk) == 0)
+	buf := s.shared.batch(!s.interactive.some() && !s.bulk.some())
 	if s.pending() {
 		*buf = s.takeBatch(*buf)
 	}

@@ -41,7 +41,7 @@ type Session struct {
 	control []byte    // encoded control frames to send
 	owing   []*Stream // streams with credit to give back
 	// Streams with something to send, in turn: those with little of it, and the others.
-	interactive, bulk []*Stream
+	interactive, bulk queue
 
 	heard    time.Time   // last batch
 	beat     *time.Timer // the next look at it
@@ -296,7 +296,7 @@ func (s *Session) fail(err error) {
 	for _, st := range s.streams {
 		st.abort(fmt.Errorf("session ended: %w", err))
 	}
-	s.control, s.owing, s.interactive, s.bulk = nil, nil, nil, nil
+	s.control, s.owing, s.interactive, s.bulk = nil, nil, queue{}, queue{}
 	if s.beat != nil {
 		s.beat.Stop()
 	}
