@@ -173,7 +173,7 @@ func (r *Run) settle(ctx context.Context) error {
 		return fmt.Errorf("wait for lists to show what was delivered: %w", err)
 	}
 	for name, n := range r.errors.Errors {
-		if unconnected(name) || refusedForNow(name) || r.cfg.Disturb == DisturbKill { // all came at once, and some again
+		if r.forgivenAtFirst(name, r.errors.Texts[name]) {
 			r.say("while all came, agents met %d x %s", n, name)
 			r.First.Refused += n
 			delete(r.errors.Errors, name)
