@@ -47,7 +47,7 @@ func OpenEdge(ctx context.Context, cfg Config, progress io.Writer) (e *Edge, err
 }
 
 // Close ends the hub.
-func (e *Edge) Close() error { return e.run.hub.stop() }
+func (e *Edge) Close() error { return e.run.hub.stop(context.Background()) }
 
 // Pid of a part of the hub.
 func (e *Edge) Pid(part string) int { return e.run.hub.parts[part].Pid() }

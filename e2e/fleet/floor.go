@@ -41,7 +41,7 @@ func Floor(ctx context.Context, cfg Config, progress io.Writer) (cores float64, 
 	if err := server.Start(); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, server.Stop(stopGrace)) }()
+	defer func() { err = errors.Join(err, endPart(ctx, server)) }()
 	if err := dialed(ctx, server, addrs[0]); err != nil {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func Floor(ctx context.Context, cfg Config, progress io.Writer) (cores float64, 
 	r.simulators, err = startSimulators(ctx, cfg, Spec{
 		CAFile: files.CAFile, Distributors: []string{"https://" + addrs[0]}, Tokens: tokens, Spread: time.Duration(cfg.Clusters) * time.Second / rampPerSecond,
 	})
-	defer func() { err = errors.Join(err, r.simulators.close()) }()
+	defer func() { err = errors.Join(err, r.simulators.close(ctx)) }()
 	if err != nil {
 		return 0, err
 	}

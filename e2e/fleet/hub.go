@@ -68,7 +68,7 @@ func startHub(ctx context.Context, cfg Config) (h *hub, err error) {
 	h = &hub{cfg: cfg, urls: map[string]string{}, parts: map[string]*process.Process{}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, h.stop())
+			err = errors.Join(err, h.stop(ctx))
 		}
 	}()
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -227,11 +227,18 @@ func (h *hub) ready(ctx context.Context, name string) error {
 	})
 }
 
-func (h *hub) stop() error {
+// endPart ends a part with its drain, as an update does, or at once when ctx has ended: a person who interrupts a run waits for no drain.
+func endPart(ctx context.Context, p *process.Process) error {
+	interrupted := context.AfterFunc(ctx, func() { _ = p.Kill() }) // fails only if there is nothing left to kill
+	defer interrupted()
+	return p.Stop(stopGrace)
+}
+
+func (h *hub) stop(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(h.cfg.names()) {
 		if p := h.parts[name]; p != nil && p.Pid() != 0 {
-			errs = append(errs, p.Stop(stopGrace))
+			errs = append(errs, endPart(ctx, p))
 		}
 	}
 	if h.front != nil {

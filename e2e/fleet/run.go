@@ -85,7 +85,7 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 	if r.hub, err = startHub(ctx, cfg); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, r.hub.stop()) }()
+	defer func() { err = errors.Join(err, r.hub.stop(ctx)) }()
 	if err := r.prepare(ctx); err != nil {
 		return r, err
 	}
@@ -97,7 +97,7 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 		CAFile: r.hub.ca, Distributors: r.hub.distributorURLs(), Balanced: r.hub.urls["balancer"], Gitcaches: []string{r.hub.urls["gitcache"]}, Tunnel: r.hub.urls["tunnel"], Tokens: r.tokens,
 		Downloads: cfg.Downloads, Tunnels: cfg.Tunnels, Spread: time.Duration(cfg.Clusters) * time.Second / rampPerSecond,
 	})
-	defer func() { err = errors.Join(err, r.simulators.close()) }()
+	defer func() { err = errors.Join(err, r.simulators.close(ctx)) }()
 	if err != nil {
 		return r, err
 	}

@@ -117,7 +117,7 @@ func (s *simulator) ask(ctx context.Context, q question) (answer, error) {
 	return out, nil
 }
 
-func (s *simulator) close() error {
+func (s *simulator) close(context.Context) error {
 	s.stop()
 	s.ended.Wait()
 	return nil
@@ -135,7 +135,7 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	for {
 		var q question
 		if err := readLine(lines, &q); errors.Is(err, io.EOF) {

@@ -21,7 +21,8 @@ import (
 // simulating is a simulator, here or in another process.
 type simulating interface {
 	ask(ctx context.Context, q question) (answer, error)
-	close() error
+	// close ends it; at once when ctx has ended.
+	close(ctx context.Context) error
 }
 
 // simulators are all of a run.
@@ -46,7 +47,7 @@ func startSimulators(ctx context.Context, cfg Config, spec Spec) (*simulators, e
 			all.list = append(all.list, one)
 			continue
 		}
-		one, err := startRemote(cfg.Executable, spec)
+		one, err := startRemote(ctx, cfg.Executable, spec)
 		if err != nil {
 			return all, err
 		}
@@ -76,10 +77,10 @@ func (s *simulators) ask(ctx context.Context, q question) (answer, error) {
 	return all, nil
 }
 
-func (s *simulators) close() error {
+func (s *simulators) close(ctx context.Context) error {
 	var group errgroup.Group
 	for _, one := range s.list {
-		group.Go(one.close)
+		group.Go(func() error { return one.close(ctx) })
 	}
 	return group.Wait()
 }
@@ -105,7 +106,7 @@ type remote struct {
 	pipe    *os.File // under out
 }
 
-func startRemote(path string, spec Spec) (*remote, error) {
+func startRemote(ctx context.Context, path string, spec Spec) (*remote, error) {
 	cmd := exec.Command(path, "agents") //nolint:noctx // close ends it
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -124,7 +125,7 @@ func startRemote(path string, spec Spec) (*remote, error) {
 	}
 	r := &remote{process: process, in: in, out: bufio.NewReader(out), pipe: out}
 	if err := writeLine(in, spec); err != nil {
-		return nil, errors.Join(err, r.close())
+		return nil, errors.Join(err, r.close(ctx))
 	}
 	return r, nil
 }
@@ -141,12 +142,15 @@ func (r *remote) ask(ctx context.Context, q question) (a answer, err error) {
 	return a, nil
 }
 
-func (r *remote) close() error {
+func (r *remote) close(ctx context.Context) error {
 	_ = r.in.Close() // that it is open at all is what keeps it alive
 	defer func() { _ = r.pipe.Close() }()
 	select {
 	case <-r.process.Ended():
 		return r.process.Wait()
+	case <-ctx.Done():
+		r.process.Kill()
+		return nil
 	case <-time.After(stopGrace):
 		return r.process.Stop(time.Second)
 	}
