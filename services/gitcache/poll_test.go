@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -357,5 +359,77 @@ func TestARollbackDoesNotWaitForUpstream(t *testing.T) {
 		if files := n.filesOf(first, ""); files["a"] != "first" {
 			t.Errorf("the artifact has %v", files)
 		}
+	})
+}
+
+// A rollback is wanted most when the last push was bad: the listing works, and what is new in it can't be had.
+func TestARollbackDoesNotWaitForWhatIsNewUpstream(t *testing.T) {
+	t.Parallel()
+	t.Run("git", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		recorder := tracetest.NewSpanRecorder()
+		f.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+		first := f.repo.Commit("first", gittest.Files{"deploy/a": "1"})
+		second := f.repo.Commit("second", gittest.Files{"deploy/a": "2"})
+		f.console.setService("web", "main")
+		f.one()
+		f.published("refs/heads/main", second)
+		f.repo.Commit("bad", gittest.Files{"deploy/a": "3"})
+		f.git.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if gittest.Service(r) != "fetch" {
+				return false
+			}
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return true
+		})
+		f.console.setService("other", first)
+		traceparent := head(f.published(first, first), first).GetTraceparent()
+		f.problem("503")
+		polls := 0
+		for _, s := range recorder.Ended() {
+			if s.Name() == "gitcache.poll" && strings.Contains(traceparent, s.SpanContext().SpanID().String()) {
+				polls++
+			}
+		}
+		if polls != 1 {
+			t.Errorf("the head carries the trace %q, which is that of %d polls", traceparent, polls)
+		}
+	})
+	t.Run("registry", func(t *testing.T) {
+		t.Parallel()
+		ada := newCosigner(t, "ecdsa")
+		f, l := newLiarFixture(t)
+		f.console.setService("web", "tag:good")
+		n := f.one()
+		first := f.resolved("tag:good", "tag:good@").GetRevision().GetCommit()
+		l.push("good", tgz(map[string]string{"a": "second"}), nil)
+		n.refresh()
+		eventually(t, "the second is published", func() error {
+			if headOf(f.console.status(), "tag:good").GetRevision().GetCommit() == first {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
+			Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public),
+		}})
+		f.problem("is not signed")
+		l.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/referrers/") {
+				return false
+			}
+			w.Header().Set("Retry-After", "600") // no other poll comes to the rescue
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		})
+		f.console.setService("other", first)
+		f.problem("429")
+		eventually(t, "the first is published", func() error {
+			if headOf(f.console.status(), first) == nil {
+				return errors.New("not yet; problem: " + f.console.status().GetProblem().GetMessage())
+			}
+			return nil
+		})
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// takePins makes heads of the commits that services are pinned to and that are here, when upstream could not be asked: a rollback does not
-// wait for upstream. What speaks against a commit is left for the next poll to tell.
+// takePins makes heads of the commits that services are pinned to and that are here, when a poll fails: a rollback waits neither for upstream
+// nor for what is new there. What speaks against a commit is left for the next poll to report.
 func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
 	if t.mirror.Doubted() {
 		return false

@@ -124,21 +124,22 @@ func (t *tenure) stillAtFault(s Source, single []RefProblem) []RefProblem {
 // with all of upstream. A poll that finds something, or fails, begins a trace.
 func (t *tenure) ask(ctx context.Context, s Source, began time.Time) (moved bool, troubles []trouble, err error) {
 	p, bring, err := t.planPoll(ctx, s)
-	if err != nil {
-		_, span := t.trace(ctx, s, began)
-		end(span, err)
-		return ctx.Err() == nil && t.takePins(ctx, s), nil, err
-	}
-	if t.news(p) {
+	if err != nil || t.news(p) {
 		traced, span := t.trace(ctx, s, began)
 		defer func() { end(span, err) }()
 		ctx = traced
 	}
-	moved, err = bring(ctx)
+	if err == nil {
+		moved, err = bring(ctx)
+		troubles = p.troubles
+	}
+	if err != nil && ctx.Err() == nil && t.takePins(ctx, s) { // a bad push is what a rollback undoes
+		moved = true
+	}
 	if moved {
 		t.found = telemetry.Inject(ctx)
 	}
-	return moved, p.troubles, err
+	return moved, troubles, err
 }
 
 // planPoll asks upstream what there is, and plans what to bring. planPoll is the one place where the kind of a source
