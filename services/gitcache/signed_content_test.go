@@ -14,6 +14,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -478,4 +479,167 @@ func TestProvenanceOfARegistry(t *testing.T) {
 	n.refresh()
 	f.signedBy(catalog.ChartRef("web", "1.0.0"), catalog.ChartRef("web", "1.0.0"), ada.Fingerprint)
 	f.problem()
+}
+
+// TestSignatureThatCannotBeHadIsInNoOtherChartsWay: its chart has its words, and the others are published.
+func TestSignatureThatCannotBeHadIsInNoOtherChartsWay(t *testing.T) {
+	t.Parallel()
+	t.Run("provenance", func(t *testing.T) {
+		t.Parallel()
+		ada := gittest.NewOpenPGP(t, "ed25519")
+		f := newCharts(t)
+		statuses := map[string]int{"denied": http.StatusForbidden, "gone": http.StatusGone, "login": http.StatusUnauthorized, "broken": http.StatusInternalServerError}
+		for name := range statuses {
+			f.repo.Push(name, "1.0.0", template(name))
+			f.console.setService(name, catalog.ChartRef(name, "1.0.0"))
+		}
+		away := httptest.NewServer(http.NotFoundHandler())
+		away.Close()
+		f.repo.List("away", "1.0.0", away.URL+"/away-1.0.0.tgz", strings.Repeat("a", 64))
+		f.console.setService("away", catalog.ChartRef("away", "1.0.0"))
+		pkg := charttest.Package("web", "1.0.0", template("one"))
+		f.repo.PushPackage("web", "1.0.0", pkg)
+		f.repo.PushFile("web-1.0.0.tgz.prov", provenance(t, ada, "1.0.0", pkg))
+		f.console.setService("web", catalog.ChartRef("web", "1.0.0"))
+		f.repo.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+			status := statuses[strings.Trim(strings.TrimSuffix(r.URL.Path, "-1.0.0.tgz.prov"), "/")]
+			if status != 0 {
+				w.WriteHeader(status)
+			}
+			return status != 0
+		})
+		f.setSource(&consolev1.HelmSource{Verify: provenanceKeys(ada.Public)})
+		n := f.one()
+		if head := f.chart("web", "1.0.0", "1.0.0"); head.GetSignedBy() != ada.Fingerprint {
+			t.Errorf("signed by %q", head.GetSignedBy())
+		}
+		says := map[string]string{
+			"denied": `has no provenance file (.prov) that can be read (403 from`, "gone": `has no provenance file (.prov) that can be read (410 from`,
+			"login": "401 from", "broken": "500 from", "away": "connection refused",
+		}
+		for _, is := range f.console.status().GetProblem().GetRefProblems() {
+			name, _, _ := catalog.ParseChartRef(is.GetRef())
+			if want := says[name]; want == "" || !strings.Contains(is.GetMessage(), want) || !strings.Contains(is.GetMessage(), "Nothing of it is published") {
+				t.Errorf("%s: %s", is.GetRef(), is.GetMessage())
+			}
+			delete(says, name)
+		}
+		if len(says) != 0 {
+			t.Errorf("nothing is said of %v", says)
+		}
+
+		// What is mended is told no more, though another chart is still at fault.
+		denied := charttest.Package("denied", "1.0.0", template("denied"))
+		f.repo.PushPackage("denied", "1.0.0", denied)
+		f.repo.PushFile("denied-1.0.0.tgz.prov", []byte(ada.Clearsign(t, fmt.Sprintf("name: denied\n\n...\nfiles:\n  denied-1.0.0.tgz: %s\n", digestOf(denied)))))
+		f.repo.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+			isBroken := r.URL.Path == "/broken-1.0.0.tgz.prov"
+			if isBroken {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			return isBroken
+		})
+		n.refresh()
+		f.chart("denied", "1.0.0", "1.0.0")
+		for _, is := range f.console.status().GetProblem().GetRefProblems() {
+			if name, _, _ := catalog.ParseChartRef(is.GetRef()); name == "denied" {
+				t.Errorf("it still says %s", is.GetMessage())
+			}
+		}
+	})
+	t.Run("registry", func(t *testing.T) {
+		t.Parallel()
+		ada := newCosigner(t, "ecdsa")
+		f, l := newLiarFixture(t)
+		host := strings.TrimPrefix(l.URL, "http://")
+		l.push("bad", tgz(map[string]string{"a": "bad"}), nil)
+		put := func(tag string, withPayload bool) (digest string) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			digest = digestOf(l.tags[tag].manifest)
+			p := payload(host+"/team/shop", digest)
+			l.tags[signatureTag(digest)] = tagged{signatures([][]byte{p}, []string{ada.sign(p)}), manifestType}
+			if withPayload {
+				l.blobs[digestOf(p)] = p
+			}
+			return digest
+		}
+		put("bad", false)
+		good := put("good", true)
+		f.console.setService("bad", "tag:bad")
+		spec := &consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://" + host + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public)}}
+		f.setSpec(spec)
+		n := f.one()
+		f.signedBy("tag:good", "tag:good@"+good, ada.fingerprint)
+		f.problem(`service "bad"`, "404 from", "Nothing of it is published")
+
+		// A registry that wants to be left alone is.
+		l.push("bad", tgz(map[string]string{"a": "bad again"}), nil)
+		l.push("good", tgz(map[string]string{"a": "good again"}), nil)
+		put("good", true)
+		l.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/referrers/") {
+				return false
+			}
+			w.Header().Set("Retry-After", "600")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		})
+		n.refresh()
+		f.problem("429")
+		asked := len(l.requests(""))
+		n.refresh()
+		f.problem("429")
+		if got := len(l.requests("")); got != asked {
+			t.Errorf("%d requests although it asked to be left alone", got-asked)
+		}
+	})
+}
+
+// TestContentOfBeforeThePolicyIsNotPublishedAnew: what a service got unsigned stays with it, and no other service gets it.
+func TestContentOfBeforeThePolicyIsNotPublishedAnew(t *testing.T) {
+	t.Parallel()
+	ada, bob := gittest.NewOpenPGP(t, "ed25519"), gittest.NewOpenPGP(t, "ed25519")
+	exact, ranged := catalog.ChartRef("web", "1.0.0"), catalog.ChartRef("web", "^1")
+	for name, first := range map[string]*consolev1.Verify{"unsigned": nil, "key removed": provenanceKeys(bob.Public)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newCharts(t)
+			push := func(text string, by *gittest.Signer) {
+				pkg := charttest.Package("web", "1.0.0", template(text))
+				f.repo.PushFile("web-1.0.0.tgz.prov", provenance(t, by, "1.0.0", pkg))
+				f.repo.PushPackage("web", "1.0.0", pkg)
+			}
+			push("first", bob)
+			f.console.setService("web", exact)
+			f.setSource(&consolev1.HelmSource{Verify: first})
+			n := f.one()
+			before := f.chart("web", "1.0.0", "1.0.0").GetRevision().GetCommit()
+			f.setSource(&consolev1.HelmSource{Verify: provenanceKeys(ada.Public)})
+			f.problem("It was published before and is kept")
+
+			push("second", ada)
+			f.console.setService("late", ranged)
+			n.refresh()
+			f.problem(`service "late"`, "replaced upstream", "not signed by a key of the source", "Nothing of it is published")
+			n.polled()
+			if head := headOf(f.console.status(), ranged); head != nil {
+				t.Errorf("published %v", head)
+			}
+			if is := f.chart("web", "1.0.0", "1.0.0"); is.GetRevision().GetCommit() != before {
+				t.Errorf("the first service got %s", is.GetRevision().GetCommit())
+			}
+
+			// With the first key back the content is as good as any.
+			f.setSource(&consolev1.HelmSource{Verify: provenanceKeys(ada.Public, bob.Public)})
+			if first == nil {
+				n.polled()
+				f.problem("Nothing of it is published")
+				return
+			}
+			if is := f.chart("web", "^1", "1.0.0"); is.GetRevision().GetCommit() != before || is.GetSignedBy() != bob.Fingerprint {
+				t.Errorf("the other service got %v", is)
+			}
+		})
+	}
 }

@@ -157,6 +157,11 @@ func (h *HTTP) provenance(ctx context.Context, r Remote, v helm.Version) (text [
 		case http.StatusOK:
 		case http.StatusNotFound:
 			return nil
+		case http.StatusForbidden, http.StatusGone: // S3 answers 403 for what is not there
+			if !throttles(resp) {
+				return &Error{Kind: KindNotFound, status: resp.StatusCode, Message: fmt.Sprintf("%d from %s", resp.StatusCode, resp.Request.URL.Host)}
+			}
+			fallthrough
 		default:
 			return statusError(r, resp.Request.URL, resp)
 		}
@@ -164,6 +169,15 @@ func (h *HTTP) provenance(ctx context.Context, r Remote, v helm.Version) (text [
 		return err
 	})
 	return text, err
+}
+
+// IsElsewhere tells whether the package of a version is at another host than its repository.
+func IsElsewhere(r Remote, v helm.Version) bool {
+	if r.Registry.Is || v.URL == "" {
+		return false
+	}
+	u, err := packageURL(r.URL, v.URL)
+	return err == nil && !SameOrigin(u, r.URL)
 }
 
 // registryProvenance brings the layer with the provenance file.

@@ -149,6 +149,9 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 	if err := t.verifyContent(ctx, r, s, p); err != nil {
 		return false, err
 	}
+	if p.fresh && p.err != nil { // the fresh mirror would lack what is published and can't be verified just now
+		return false, p.err
+	}
 	into, use := fetch.Target(t.mirror), func() error { return nil }
 	if p.fresh {
 		fresh, err := t.mirror.Fresh()
@@ -169,7 +172,10 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 		}
 		return false, err
 	}
-	return t.settle(ctx, s, p)
+	if moved, err = t.settle(ctx, s, p); err == nil {
+		err = p.err
+	}
+	return moved, err
 }
 
 // fetchCharts downloads each wanted package once.

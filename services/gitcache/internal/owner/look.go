@@ -219,7 +219,10 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	if p.found[ref] == nil {
 		return commit, unfound(s, p.troubles[0])
 	}
-	if err := t.verifyContent(ctx, r, s, p); err != nil {
+	if err = t.verifyContent(ctx, r, s, p); err == nil {
+		err = p.err
+	}
+	if err != nil {
 		return commit, t.refusal(s, ref, err)
 	}
 	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {

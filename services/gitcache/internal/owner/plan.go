@@ -27,6 +27,8 @@ type plan struct {
 	dependencies map[string]mirror.Head
 	needed       map[string]bool // refs of charts that others depend on, in folders of services
 	troubles     []trouble
+	// err is the first fault of the source's host that kept single refs back. The poll goes on, and fails with it at its end.
+	err error
 }
 
 // found is what becomes the head of a ref, if nothing speaks against it.

@@ -70,16 +70,16 @@ func (t *tenure) poll(ctx context.Context) error {
 		}
 	}
 	t.o.deps.Metrics.poll(ctx, result, time.Since(began))
-	t.note(ctx, s, troubles, moved, err == nil)
+	t.note(ctx, s, troubles, moved, err)
 	t.schedule(s, err, retryAfter)
 	t.met(ctx, s, err)
 	return nil
 }
 
 // note keeps what a poll brought, and marks it for publishing if it is news.
-func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, good bool) {
+func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved bool, err error) {
 	problem := told(s, troubles, t.problem, time.Now())
-	if !good {
+	if _, isPartial := errors.AsType[*partialError](err); err != nil && !isPartial {
 		problem.Single = t.stillAtFault(s, problem.Single)
 	}
 	first := !t.polled
@@ -100,12 +100,17 @@ func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now.LastPoll, t.now.Heads, t.now.Problem = time.Now(), sorted(t.heads), t.problem
-	if good {
+	if err == nil {
 		t.good, t.now.StaleSince = t.now.LastPoll, time.Time{}
 	} else if t.now.StaleSince.IsZero() {
 		t.now.StaleSince = t.now.LastPoll
 	}
 }
+
+// partialError is a fault of the host that kept single refs back in a poll that did all else.
+type partialError struct{ error }
+
+func (e *partialError) Unwrap() error { return e.error }
 
 // stillAtFault adds to the refs at fault those of before that are still wanted: a poll that failed says nothing new of them, and a problem that
 // lasts has one beginning.

@@ -41,7 +41,8 @@ type contentVerdict struct {
 }
 
 // verifyContent drops what is not signed as the source wants it, before anything of it is downloaded. What is downloaded after it has the
-// digest that was signed: of a manifest, whose layers have theirs in it, or of a package. An error means that nobody knows what is signed.
+// digest that was signed: of a manifest, whose layers have theirs in it, or of a package. A signature that can't be had is in no other ref's way;
+// if the fault is the host's, the plan keeps it for the end of the poll. An error means that nothing more can be done.
 func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	if s.Verify.IsZero() {
 		t.content = nil
@@ -57,6 +58,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 		return nil
 	}
 	verdicts := map[string]contentVerdict{}
+	silent := map[bool]int{} // requests without an answer: of the source's host, and of all others
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
 		if f.artifact == nil && f.listed.Chart == "" || f.isKept { // it is here, and not downloaded anew
@@ -67,10 +69,18 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 		v, ok := verdicts[key]
 		if !ok {
 			var err error
-			if v, err = t.contentVerdict(ctx, r, f, key); err != nil {
-				if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindContent && known.Kind != fetch.KindRefused {
-					t.forgetCredentials(err)
+			isElsewhere := fetch.IsElsewhere(r, f.listed)
+			if v, err = t.contentVerdict(ctx, r, f, key, silent[isElsewhere] < maxSilent); err != nil {
+				known, ok := errors.AsType[*fetch.Error](err)
+				if !ok || known.Kind == fetch.KindStorage {
 					return err
+				}
+				t.forgetCredentials(err)
+				if p.err == nil && unanswered(err) && !isElsewhere {
+					p.err = &partialError{err}
+				}
+				if known.Kind == fetch.KindTimeout || known.Kind == fetch.KindUnreachable {
+					silent[isElsewhere]++
 				}
 				p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err, t.kept(ref)))
 				continue
@@ -88,6 +98,12 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 	t.content.verdicts = verdicts
 	return nil
 }
+
+// maxSilent signatures that no host answers for are waited for in a poll: each takes as long as a request may.
+const maxSilent = 3
+
+// errSilent is for a signature that is not asked for, because too many others had no answer.
+var errSilent = &fetch.Error{Kind: fetch.KindUnreachable, Message: fmt.Sprintf("whether it is signed was not asked in this poll, because %d other requests for signatures had no answer", maxSilent)}
 
 // signerOf is the signer of content that was published before.
 func (t *tenure) signerOf(f *found) string {
@@ -124,11 +140,14 @@ func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
 	f.commit, p.wants = plumbing.ZeroHash, append(p.wants, f.object)
 }
 
-// contentVerdict verifies what was found, or remembers.
-func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, key string) (v contentVerdict, err error) {
+// contentVerdict verifies what was found, or remembers. Without mayAsk nothing is asked for.
+func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, key string, mayAsk bool) (v contentVerdict, err error) {
 	now := time.Now()
 	if v, ok := t.content.verdicts[key]; ok && now.Before(v.until) {
 		return v, nil
+	}
+	if !mayAsk {
+		return v, errSilent
 	}
 	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
 	defer span.End()
@@ -172,6 +191,10 @@ func (t *tenure) lookAtSignatures(ctx context.Context, r fetch.Remote, f *found)
 // lookAtProvenance verifies the provenance file of a package, which names the package's digest.
 func (t *tenure) lookAtProvenance(ctx context.Context, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
 	text, err := t.o.deps.Signatures.Provenance(ctx, r, f.listed)
+	if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindNotFound {
+		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov) that can be read (%s)", known.Message)
+		return v, nil
+	}
 	if err != nil {
 		return v, err
 	}
