@@ -122,7 +122,8 @@ func (t *tenure) commitOfChart(o *mirror.Objects, object plumbing.Hash) plumbing
 }
 
 // keepFirst has other content under a version that was published before stay away, unless the source allows it: what runs in
-// clusters under a number must not change. A service that names the version newly gets what the others have.
+// clusters under a number must not change. A service that names the version newly gets what the others have, unless that was published before
+// the source's policy wanted a signature of it.
 func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 	f := p.found[ref]
 	if s.AllowReplaced || f.artifact != nil { // a tag moves
@@ -133,9 +134,16 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 		if h.Resolved != f.resolved || h.Commit == f.commit {
 			continue
 		}
+		old, known := t.heads[ref]
+		isOwn := known && old.Resolved == f.resolved
+		if !isOwn && !t.trusts(s, h) {
+			p.drop(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number, and the content that was published first (%s) is not signed by a key of the source. %s. Publish a new version, or set helm.allowReplaced in the source",
+				catalog.ShowRef(f.resolved), s.users(ref), short(h.Commit), t.kept(ref)))
+			return
+		}
 		p.lose(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number. The content that was published first (%s) is kept. Publish a new version, or set helm.allowReplaced in the source",
 			catalog.ShowRef(f.resolved), s.users(ref), short(h.Commit)))
-		if old, known := t.heads[ref]; known && old.Resolved == f.resolved || !o.Has(h.Commit) {
+		if isOwn || !o.Has(h.Commit) {
 			delete(p.found, ref)
 			return
 		}

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signature"
 	"fairlead.dev/services/gitcache/internal/signed"
@@ -48,11 +49,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 		t.content = nil
 		return nil
 	}
-	if t.content == nil || !t.content.of.Equal(s.Verify) {
-		is, err := signed.New(s.Verify)
-		t.content = &contentTrust{of: s.Verify, is: is, err: err}
-	}
-	if t.content.is == nil {
+	if t.contentKeys(s) == nil {
 		clear(p.found)
 		p.lose("", t.content.err.Error()+". Until it is corrected nothing new is published")
 		return nil
@@ -61,7 +58,10 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 	silent := map[bool]int{} // requests without an answer: of the source's host, and of all others
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
-		if f.artifact == nil && f.listed.Chart == "" || f.isKept { // it is here, and not downloaded anew
+		if f.isKept { // it is here, and signed by a key of today
+			continue
+		}
+		if f.artifact == nil && f.listed.Chart == "" { // a pin
 			f.signedBy = t.signerOf(f)
 			continue
 		}
@@ -97,6 +97,24 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 	maps.DeleteFunc(verdicts, func(_ string, v contentVerdict) bool { return v.no != nil })
 	t.content.verdicts = verdicts
 	return nil
+}
+
+// contentKeys are the keys of a source's policy; nil: they can't be read.
+func (t *tenure) contentKeys(s Source) *signed.Trust {
+	if t.content == nil || !t.content.of.Equal(s.Verify) {
+		is, err := signed.New(s.Verify)
+		t.content = &contentTrust{of: s.Verify, is: is, err: err}
+	}
+	return t.content.is
+}
+
+// trusts tells whether content that was published may be published for another ref, too: by who signed it, and the keys of today.
+func (t *tenure) trusts(s Source, h mirror.Head) bool {
+	if s.Verify.IsZero() {
+		return true
+	}
+	keys := t.contentKeys(s)
+	return keys != nil && h.SignedBy != "" && keys.Has(h.SignedBy)
 }
 
 // maxSilent signatures that no host answers for are waited for in a poll: each takes as long as a request may.

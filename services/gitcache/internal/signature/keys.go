@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
@@ -37,6 +38,11 @@ func (k *Keys) add(text string) error {
 		return k.addOpenPGP(text)
 	}
 	return k.addSSH(text)
+}
+
+// Has tells whether one of the OpenPGP keys has a fingerprint.
+func (k *Keys) Has(fingerprint string) bool {
+	return slices.ContainsFunc(k.pgp, func(e *openpgp.Entity) bool { return fingerprintOfKey(e) == fingerprint })
 }
 
 const armorEnd = "-----END PGP PUBLIC KEY BLOCK-----"

@@ -49,6 +49,14 @@ type Trust struct {
 	ring *signature.Keys // of provenance
 }
 
+// Has tells whether a fingerprint is that of one of the keys.
+func (t *Trust) Has(fingerprint string) bool {
+	if t.ring != nil {
+		return t.ring.Has(fingerprint)
+	}
+	return slices.ContainsFunc(t.keys, func(k publicKey) bool { return k.fingerprint == fingerprint })
+}
+
 // New reads the keys of a policy. The error says which is wrong and repeats nothing of it.
 func New(p Policy) (*Trust, error) {
 	t := &Trust{Policy: p}
