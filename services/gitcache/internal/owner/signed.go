@@ -65,7 +65,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 			f.signedBy = t.signerOf(f)
 			continue
 		}
-		key := f.signedName()
+		key := f.signedName(r)
 		v, ok := verdicts[key]
 		if !ok {
 			var err error
@@ -133,12 +133,13 @@ func (t *tenure) signerOf(f *found) string {
 	return ""
 }
 
-// signedName is what is signed: the manifest in its repository, or what the index says of a package.
-func (f *found) signedName() string {
+// signedName is what is signed: the manifest in its repository, or what the index of a repository says of a package.
+func (f *found) signedName(r fetch.Remote) string {
+	name := fetch.RepositoryName(r, f.listed.Chart) + "\x00"
 	if f.artifact != nil {
-		return string(f.artifact.Manifest)
+		return name + string(f.artifact.Manifest)
 	}
-	return f.listed.Chart + "\x00" + f.listed.Version + "\x00" + cmp.Or(f.listed.Manifest, f.object.String())
+	return name + f.listed.Version + "\x00" + cmp.Or(f.listed.Manifest, f.object.String())
 }
 
 // bindPackage has a package without a digest in the index be the one that its provenance file names.
