@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -641,5 +643,69 @@ func TestContentOfBeforeThePolicyIsNotPublishedAnew(t *testing.T) {
 				t.Errorf("the other service got %v", is)
 			}
 		})
+	}
+}
+
+// TestVerdictIsOfOneRepository: what is signed for one is not signed for another that the source names later.
+func TestVerdictIsOfOneRepository(t *testing.T) {
+	t.Parallel()
+	ada := newCosigner(t, "ecdsa")
+	f, l := newLiarFixture(t)
+	host := strings.TrimPrefix(l.URL, "http://")
+	l.mu.Lock()
+	digest := digestOf(l.tags["good"].manifest)
+	p := payload(host+"/team/shop", digest)
+	l.tags[signatureTag(digest)] = tagged{signatures([][]byte{p}, []string{ada.sign(p)}), manifestType}
+	l.blobs[digestOf(p)] = p
+	l.mu.Unlock()
+	use := func(repository string) {
+		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://" + host + repository, Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public)}})
+	}
+	use("/team/shop")
+	f.one()
+	f.signedBy("tag:good", "tag:good@"+digest, ada.fingerprint)
+	f.problem()
+	use("/team/copy")
+	f.problem(`for the repository "`+host+`/team/shop"`, `and not for "`+host+`/team/copy"`)
+}
+
+// TestPackageThatOnlyItsProvenanceNamesIsNoNews: an index without digests is as quiet as any other.
+func TestPackageThatOnlyItsProvenanceNamesIsNoNews(t *testing.T) {
+	t.Parallel()
+	ada := gittest.NewOpenPGP(t, "ed25519")
+	f := newCharts(t)
+	recorder := tracetest.NewSpanRecorder()
+	f.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	pkg := charttest.Package("web", "1.0.0", template("one"))
+	f.repo.PushPackage("web", "1.0.0", pkg)
+	f.repo.List("web", "1.0.0", "web-1.0.0.tgz", "")
+	f.repo.PushFile("web-1.0.0.tgz.prov", provenance(t, ada, "1.0.0", pkg))
+	f.console.setService("web", catalog.ChartRef("web", "^1"))
+	f.setSource(&consolev1.HelmSource{Verify: provenanceKeys(ada.Public)})
+	n := f.one()
+	f.chart("web", "^1", "1.0.0")
+	polls := func() (n int) {
+		for _, s := range recorder.Ended() {
+			if s.Name() == "gitcache.poll" {
+				n++
+			}
+		}
+		return n
+	}
+	before, asked := polls(), f.repo.Count("/web-1.0.0.tgz.prov")
+	n.polled()
+	f.problem()
+	if got := polls(); got != before {
+		t.Errorf("a poll without news made %d traces", got-before)
+	}
+	if got := f.repo.Count("/web-1.0.0.tgz.prov"); got != asked {
+		t.Errorf("it asked for the provenance file %d times", got-asked)
+	}
+	// Another service gets the same, and nothing is downloaded for it.
+	downloads := f.repo.Downloads()
+	f.console.setService("late", catalog.ChartRef("web", "1.0.0"))
+	f.chart("web", "1.0.0", "1.0.0")
+	if got := f.repo.Downloads(); got != downloads {
+		t.Errorf("%d downloads of what is here", got-downloads)
 	}
 }

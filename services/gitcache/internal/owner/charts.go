@@ -43,7 +43,7 @@ func (t *tenure) listCharts(ctx context.Context, s Source) (r fetch.Remote, char
 }
 
 // planCharts is what an index means for the wanted refs.
-func (t *tenure) planCharts(s Source, charts *fetch.Charts) *plan {
+func (t *tenure) planCharts(r fetch.Remote, s Source, charts *fetch.Charts) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	o := t.mirror.Objects()
 	defer o.Close()
@@ -58,6 +58,7 @@ func (t *tenure) planCharts(s Source, charts *fetch.Charts) *plan {
 			continue
 		}
 		p.found[ref] = f
+		t.bindEarly(r, s, f, o)
 		switch {
 		case f.listed.Chart == "": // a pin
 		case p.fresh:

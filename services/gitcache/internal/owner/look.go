@@ -215,7 +215,7 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 		return commit, t.refusal(s, ref, err)
 	}
 	t.o.deps.Metrics.list(charts.Bytes)
-	p := t.planCharts(s, charts)
+	p := t.planCharts(r, s, charts)
 	if p.found[ref] == nil {
 		return commit, unfound(s, p.troubles[0])
 	}

@@ -42,6 +42,8 @@ type found struct {
 	listed helm.Version
 	// isKept: what was published first takes the place of what is listed.
 	isKept bool
+	// boundBy is the name of the verdict that gave the package its digest, if the index has none.
+	boundBy string
 	// Of an artifact: its layers. nil: it is none.
 	artifact *fetch.Artifact
 	commit   plumbing.Hash

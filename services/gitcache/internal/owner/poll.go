@@ -155,7 +155,7 @@ func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(co
 		if err != nil {
 			return nil, nil, err
 		}
-		p = t.planCharts(s, charts)
+		p = t.planCharts(r, s, charts)
 		return p, func(ctx context.Context) (bool, error) { return t.bringCharts(ctx, r, s, p) }, nil
 	}
 	if s.Artifacts {

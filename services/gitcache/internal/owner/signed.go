@@ -65,7 +65,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 			f.signedBy = t.signerOf(f)
 			continue
 		}
-		key := f.signedName(r)
+		key := cmp.Or(f.boundBy, f.signedName(r))
 		v, ok := verdicts[key]
 		if !ok {
 			var err error
@@ -140,6 +140,19 @@ func (f *found) signedName(r fetch.Remote) string {
 		return name + string(f.artifact.Manifest)
 	}
 	return name + f.listed.Version + "\x00" + cmp.Or(f.listed.Manifest, f.object.String())
+}
+
+// bindEarly binds a package without a digest in the index to what a verdict says that still stands: it is no news then.
+func (t *tenure) bindEarly(r fetch.Remote, s Source, f *found, o *mirror.Objects) {
+	if s.Verify.IsZero() || f.listed.Chart == "" || f.listed.Digest != "" || t.contentKeys(s) == nil {
+		return
+	}
+	key := f.signedName(r)
+	if v, ok := t.content.verdicts[key]; ok && v.sum != "" && time.Now().Before(v.until) {
+		f.boundBy, f.listed.Digest = key, v.sum
+		f.object = fetch.ChartID(f.listed)
+		f.commit = t.commitOfChart(o, f.object)
+	}
 }
 
 // bindPackage has a package without a digest in the index be the one that its provenance file names.
