@@ -709,3 +709,25 @@ func TestPackageThatOnlyItsProvenanceNamesIsNoNews(t *testing.T) {
 		t.Errorf("%d downloads of what is here", got-downloads)
 	}
 }
+
+// TestProvenanceIsAskedForAsItsPackageIs, also if a slash in its path is escaped.
+func TestProvenanceIsAskedForAsItsPackageIs(t *testing.T) {
+	t.Parallel()
+	ada := gittest.NewOpenPGP(t, "ed25519")
+	f := newCharts(t)
+	pkg := charttest.Package("web", "1.0.0", template("one"))
+	f.repo.PushFile("a/b/web-1.0.0.tgz", pkg)
+	f.repo.PushFile("a/b/web-1.0.0.tgz.prov", provenance(t, ada, "1.0.0", pkg))
+	f.repo.List("web", "1.0.0", "a%2Fb/web-1.0.0.tgz", strings.TrimPrefix(digestOf(pkg), "sha256:"))
+	f.repo.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
+		isOther := strings.HasPrefix(r.URL.EscapedPath(), "/a/")
+		if isOther {
+			http.NotFound(w, r)
+		}
+		return isOther
+	})
+	f.console.setService("web", catalog.ChartRef("web", "1.0.0"))
+	f.setSource(&consolev1.HelmSource{Verify: provenanceKeys(ada.Public)})
+	f.one()
+	f.chart("web", "1.0.0", "1.0.0")
+}

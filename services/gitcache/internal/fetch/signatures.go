@@ -151,7 +151,9 @@ func (h *HTTP) provenance(ctx context.Context, r Remote, v helm.Version) (text [
 	if err != nil {
 		return nil, err
 	}
-	u.Path, u.RawPath = u.Path+".prov", ""
+	if u.Path += ".prov"; u.RawPath != "" {
+		u.RawPath += ".prov"
+	}
 	err = h.get(ctx, r, u, lists, func(*http.Request) {}, func(resp *http.Response, body io.Reader) (err error) {
 		switch resp.StatusCode {
 		case http.StatusOK:
