@@ -329,6 +329,20 @@ func TestSignaturesOfOtherThingsAreRefused(t *testing.T) {
 		n.polled()
 	}
 
+	// A good signature counts among old ones, huge ones and damaged ones, if it is among the last.
+	l.push("many", tgz(map[string]string{"a": "many"}), nil)
+	many := digestOfTag("many")
+	huge, lost, last := []byte(strings.Repeat("x", 300<<10)), []byte("lost"), payload(host+"/team/shop", many)
+	payloads, signed := [][]byte{huge, lost}, []string{"%%%", "%%%"}
+	for range 40 {
+		payloads, signed = append(payloads, last), append(signed, "%%%")
+	}
+	payloads, signed = append(payloads, huge, lost, last), append(signed, "%%%", "%%%", ada.sign(last))
+	put(signatureTag(many), manifestType, signatures(payloads, signed), huge, last)
+	f.console.setService("many", "tag:many")
+	n.refresh()
+	f.signedBy("tag:many", "tag:many@"+many, ada.fingerprint)
+
 	// A registry that wants to be left alone for a while says nothing of signatures: what is published stays.
 	l.push("good", tgz(map[string]string{"a": "moved"}), nil)
 	l.setFault(func(w http.ResponseWriter, r *http.Request) bool {

@@ -2,13 +2,13 @@ package fetch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path"
-	"slices"
 
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/oci"
@@ -31,7 +31,10 @@ func (f *Fetchers) Signatures(ctx context.Context, r Remote, chart string, of oc
 		return 0, err
 	}
 	s := &signatures{h: f.http, r: r, repository: path.Join(artifactRepository(r), chart), of: of, judge: judge}
-	_, err = s.look(ctx)
+	isGood, err := s.look(ctx)
+	if err == nil && !isGood && s.skipped != nil {
+		err = s.wrong(s.skipped)
+	}
 	return s.bytes, err
 }
 
@@ -48,15 +51,18 @@ type signatures struct {
 	of         oci.Digest
 	judge      func(oci.Signature) bool
 	bytes      int64
-	seen       int
+	seen       int // in this place
+	// skipped is why a signature was not looked at: it is too large, damaged or one too many. It matters only if no other is good.
+	skipped error
 }
 
 func (s *signatures) look(ctx context.Context) (isGood bool, err error) {
 	if isGood, err := s.manifest(ctx, oci.SignatureTag(s.of), ""); err != nil || isGood {
 		return isGood, err
 	}
+	s.seen = 0
 	referrers, err := s.referrers(ctx)
-	if err != nil {
+	if err = s.skip(err); err != nil {
 		return false, err
 	}
 	for _, m := range referrers {
@@ -69,23 +75,33 @@ func (s *signatures) look(ctx context.Context) (isGood bool, err error) {
 
 // wrong is an error of what a registry has about one artifact.
 func (s *signatures) wrong(err error) *Error {
-	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the signatures of %s can't be read: %s", s.of.Short(), clean(err.Error()))}
+	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the signatures of %s can't all be read, and none that can is good: %s. Remove old signatures, and sign it again", s.of.Short(), clean(err.Error()))}
+}
+
+// skip remembers an error of one signature; those of the registry stay errors.
+func (s *signatures) skip(err error) error {
+	if err == nil || !single(err) {
+		return err
+	}
+	s.skipped = err
+	return nil
 }
 
 // manifest looks at the signatures of one manifest; a manifest that is not there has none.
 func (s *signatures) manifest(ctx context.Context, reference string, want oci.Digest) (isGood bool, err error) {
 	body, _, err := s.h.getManifest(ctx, s.r, s.repository, reference, want)
-	if err = unlessMissing(err); err != nil || body.text == nil {
+	if err = s.skip(unlessMissing(err)); err != nil || body.text == nil {
 		return false, err
 	}
 	s.bytes += int64(len(body.text))
-	layers, err := oci.DecodeSignatures(body.text)
-	if err != nil {
-		return false, s.wrong(err)
+	layers, skipped, err := oci.DecodeSignatures(body.text)
+	if err = cmp.Or(skipped, err); err != nil {
+		s.skipped = err
 	}
 	for _, l := range layers {
 		if s.seen++; s.seen > oci.MaxSignatures {
-			return false, s.wrong(fmt.Errorf("there are more than the limit of %d", oci.MaxSignatures))
+			s.skipped = fmt.Errorf("it has more than the limit of %d signatures", oci.MaxSignatures)
+			return false, nil
 		}
 		var payload []byte
 		n, err := s.h.getBlob(ctx, s.r, s.repository, l.Layer, func(body io.Reader) (err error) {
@@ -94,7 +110,10 @@ func (s *signatures) manifest(ctx context.Context, reference string, want oci.Di
 		})
 		s.bytes += n
 		if err != nil {
-			return false, err
+			if err = s.skip(err); err != nil {
+				return false, err
+			}
+			continue
 		}
 		if s.judge(oci.Signature{Payload: payload, IsBundle: l.IsBundle, Signature: l.Signature}) {
 			return true, nil
@@ -118,7 +137,7 @@ func (s *signatures) referrers(ctx context.Context) (manifests []oci.Digest, err
 		}
 		if link := resp.Header.Values("Link"); len(link) > 0 {
 			if next, err := oci.NextPage(resp.Request.URL, link); err != nil || next != nil {
-				return s.wrong(errors.New("the list of what refers to it has more than one page"))
+				s.skipped = errors.New("the list of what refers to it has more than one page")
 			}
 		}
 		var err error
@@ -134,10 +153,11 @@ func (s *signatures) referrers(ctx context.Context) (manifests []oci.Digest, err
 		return nil, err
 	}
 	s.bytes += int64(len(text))
-	if manifests, err = oci.DecodeReferrers(text); err != nil {
-		return nil, s.wrong(err)
+	manifests, skipped, err := oci.DecodeReferrers(text)
+	if err = cmp.Or(skipped, err); err != nil {
+		s.skipped = err
 	}
-	return slices.Compact(manifests), nil
+	return manifests, nil
 }
 
 func (h *HTTP) provenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error) {

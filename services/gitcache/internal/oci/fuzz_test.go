@@ -134,7 +134,7 @@ func FuzzSignatures(f *testing.F) {
 	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": "` + digest + `", "size": 3, "annotations": {"dev.cosignproject.cosign/signature": "eA=="}}]}`))
 	f.Add([]byte(`{"manifests": [{"digest": "` + digest + `", "artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json"}, {"digest": "x"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		layers, err := oci.DecodeSignatures(body)
+		layers, _, err := oci.DecodeSignatures(body)
 		if err == nil && len(layers) > oci.MaxSignatures {
 			t.Errorf("%d signatures", len(layers))
 		}
@@ -143,7 +143,7 @@ func FuzzSignatures(f *testing.F) {
 				t.Errorf("signature %+v", l)
 			}
 		}
-		manifests, err := oci.DecodeReferrers(body)
+		manifests, _, err := oci.DecodeReferrers(body)
 		if err == nil && len(manifests) > oci.MaxSignatures {
 			t.Errorf("%d manifests", len(manifests))
 		}

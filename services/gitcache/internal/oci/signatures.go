@@ -44,23 +44,29 @@ type SignatureLayer struct {
 	Signature string
 }
 
-// errTooMany: nobody signs so often.
-var errTooMany = fmt.Errorf("it has more than the limit of %d signatures", MaxSignatures)
-
 // SignatureTag is the tag under which cosign keeps the signatures of an artifact.
 func SignatureTag(of Digest) string { return strings.Replace(string(of), ":", "-", 1) + ".sig" }
 
 // ReferrersTag is the tag of the list of what refers to an artifact, at registries without the API for it.
 func ReferrersTag(of Digest) string { return strings.Replace(string(of), ":", "-", 1) }
 
-// DecodeSignatures reads the manifest that has signatures: cosign's own, or one with a bundle. Other layers are left out.
-func DecodeSignatures(body []byte) (layers []SignatureLayer, err error) {
+// last keeps the last of some signatures, as cosign appends new ones; an error says that there are more.
+func last[T any](of []T, skipped error) ([]T, error) {
+	if len(of) <= MaxSignatures {
+		return of, skipped
+	}
+	return of[len(of)-MaxSignatures:], fmt.Errorf("it has more than the limit of %d signatures, and only the last are looked at", MaxSignatures)
+}
+
+// DecodeSignatures reads the manifest that has signatures: cosign's own, or one with a bundle. Other layers are left out. skipped says why
+// others are left out that may be signatures, too.
+func DecodeSignatures(body []byte) (layers []SignatureLayer, skipped, err error) {
 	if err := checkValues(body, maxValues); err != nil {
-		return nil, fmt.Errorf("the manifest of the signatures %w", err)
+		return nil, nil, fmt.Errorf("the manifest of the signatures %w", err)
 	}
 	var doc document
 	if err := json.Unmarshal(body, &doc); err != nil {
-		return nil, errors.New("the manifest of the signatures is not JSON that can be read")
+		return nil, nil, errors.New("the manifest of the signatures is not JSON that can be read")
 	}
 	for _, l := range doc.Layers {
 		isBundle := strings.HasPrefix(l.MediaType, typeBundle)
@@ -70,24 +76,25 @@ func DecodeSignatures(body []byte) (layers []SignatureLayer, err error) {
 		digest, err := ParseDigest(l.Digest)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("a signature: %w", err)
+			skipped = fmt.Errorf("a signature: %w", err)
+			continue
 		case l.Size < 0 || l.Size > MaxSignatureBytes:
-			return nil, fmt.Errorf("signature %s has %d bytes, and the limit is %d KiB", digest.Short(), l.Size, MaxSignatureBytes>>10)
-		case len(layers) == MaxSignatures:
-			return nil, errTooMany
+			skipped = fmt.Errorf("signature %s has %d bytes, and the limit is %d KiB", digest.Short(), l.Size, MaxSignatureBytes>>10)
+			continue
 		}
 		layers = append(layers, SignatureLayer{
 			Layer: Layer{MediaType: l.MediaType, Digest: digest, Size: l.Size}, IsBundle: isBundle, Signature: l.Annotations[annotationSignature],
 		})
 	}
-	return layers, nil
+	layers, skipped = last(layers, skipped)
+	return layers, skipped, nil
 }
 
 // DecodeReferrers reads the list of what refers to an artifact: manifests that may have a bundle with its signature. Some registries do not
-// say of what type an entry is.
-func DecodeReferrers(body []byte) (manifests []Digest, err error) {
+// say of what type an entry is. skipped says why others are left out.
+func DecodeReferrers(body []byte) (manifests []Digest, skipped, err error) {
 	if err := checkValues(body, maxValues); err != nil {
-		return nil, fmt.Errorf("the list of referrers %w", err)
+		return nil, nil, fmt.Errorf("the list of referrers %w", err)
 	}
 	var index struct {
 		Manifests []struct {
@@ -97,7 +104,7 @@ func DecodeReferrers(body []byte) (manifests []Digest, err error) {
 		} `json:"manifests"`
 	}
 	if err := json.Unmarshal(body, &index); err != nil {
-		return nil, errors.New("the list of referrers is not JSON that can be read")
+		return nil, nil, errors.New("the list of referrers is not JSON that can be read")
 	}
 	for _, m := range index.Manifests {
 		unsaid := slices.Contains([]string{"", typeEmpty, typeConfig}, m.ArtifactType)
@@ -107,14 +114,13 @@ func DecodeReferrers(body []byte) (manifests []Digest, err error) {
 		}
 		digest, err := ParseDigest(m.Digest)
 		if err != nil {
-			return nil, fmt.Errorf("a referrer: %w", err)
-		}
-		if len(manifests) == MaxSignatures {
-			return nil, errTooMany
+			skipped = fmt.Errorf("a referrer: %w", err)
+			continue
 		}
 		manifests = append(manifests, digest)
 	}
-	return manifests, nil
+	manifests, skipped = last(slices.Compact(manifests), skipped)
+	return manifests, skipped, nil
 }
 
 // Provenance is the layer with the provenance file of a chart; false: it has none.
