@@ -74,6 +74,9 @@ func (w *Wanted) settle(one kustomization.RemoteDependency, locked *kustomizatio
 	version := one.Version
 	switch {
 	case locked != nil:
+		if strings.TrimRight(locked.Repository, "/") != w.Repository { // neither is repeated, as either may hold a password
+			return fmt.Sprintf("line %d names another repository than %s line %d. Run `helm dependency update`, and push %s", one.Line, lockName, locked.Line, lockName)
+		}
 		if !fits(one.Version, locked.Version) {
 			return fmt.Sprintf("it wants version %.100q, and %s line %d has %.100q. Run `helm dependency update`, and push %s", one.Version, lockName, locked.Line, locked.Version, lockName)
 		}

@@ -12,7 +12,7 @@ const repository = "https://charts.example.com/stable"
 func TestVersionsAreThoseOfTheLock(t *testing.T) {
 	t.Parallel()
 	content := []byte("dependencies:\n- {name: db, version: ^1, repository: " + repository + "/}\n- {name: db, version: ^2, repository: " + repository + ", alias: next}\n- {name: lib, version: '*', repository: 'file://../lib'}\n- {name: own, version: '*'}\n- {name: etc, version: v1.2.3, repository: " + repository + "}\n")
-	lock := []byte("dependencies:\n- {name: db, repository: " + repository + ", version: 1.4.2}\n- {name: db, repository: " + repository + ", version: 2.0.1}\n- {name: lib, repository: 'file://../lib', version: 0.1.0}\n- {name: etc, repository: " + repository + ", version: v1.2.3}\ndigest: sha256:x\n")
+	lock := []byte("dependencies:\n- {name: db, repository: " + repository + "//, version: 1.4.2}\n- {name: db, repository: " + repository + ", version: 2.0.1}\n- {name: lib, repository: 'file://../lib', version: 0.1.0}\n- {name: etc, repository: " + repository + ", version: v1.2.3}\ndigest: sha256:x\n")
 	var got []string
 	for _, w := range depend.Read("web/Chart.yaml", content, "Chart.lock", lock) {
 		got = append(got, strings.TrimSpace(w.Where()+" "+w.Ref()+" "+w.Problem))
@@ -31,6 +31,7 @@ func TestWhatMeansNoChartHasAProblem(t *testing.T) {
 		"two numbers":        {"{name: db, version: '1.2', repository: REPO}", "", "no exact version"},
 		"out of the lock":    {"{name: db, version: 1.0.0, repository: REPO}", "dependencies: []", "not in Chart.lock"},
 		"another version":    {"{name: db, version: ^1, repository: REPO}", "dependencies: [{name: db, version: 2.0.0, repository: REPO}]", "helm dependency update"},
+		"another place":      {"{name: db, version: 1.0.0, repository: REPO}", "dependencies: [{name: db, version: 1.0.0, repository: 'https://ada:hush@elsewhere.example.com'}]", "line 2 names another repository than Chart.lock line 1"},
 		"a path for a name":  {"{name: ../db, version: 1.0.0, repository: REPO}", "", "no name"},
 		"a point for a name": {"{name: .., version: 1.0.0, repository: REPO}", "", "no name"},
 		"a tag":              {"{name: db, version: 1.0.0, repository: 'oci://example.com/db:1.0.0'}", "", "no registry can have"},
