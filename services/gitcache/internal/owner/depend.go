@@ -198,7 +198,7 @@ func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) 
 	if choice.Err != nil {
 		return withoutCredentials(choice.Err, c)
 	}
-	if !choice.Found() || helm.Higher(choice.Version.Version, c.Version) || helm.Higher(c.Version, choice.Version.Version) && !sameVersion(c.Version, choice.Version.Version) {
+	if !choice.Found() || !isVersion(choice.Version.Version, c.Version) {
 		return fmt.Errorf("the repository has no such version%s. Push it there, or run `helm dependency update`, and push the lock", highest(choice))
 	}
 	commit, err := d.download(ctx, at.remote, choice.Version)
@@ -208,8 +208,10 @@ func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) 
 	return d.keep(ctx, c, choice.Version, commit)
 }
 
-// sameVersion compares versions as Helm writes them: v1.2.3 is 1.2.3.
-func sameVersion(a, b string) bool { return strings.TrimPrefix(a, "v") == strings.TrimPrefix(b, "v") }
+// isVersion tells whether a version that a repository has is the one that a chart wants. As in Helm v1.2.3 is 1.2.3.
+func isVersion(has, wants string) bool {
+	return strings.TrimPrefix(has, "v") == strings.TrimPrefix(wants, "v") || !helm.Higher(has, wants) && !helm.Higher(wants, has)
+}
 
 func highest(choice helm.Choice) string {
 	switch {
