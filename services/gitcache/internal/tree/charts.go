@@ -74,7 +74,7 @@ func (w *walker) dependOnRepositories(folder, file string, content []byte) error
 	}
 	taken := map[string]depend.Chart{} // by folder
 	for _, wanted := range depend.Read(path.Join(folder, file), content, lockName, lock) {
-		if packed, err := w.hasPacked(folder, wanted.Name); err != nil || packed {
+		if packed, err := w.hasPacked(folder, wanted.Name, wanted.Version); err != nil || packed {
 			if err != nil {
 				return err
 			}

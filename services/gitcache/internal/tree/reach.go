@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
@@ -461,7 +462,7 @@ func (w *walker) chart(folder string, depth int) error {
 
 // depend carries a chart that another one depends on.
 func (w *walker) depend(folder string, dependency kustomization.Dependency, depth int) error {
-	if packed, err := w.hasPacked(folder, dependency.Name); packed || err != nil {
+	if packed, err := w.hasPacked(folder, dependency.Name, ""); packed || err != nil {
 		return err
 	}
 	p := path.Join(folder, dependency.Path)
@@ -490,7 +491,7 @@ func (w *walker) depend(folder string, dependency kustomization.Dependency, dept
 }
 
 // hasPacked tells whether a chart has a dependency in its charts/ folder, as a folder or an archive.
-func (w *walker) hasPacked(folder, name string) (bool, error) {
+func (w *walker) hasPacked(folder, name, version string) (bool, error) {
 	charts, err := w.find(path.Join(folder, "charts"))
 	switch {
 	case err != nil && nowhere(err) || err == nil && !charts.folder():
@@ -500,8 +501,20 @@ func (w *walker) hasPacked(folder, name string) (bool, error) {
 	}
 	all, err := w.entries(charts.id)
 	return slices.ContainsFunc(all, func(e entry) bool {
-		return e.path == name || strings.HasPrefix(e.path, name+"-") && strings.HasSuffix(e.path, ".tgz")
+		return e.path == name || isPackage(e.path, name, version)
 	}), err
+}
+
+// isPackage tells whether a file is named as a package of a chart is, in this or any other version. The version is strict: the file
+// redis-7-1.0.0.tgz is a package of redis-7.
+func isPackage(file, name, version string) bool {
+	rest, of := strings.CutPrefix(file, name+"-")
+	has, packed := strings.CutSuffix(rest, ".tgz")
+	if !of || !packed {
+		return false
+	}
+	_, err := semver.StrictNewVersion(strings.TrimPrefix(strings.ReplaceAll(has, "_", "+"), "v")) // a tag of a registry has no plus
+	return err == nil || has == version
 }
 
 // visit is a kustomization that is followed.

@@ -1,0 +1,63 @@
+package tree
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// stable is a repository of charts.
+const stable = "https://charts.example.com"
+
+// dependencies are those of a chart, by "name version" or "name version repository".
+func dependencies(items ...string) string {
+	var b strings.Builder
+	b.WriteString("dependencies:\n")
+	for _, item := range items {
+		f := append(strings.Fields(item), stable)
+		fmt.Fprintf(&b, "- {name: %s, version: %s, repository: '%s'}\n", f[0], f[1], f[2])
+	}
+	return b.String()
+}
+
+// chart is the tree of a chart with these dependencies, and what else it has.
+func (o objects) chart(dependencies string, more ...entry) plumbing.Hash {
+	return o.tree(append(more, entry{modeFile, "Chart.yaml", o.blob(dependencies)})...)
+}
+
+// wanted are the charts that those at the root depend on, with their problems.
+func wanted(t *testing.T, o objects, root plumbing.Hash, options Options) []string {
+	t.Helper()
+	options.Limits = wide
+	all, err := Charts(t.Context(), o, root, "", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range all {
+		got = append(got, strings.TrimSpace(w.Name+" "+w.Version+" "+w.Problem))
+	}
+	return got
+}
+
+// charts/redis-cluster-9.0.0.tgz is no package of redis.
+func TestOnlyThePackageOfTheNameIsTheChart(t *testing.T) {
+	t.Parallel()
+	for file, missing := range map[string]bool{
+		"redis-cluster-9.0.0.tgz": true, "redis-7-1.0.0.tgz": true, "redis-.tgz": true, "redis.tgz": true,
+		"redis-1.0.0.tgz": false, "redis-v1.1.0.tgz": false, "redis-1.0.0-rc.1+build.7.tgz": false, "redis-1.0.0_build.7.tgz": false,
+	} {
+		o := objects{}
+		root := o.chart(dependencies("redis 1.0.0"), entry{modeFolder, "charts", o.tree(entry{modeFile, file, o.blob("x")})})
+		if got := wanted(t, o, root, Options{}); missing != (len(got) == 1) {
+			t.Errorf("with %s %q is fetched", file, got)
+		}
+	}
+	o := objects{}
+	root := o.chart(dependencies("redis ^7"), entry{modeFolder, "charts", o.tree(entry{modeFile, "redis-^7.tgz", o.blob("x")})})
+	if got := wanted(t, o, root, Options{}); len(got) != 0 {
+		t.Errorf("with the very version %q is fetched", got)
+	}
+}
