@@ -34,6 +34,18 @@ func RemoteDependencies(content []byte) []RemoteDependency {
 	return found
 }
 
+// HasDependencies tells whether a Chart.yaml or requirements.yaml has a list of dependencies, be it empty.
+func HasDependencies(content []byte) bool {
+	for _, root := range documents(content) {
+		for key := range pairs(root) {
+			if key == "dependencies" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func remoteDependency(item *yaml.Node, c *collector) RemoteDependency {
 	one := RemoteDependency{Line: item.Line}
 	for key, value := range pairs(item) {

@@ -2,10 +2,13 @@ package tree
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/depend"
 )
 
 // stable is a repository of charts.
@@ -42,6 +45,24 @@ func wanted(t *testing.T, o objects, root plumbing.Hash, options Options) []stri
 	return got
 }
 
+// carried are the names in charts/ of what is carried, if every chart can be had.
+func carried(t *testing.T, o objects, root plumbing.Hash) ([]string, error) {
+	t.Helper()
+	options := Options{Limits: wide}
+	options.Limits.Files = 1000
+	options.Charts = func(c depend.Chart) (plumbing.Hash, bool) {
+		return o.tree(entry{modeFile, "Chart.yaml", o.blob("name: " + c.Name + "\nversion: " + c.Version + "\n")}), true
+	}
+	parts, _, err := Reach(t.Context(), o, root, "", options)
+	var names []string
+	for _, p := range parts {
+		name, _ := strings.CutPrefix(p.Path, "charts/")
+		names = append(names, strings.TrimSuffix(name, "/Chart.yaml"))
+	}
+	slices.Sort(names)
+	return names, err
+}
+
 // charts/redis-cluster-9.0.0.tgz is no package of redis.
 func TestOnlyThePackageOfTheNameIsTheChart(t *testing.T) {
 	t.Parallel()
@@ -59,5 +80,24 @@ func TestOnlyThePackageOfTheNameIsTheChart(t *testing.T) {
 	root := o.chart(dependencies("redis ^7"), entry{modeFolder, "charts", o.tree(entry{modeFile, "redis-^7.tgz", o.blob("x")})})
 	if got := wanted(t, o, root, Options{}); len(got) != 0 {
 		t.Errorf("with the very version %q is fetched", got)
+	}
+}
+
+// As in Helm the dependencies of requirements.yaml, if it has any, take the place of those of Chart.yaml.
+func TestRequirementsTakeThePlaceOfDependencies(t *testing.T) {
+	t.Parallel()
+	for requirements, want := range map[string][]string{
+		dependencies("db 2.0.0", "cache 1.0.0"): {"db 2.0.0", "cache 1.0.0"},
+		"dependencies: []\n":                    nil,
+		"{}\n":                                  {"db 1.0.0"},
+	} {
+		o := objects{}
+		root := o.chart(dependencies("db 1.0.0"), entry{modeFile, "requirements.yaml", o.blob(requirements)})
+		if got := wanted(t, o, root, Options{}); !slices.Equal(got, want) {
+			t.Errorf("with %q: %q, want %q", requirements, got, want)
+		}
+		if names, err := carried(t, o, root); err != nil || len(names) != len(want) {
+			t.Errorf("with %q: %q is carried, %v", requirements, names, err)
+		}
 	}
 }

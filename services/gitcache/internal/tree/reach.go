@@ -438,6 +438,7 @@ func (w *walker) chart(folder string, depth int) error {
 		return nil
 	}
 	w.seen["chart "+folder] = true
+	file, ofRepositories := "", []byte(nil)
 	for _, name := range []string{"Chart.yaml", "requirements.yaml"} {
 		content, err := w.read(path.Join(folder, name))
 		if err != nil {
@@ -453,11 +454,11 @@ func (w *walker) chart(folder string, depth int) error {
 				return err
 			}
 		}
-		if err := w.dependOnRepositories(folder, name, content); err != nil {
-			return err
+		if file == "" || kustomization.HasDependencies(content) { // as in Helm, the last list counts
+			file, ofRepositories = name, content
 		}
 	}
-	return nil
+	return w.dependOnRepositories(folder, file, ofRepositories)
 }
 
 // depend carries a chart that another one depends on.
@@ -514,7 +515,7 @@ func isPackage(file, name, version string) bool {
 		return false
 	}
 	_, err := semver.StrictNewVersion(strings.TrimPrefix(strings.ReplaceAll(has, "_", "+"), "v")) // a tag of a registry has no plus
-	return err == nil || has == version
+	return err == nil || has != "" && has == version
 }
 
 // visit is a kustomization that is followed.
