@@ -84,23 +84,56 @@ func (w *walker) dependOnRepositories(folder, file string, content []byte) error
 			w.wrong("charts refer to more than %d folders, at %q", maxReferences, folder)
 			return nil
 		}
+		name, err := w.place(folder, &wanted, taken)
+		if err != nil {
+			return err
+		}
 		w.out, w.wanted = true, append(w.wanted, wanted) // the same folder means something else where other charts are here
+		if wanted.Problem == "" {
+			if taken[name] == wanted.Chart {
+				continue
+			}
+			taken[name] = wanted.Chart
+		}
 		if w.options.Charts == nil {
 			continue
 		}
-		name := wanted.Name
-		if other, ok := taken[name]; ok && other != wanted.Chart {
-			name += "-" + strings.ReplaceAll(wanted.Version, "+", "_") // Helm goes by what Chart.yaml says
-		}
-		if taken[name] == wanted.Chart {
-			continue
-		}
-		taken[name] = wanted.Chart
 		if err := w.carryChart(path.Join(folder, "charts", name), wanted); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// place chooses the name in charts/ of a chart that a folder's chart depends on. A chart that would share its place has a problem.
+func (w *walker) place(folder string, wanted *depend.Wanted, taken map[string]depend.Chart) (string, error) {
+	if wanted.Problem != "" { // its name may be anything
+		return "", nil
+	}
+	charts, ok, err := w.at(path.Join(folder, "charts"))
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case ok && charts.mode == modeLink:
+		wanted.Problem = fmt.Sprintf("dependency %.100q: %q is a link, and the chart has no place in what it leads to. Make it a folder, or push the chart there", wanted.Name, charts.path)
+		return "", nil
+	case ok && charts.mode != modeFolder && charts.mode != modeSubmodule:
+		wanted.Problem = fmt.Sprintf("dependency %.100q: %q is a file, and the chart has to be in a folder of that name. Rename the file", wanted.Name, charts.path)
+		return "", nil
+	}
+	isFree := func(name string) bool { other, ok := taken[name]; return !ok || other == wanted.Chart }
+	name := wanted.Name
+	if isFree(name) {
+		return name, nil
+	}
+	name += "-" + strings.ReplaceAll(wanted.Version, "+", "_") // Helm goes by what Chart.yaml says
+	at := path.Join(folder, "charts", name)
+	_, there, err := w.at(at)
+	if there || !isFree(name) {
+		wanted.Problem = fmt.Sprintf("dependency %.100q: its place %q is that of another chart. Push both into charts/, each in a folder of its own", wanted.Name, at)
+	}
+	return name, err
 }
 
 // carryChart carries a chart of a repository.

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/depend"
 )
 
@@ -63,6 +65,22 @@ func carried(t *testing.T, o objects, root plumbing.Hash) ([]string, error) {
 	return names, err
 }
 
+// refusesDependency checks that the owner and the builder both refuse a chart, in these words.
+func refusesDependency(t *testing.T, o objects, root plumbing.Hash, words ...string) {
+	t.Helper()
+	_, err := carried(t, o, root)
+	told := strings.Join(wanted(t, o, root, Options{}), "\n")
+	if !errors.Is(err, artifact.ErrRefused) {
+		t.Errorf("the builder says %v", err)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) || !strings.HasPrefix(word, "Chart.yaml") && !strings.Contains(told, word) {
+			t.Errorf("the builder says %q and the owner %q, without %q", err, told, word)
+		}
+	}
+}
+
 // charts/redis-cluster-9.0.0.tgz is no package of redis.
 func TestOnlyThePackageOfTheNameIsTheChart(t *testing.T) {
 	t.Parallel()
@@ -100,4 +118,26 @@ func TestRequirementsTakeThePlaceOfDependencies(t *testing.T) {
 			t.Errorf("with %q: %q is carried, %v", requirements, names, err)
 		}
 	}
+}
+
+func TestDependenciesOfOneNameHaveFoldersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	o := objects{}
+	root := o.chart(dependencies("db 1.0.0", "db 1.1.0", "db 1.1.0", "db-1.1.0 3.0.0"))
+	if names, err := carried(t, o, root); err != nil || !slices.Equal(names, []string{"db", "db-1.1.0", "db-1.1.0-3.0.0"}) {
+		t.Errorf("got %q, %v", names, err)
+	}
+}
+
+// A dependency never mixes its files with those of another chart.
+func TestADependencyWithoutAPlaceIsRefused(t *testing.T) {
+	t.Parallel()
+	o := objects{}
+	vendored := entry{modeFolder, "charts", o.tree(entry{modeFolder, "db-1.1.0", o.tree(entry{modeFile, "x", o.blob("x")})})}
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db 1.1.0"), vendored), "Chart.yaml line 3", `"charts/db-1.1.0"`)
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db-1.1.0 1.1.0", "db 1.1.0")), "Chart.yaml line 4", `"charts/db-1.1.0"`)
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db 1.0.0 https://a.example.com", "db 1.0.0 https://b.example.com")), "Chart.yaml line 4", `"charts/db-1.0.0"`)
+	link := []entry{{modeLink, "charts", o.blob("lib")}, {modeFolder, "lib", o.tree(entry{modeFile, "x", o.blob("x")})}}
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0"), link...), "Chart.yaml line 2", `"charts"`, "a link")
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0"), entry{modeFile, "charts", o.blob("x")}), "Chart.yaml line 2", `"charts"`, "a file")
 }
