@@ -58,6 +58,9 @@ func (w *walker) reachOfRoot() ([]Part, bool, error) {
 	return w.sortedParts(), false, w.problem
 }
 
+// maxDependencies on charts of repositories of one folder, with those of the charts that it depends on by file://.
+const maxDependencies = 200
+
 // dependOnRepositories carries the charts of repositories that the chart of a folder depends on, by one of its files, and does not
 // have in its charts/ folder.
 func (w *walker) dependOnRepositories(folder, file string, content []byte) error {
@@ -80,9 +83,11 @@ func (w *walker) dependOnRepositories(folder, file string, content []byte) error
 			}
 			continue
 		}
-		if w.references++; w.references > maxReferences {
-			w.wrong("charts refer to more than %d folders, at %q", maxReferences, folder)
+		switch have := len(w.wanted); {
+		case have > maxDependencies: // the first one above the limit is told
 			return nil
+		case have == maxDependencies:
+			wanted.Problem = fmt.Sprintf("dependency %.100q: it is one more than the limit of %d on charts of repositories for a folder. Push charts into charts/", wanted.Name, maxDependencies)
 		}
 		name, err := w.place(folder, &wanted, taken)
 		if err != nil {

@@ -141,3 +141,20 @@ func TestADependencyWithoutAPlaceIsRefused(t *testing.T) {
 	refusesDependency(t, o, o.chart(dependencies("db 1.0.0"), link...), "Chart.yaml line 2", `"charts"`, "a link")
 	refusesDependency(t, o, o.chart(dependencies("db 1.0.0"), entry{modeFile, "charts", o.blob("x")}), "Chart.yaml line 2", `"charts"`, "a file")
 }
+
+func TestDependenciesOfAFolderHaveALimit(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for i := range 3 * maxDependencies {
+		all = append(all, fmt.Sprintf("db%d 1.0.0", i))
+	}
+	o := objects{}
+	if _, err := carried(t, o, o.chart(dependencies(all[:maxDependencies]...))); err != nil {
+		t.Error(err)
+	}
+	root := o.chart(dependencies(all...))
+	refusesDependency(t, o, root, fmt.Sprintf("Chart.yaml line %d", maxDependencies+2), fmt.Sprintf("limit of %d", maxDependencies))
+	if got := wanted(t, o, root, Options{}); len(got) != maxDependencies+1 {
+		t.Errorf("%d are wanted", len(got))
+	}
+}
