@@ -167,6 +167,42 @@ func TestDependencyThatCantBeHadIsTold(t *testing.T) {
 	}
 }
 
+// TestDependenciesAreThoseOfFilesThatServicesWant: a submodule that the rules of the service leave out hides no dependency, and a chart
+// that they leave out wants none.
+func TestDependenciesAreThoseOfFilesThatServicesWant(t *testing.T) {
+	t.Parallel()
+	f := newDependents(t)
+	rules := []string{"vendor", "examples"}
+	f.console.mu.Lock()
+	f.console.services["web"].Spec.Ignore = rules
+	f.console.mu.Unlock()
+	plain := f.repo.Commit("examples", map[string]string{
+		"deploy/examples/Chart.yaml": "apiVersion: v2\nname: example\nversion: 1.0.0\n" + strings.ReplaceAll(strings.ReplaceAll(exact, "db", "absent"), "REPO", f.charts.URL),
+	})
+	f.commit(exact, "")
+	commit := commitLinks(f.repo, link{"deploy/vendor", f.charts.URL, plain})
+	n := f.one()
+	var files map[string]string
+	eventually(t, "the folder is resolved", func() error {
+		resp, err := n.artifacts.Resolve(t.Context(), &artifactv1.ResolveRequest{
+			Queries: []*artifactv1.Query{{Source: sourceName, Revision: commit, Path: "deploy", Ignore: rules}},
+		})
+		if err != nil {
+			return err
+		}
+		a := resp.GetResults()[0]
+		if a.GetError() != nil {
+			return errors.New(a.GetError().GetMessage())
+		}
+		files = n.download(a.GetResolved().GetArtifact().GetDigest())
+		return nil
+	})
+	if files["deploy/charts/db/templates/web.yaml"] != "db two" {
+		t.Errorf("the artifact has %v", files)
+	}
+	f.problem()
+}
+
 // TestChartsOfRegistriesTravelWithTheChart as those of repositories do, beside them.
 func TestChartsOfRegistriesTravelWithTheChart(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
@@ -161,17 +162,22 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	return plan
 }
 
-// foldersOf are the folders that services want of each ref of a source, in order.
-func (c *Catalog) foldersOf(source string) map[string][]string {
-	folders := map[string][]string{}
+// foldersOf are the folders that services want of each ref of a source, in order. What rules that are wrong leave out is not known: their
+// services get nothing.
+func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
+	folders := map[string][]owner.Folder{}
 	for id := range c.catalog.FoldersOf(source) {
 		f := id.Value()
+		rules, err := filter.Parse(f.Include.Lines(), f.Ignore.Lines())
+		if err != nil {
+			continue
+		}
 		ref := catalog.CanonicalRef(f.Ref)
-		folders[ref] = append(folders[ref], f.Path)
+		folders[ref] = append(folders[ref], owner.Folder{Path: f.Path, Rules: rules.Canonical()})
 	}
-	for ref, paths := range folders {
-		slices.Sort(paths)
-		folders[ref] = slices.Compact(paths)
+	for ref, all := range folders {
+		slices.SortFunc(all, func(a, b owner.Folder) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Rules, b.Rules)) })
+		folders[ref] = slices.Compact(all)
 	}
 	return folders
 }

@@ -18,6 +18,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/loopback"
 	"fairlead.dev/platform/telemetry"
@@ -49,6 +50,12 @@ type dependencies struct {
 	failed  map[depend.Chart]error
 	found   map[string]mirror.Head // by ref
 	needed  map[string]bool        // refs
+}
+
+// wholeFolder is a folder at the tree of a commit.
+type wholeFolder struct {
+	root   plumbing.Hash
+	folder Folder
 }
 
 // index is what a repository has of the wanted charts.
@@ -121,7 +128,7 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 				return nil, ctx.Err()
 			}
 			if err != nil {
-				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s", folder, d.s.users(ref), short(commit), submodule.Words(err)))
+				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s", folder.Path, d.s.users(ref), short(commit), submodule.Words(err)))
 				continue
 			}
 			for _, w := range more {
@@ -133,15 +140,19 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 }
 
 // lookInto finds what a folder wants that is not here.
-func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plumbing.Hash, folder string) ([]depend.Wanted, error) {
-	key := root.String() + " " + folder
+func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plumbing.Hash, folder Folder) ([]depend.Wanted, error) {
+	key := wholeFolder{root, folder}
 	if refs, known := d.t.depended[key]; known {
 		for _, ref := range refs {
 			d.needed[ref] = true
 		}
 		return nil, nil
 	}
-	wanted, err := tree.Charts(ctx, o, root, folder, tree.Options{Limits: limits(), Submodules: d.s.Submodules})
+	rules, err := filter.ParseCanonical(folder.Rules)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := tree.Charts(ctx, o, root, folder.Path, tree.Options{Limits: limits(), Rules: rules, Submodules: d.s.Submodules})
 	if err != nil {
 		return nil, err
 	}

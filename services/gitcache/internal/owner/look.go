@@ -186,8 +186,7 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 // heads as any others: they are what they are at every revision.
 func (t *tenure) lookDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	all := slices.Concat(slices.Collect(maps.Values(s.Folders))...)
-	slices.Sort(all)
-	s.Folders = map[string][]string{s.only: slices.Compact(all)}
+	s.Folders = map[string][]Folder{s.only: all}
 	if err := t.depend(ctx, r, s, p); err != nil || len(p.dependencies) == 0 {
 		return err
 	}

@@ -35,7 +35,7 @@ type work struct {
 	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
 
 	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
-	depended map[string][]string // their refs
+	depended map[wholeFolder][]string // their refs
 	// indexes are what repositories answered of charts that others depend on, by URL, if the last poll had to ask.
 	indexes map[string]*fetch.Charts
 
@@ -44,7 +44,7 @@ type work struct {
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[string][]string{}, indexes: map[string]*fetch.Charts{}, grown: true}
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]string{}, indexes: map[string]*fetch.Charts{}, grown: true}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an

@@ -56,9 +56,15 @@ type Source struct {
 	// Allow are the hosts of chart repositories that charts in Folders may depend on. Folders are those that services want, by canonical
 	// ref; there are none without hosts.
 	Allow   []string
-	Folders map[string][]string
+	Folders map[string][]Folder
 
 	only string // is all that is wanted, for a look; empty: there is none
+}
+
+// Folder is a folder of files that services want.
+type Folder struct {
+	Path  string
+	Rules string // filter.Rules.Canonical
 }
 
 // Verification says what must be signed to be published. The zero value is nothing.
