@@ -34,6 +34,11 @@ const (
 	// maxDependencies of charts are kept as heads, those that were fetched last, besides those that services need: what services go
 	// back to is still here.
 	maxDependencies = 200
+	// maxNeeded charts of repositories are fetched for the folders of services, all in all: each is a head, of which a source publishes at
+	// most 10,000.
+	maxNeeded = 500
+	// dependTime bounds what one poll spends on charts of repositories. What lacks is fetched with the next polls.
+	dependTime = 2 * time.Minute
 	// maxDepended folders at commits are known to have all.
 	maxDepended = 10_000
 )
@@ -72,9 +77,13 @@ type need struct {
 	chart  depend.Wanted
 }
 
+// errDependTime is told of charts for which a poll has no time left.
+var errDependTime = fmt.Errorf("what this poll fetches of repositories took longer than %s. Fairlead goes on with the next poll", dependTime)
+
 // depend fetches the charts of repositories that charts in the folders of services depend on. What can't be had is told, and the refs are
 // published all the same: a folder that lacks something is refused by itself, and others go on.
 func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+	p.needed = map[string]bool{}
 	if len(s.Allow) == 0 {
 		return nil
 	}
@@ -86,8 +95,15 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	if err != nil {
 		return err
 	}
+	if p.moved && slices.ContainsFunc(needs, func(n need) bool { return n.chart.Problem == "" }) {
+		if err := t.publishBefore(ctx); err != nil {
+			return err
+		}
+	}
+	until, cancel := context.WithTimeoutCause(ctx, dependTime, errDependTime)
+	defer cancel()
 	for _, n := range needs {
-		err := d.bring(ctx, n.chart, needs)
+		err := d.bring(until, n.chart, needs)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -103,6 +119,14 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 		}
 	}
 	return nil
+}
+
+// publishBefore publishes the heads that moved before charts are downloaded: most services need none of these.
+func (t *tenure) publishBefore(ctx context.Context) error {
+	if t.dirty = true; t.publishes == 0 {
+		t.publishAt = time.Now()
+	}
+	return t.publishIfDue(ctx)
 }
 
 // look finds what folders want that is not here.
@@ -142,12 +166,13 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 // lookInto finds what a folder wants that is not here.
 func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plumbing.Hash, folder Folder) ([]depend.Wanted, error) {
 	key := wholeFolder{root, folder}
-	if refs, known := d.t.depended[key]; known {
-		for _, ref := range refs {
-			d.needed[ref] = true
+	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admit(c) != nil }) {
+		for _, c := range charts {
+			d.needed[c.Ref()] = true
 		}
 		return nil, nil
 	}
+	delete(d.t.depended, key)
 	rules, err := filter.ParseCanonical(folder.Rules)
 	if err != nil {
 		return nil, err
@@ -156,18 +181,35 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	if err != nil {
 		return nil, err
 	}
-	var refs []string
+	var charts []depend.Chart
 	var lacking []depend.Wanted
 	for _, w := range wanted {
-		refs, d.needed[w.Ref()] = append(refs, w.Ref()), true
-		if h, known := d.t.heads[w.Ref()]; w.Problem != "" || !known || !o.Has(h.Commit) {
+		if err := d.admit(w.Chart); err != nil && w.Problem == "" {
+			w.Problem = fmt.Sprintf("dependency %s %s of %s: %s", w.Name, w.Version, w.Repository, err)
+		}
+		h, known := d.t.heads[w.Ref()]
+		if w.Problem != "" || !known || !o.Has(h.Commit) {
 			lacking = append(lacking, w)
+		}
+		if w.Problem == "" {
+			charts, d.needed[w.Ref()] = append(charts, w.Chart), true
 		}
 	}
 	if len(lacking) == 0 {
-		d.t.depended[key] = refs
+		d.t.depended[key] = charts
 	}
 	return lacking, nil
+}
+
+// admit says why a chart is not one that folders of this source may depend on; nil: it is.
+func (d *dependencies) admit(c depend.Chart) error {
+	if host := c.Host(); !slices.Contains(d.s.Allow, host) {
+		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or push the chart into charts/", host)
+	}
+	if len(d.needed) >= maxNeeded && !d.needed[c.Ref()] {
+		return fmt.Errorf("it is one more than the limit of %d for a source. Push charts into charts/, or split the source", maxNeeded)
+	}
+	return nil
 }
 
 // limits of the folders of services; what agents take by default.
@@ -187,7 +229,9 @@ func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need)
 		return nil
 	}
 	err, tried := d.failed[w.Chart]
-	if !tried {
+	if !tried && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else if !tried {
 		err = d.fetch(ctx, w.Chart, needs)
 		d.failed[w.Chart] = err
 	}
@@ -198,9 +242,6 @@ func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need)
 }
 
 func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) error {
-	if host := c.Host(); !slices.Contains(d.s.Allow, host) {
-		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or push the chart into charts/", host)
-	}
 	at := d.index(ctx, c.Repository, needs)
 	if at.err != nil {
 		return withoutCredentials(at.err, c)
@@ -264,8 +305,8 @@ func (d *dependencies) index(ctx context.Context, repository string, needs []nee
 		case at.err == nil:
 			d.t.o.deps.Metrics.list(at.charts.Bytes)
 			d.t.holds.done(key)
-		case ctx.Err() == nil:
-			d.t.holds.add(key, at.err, mostBackoff)
+		default:
+			at.err = d.hold(ctx, key, at.err)
 		}
 	}
 	d.indexes[repository] = at
@@ -284,14 +325,23 @@ func (d *dependencies) download(ctx context.Context, r fetch.Remote, v helm.Vers
 	d.t.o.deps.Metrics.fetch(n, err)
 	if err != nil {
 		span.SetStatus(codes.Error, "fetch")
-		if ctx.Err() == nil {
-			d.t.holds.add(key, err, mostBackoff)
-		}
-		return plumbing.ZeroHash, err
+		return plumbing.ZeroHash, d.hold(ctx, key, err)
 	}
 	d.t.holds.done(key)
 	d.t.grown = true
 	return commit, nil
+}
+
+// hold puts off what did not work, also what took the time of others, so that the next poll begins with these. Nothing is put off by the end
+// of the tenure.
+func (d *dependencies) hold(ctx context.Context, key string, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errDependTime) {
+		err = cause
+	} else if ctx.Err() != nil {
+		return err
+	}
+	d.t.holds.add(key, err, mostBackoff)
+	return err
 }
 
 // keep makes a head of a chart, unless other content was published under its version.
@@ -334,12 +384,13 @@ func (d *dependencies) remote(repository string) (fetch.Remote, error) {
 	return r, nil
 }
 
-// keepDependencies adds the heads of charts that others depend on to those of refs: what is new or needed, and of the rest the latest.
+// keepDependencies adds the heads of charts that others depend on to those of refs: what is new or needed, and of the rest the latest. Until
+// it is known what is needed all are kept.
 func (t *tenure) keepDependencies(heads map[string]mirror.Head, p *plan) {
 	var older []mirror.Head
 	for ref, h := range t.heads {
 		switch {
-		case p.needed[ref]:
+		case p.needed == nil && strings.HasPrefix(ref, depend.RefPrefix), p.needed[ref]:
 			heads[ref] = h
 		case strings.HasPrefix(ref, depend.RefPrefix):
 			older = append(older, h)

@@ -26,6 +26,7 @@ type plan struct {
 	// dependencies are heads of charts that others depend on, which came with this poll.
 	dependencies map[string]mirror.Head
 	needed       map[string]bool // refs of charts that others depend on, in folders of services
+	moved        bool            // heads of refs, before charts that others depend on are fetched
 	troubles     []trouble
 	// err is the first fault of the source's host that kept single refs back. The poll goes on, and fails with it at its end.
 	err error

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -35,7 +37,7 @@ type work struct {
 	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
 
 	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
-	depended map[wholeFolder][]string // their refs
+	depended map[wholeFolder][]depend.Chart
 	// indexes are what repositories answered of charts that others depend on, by URL, if the last poll had to ask.
 	indexes map[string]*fetch.Charts
 
@@ -44,7 +46,7 @@ type work struct {
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]string{}, indexes: map[string]*fetch.Charts{}, grown: true}
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, indexes: map[string]*fetch.Charts{}, grown: true}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
@@ -233,10 +235,29 @@ func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *f
 	if err := t.gather(ctx, r, s, p); err != nil {
 		return false, err
 	}
-	if err := t.depend(ctx, r, s, p); err != nil {
+	if p.fresh { // heads of charts may not be in the new mirror yet
+		if err := t.depend(ctx, r, s, p); err != nil {
+			return false, err
+		}
+		return t.settle(ctx, s, p)
+	}
+	if p.moved, err = t.settle(ctx, s, p); err != nil {
 		return false, err
 	}
-	return t.settle(ctx, s, p)
+	if err := t.depend(ctx, r, s, p); err != nil { // a slow repository of charts holds no commit back
+		return p.moved, err
+	}
+	more, err := t.settleDependencies(p)
+	return p.moved || more, err
+}
+
+// settleDependencies makes heads of the charts that others depend on.
+func (t *tenure) settleDependencies(p *plan) (moved bool, err error) {
+	heads := maps.Clone(t.heads)
+	maps.DeleteFunc(heads, func(ref string, _ mirror.Head) bool { return strings.HasPrefix(ref, depend.RefPrefix) })
+	t.keepDependencies(heads, p)
+	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
+	return moved, t.keep(heads)
 }
 
 // settle makes heads of what was found and brought.
