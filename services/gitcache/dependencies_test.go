@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
+
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/registrytest"
@@ -201,6 +203,26 @@ func TestDependenciesAreThoseOfFilesThatServicesWant(t *testing.T) {
 		t.Errorf("the artifact has %v", files)
 	}
 	f.problem()
+}
+
+// TestALookFetchesTheDependenciesOfItsFolder and of no other, and what can't be had is its answer.
+func TestALookFetchesTheDependenciesOfItsFolder(t *testing.T) {
+	t.Parallel()
+	f := newDependents(t)
+	chart := func(dependencies string) map[string]string {
+		return map[string]string{"Chart.yaml": "apiVersion: v2\nname: all\nversion: 1.0.0\n" + strings.ReplaceAll(dependencies, "REPO", f.charts.URL)}
+	}
+	plain := f.repo.Commit("no chart", map[string]string{"deploy/a.yaml": "a: 1\n"})
+	f.console.setService("other", "")
+	n := f.one()
+	f.published("HEAD", plain)
+	f.branch("elsewhere", chart(strings.ReplaceAll(exact, "1.1.0", "3.0.0")))
+	if _, files, err := packed(t.Context(), n.sources, "web", "elsewhere"); err != nil || len(files) == 0 {
+		t.Errorf("a chart in another folder: %v, %v", files, err)
+	}
+	f.branch("absent", map[string]string{"deploy/Chart.yaml": chart(strings.ReplaceAll(exact, "1.1.0", "3.0.0"))["Chart.yaml"]})
+	_, _, err := packed(t.Context(), n.sources, "web", "absent")
+	wantCode(t, err, connect.CodeOf(err), "deploy/Chart.yaml line 5", "no such version", "highest is 1.1.0")
 }
 
 // TestChartsOfRegistriesTravelWithTheChart as those of repositories do, beside them.

@@ -40,8 +40,8 @@ func (s *Service) newSources(from *origin.Origin) *rpc.Sources {
 		},
 		Packs: rpc.Packs{
 			Service: s.replica.Catalog.Service, Published: s.sources.Head, Owned: s.owned, Owner: others.Client, Origin: from,
-			Look: func(ctx context.Context, uid, ref string) (string, error) {
-				commit, err := s.owner.Look(ctx, uid, ref)
+			Look: func(ctx context.Context, uid, ref string, folder owner.Folder) (string, error) {
+				commit, err := s.owner.Look(ctx, uid, ref, folder)
 				return commit.String(), err
 			},
 			Open: func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -50,8 +49,14 @@ func (e *LookError) Error() string { return e.Message }
 // look is a question for a revision that no service follows.
 type look struct {
 	ctx    context.Context //nolint:containedctx // of the caller, who waits for answer
-	ref    string          // canonical
-	answer chan looked     // one place
+	of     lookOf
+	answer chan looked // one place
+}
+
+// lookOf is what a look is for.
+type lookOf struct {
+	ref    string // canonical
+	folder Folder // whose charts get what they depend on
 }
 
 // looked is what a look found.
@@ -62,15 +67,15 @@ type looked struct {
 }
 
 // Look fetches a revision that no service follows, by the rules of the source, and returns its commit. The revision becomes no head: nobody else
-// sees it, and no poll asks for it. The owner of the source does it, between two polls.
-func (o *Owner) Look(ctx context.Context, uid, ref string) (plumbing.Hash, error) {
+// sees it, and no poll asks for it. What charts in the folder depend on is fetched, too. The owner of the source does it, between two polls.
+func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumbing.Hash, error) {
 	l := o.loop(uid)
 	if l == nil || !l.state().Owned {
 		return plumbing.ZeroHash, &LookError{LookLater, "the source has another owner by now: try again"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	k := look{ctx: ctx, ref: ref, answer: make(chan looked, 1)}
+	k := look{ctx: ctx, of: lookOf{ref, folder}, answer: make(chan looked, 1)}
 	select {
 	case l.looks <- k:
 	default:
@@ -87,24 +92,25 @@ func (o *Owner) Look(ctx context.Context, uid, ref string) (plumbing.Hash, error
 // lookUp answers a look, from the last one for the same revision if that is no older than lookLife.
 func (t *tenure) lookUp(ctx context.Context, k look) {
 	now := time.Now()
-	maps.DeleteFunc(t.answers, func(_ string, f looked) bool { return !now.Before(f.until) })
-	found, known := t.answers[k.ref]
+	maps.DeleteFunc(t.answers, func(_ lookOf, f looked) bool { return !now.Before(f.until) })
+	found, known := t.answers[k.of]
 	if !known {
 		ctx, cancel := context.WithCancel(ctx)
 		defer context.AfterFunc(k.ctx, cancel)() //nolint:contextcheck // a caller who is gone ends the look, too
 		defer cancel()
-		found = t.lookAt(ctx, k.ref)
+		found = t.lookAt(ctx, k.of)
 		if k.ctx.Err() == nil && len(t.answers) < mostFound {
 			found.until = time.Now().Add(lookLife)
-			t.answers[k.ref] = found
+			t.answers[k.of] = found
 		}
 	}
 	k.answer <- found
 }
 
 // lookAt asks upstream for one revision and fetches it as a poll would, and keeps nothing else of it: heads, problem and schedule stay as they are.
-func (t *tenure) lookAt(ctx context.Context, ref string) looked {
-	s := t.current()
+func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
+	s, ref := t.current(), of.ref
+	s.Folders = map[string][]Folder{ref: {of.folder}}
 	s.Wants, s.only, s.Users = map[string]int{ref: 1}, ref, nil
 	switch {
 	case !t.lease.Valid():
@@ -182,18 +188,25 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 	return commit, t.refusal(s, ref, err)
 }
 
-// lookDependencies fetches what charts in the folders of services depend on at a revision that no service follows. These charts become
-// heads as any others: they are what they are at every revision.
+// lookDependencies fetches what charts in the folder that is looked at depend on, at a revision that no service follows. These charts
+// become heads as any others: they are what they are at every revision.
 func (t *tenure) lookDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
-	all := slices.Concat(slices.Collect(maps.Values(s.Folders))...)
-	s.Folders = map[string][]Folder{s.only: all}
-	if err := t.depend(ctx, r, s, p); err != nil || len(p.dependencies) == 0 {
+	before := len(p.troubles)
+	if err := t.depend(ctx, r, s, p); err != nil {
 		return err
 	}
-	heads := maps.Clone(t.heads)
-	maps.Copy(heads, p.dependencies)
-	t.dirty = true
-	return t.keep(heads)
+	if len(p.dependencies) > 0 {
+		heads := maps.Clone(t.heads)
+		maps.Copy(heads, p.dependencies)
+		t.dirty = true
+		if err := t.keep(heads); err != nil {
+			return err
+		}
+	}
+	if len(p.troubles) > before {
+		return &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[before].text)}
+	}
+	return nil
 }
 
 // lookForChart is lookFor for a chart and a version.

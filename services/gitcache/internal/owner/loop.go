@@ -141,7 +141,7 @@ type tenure struct {
 	failures  int       // of polls in a row that were due by themselves
 	planned   time.Time // when the next poll was due before somebody asked for one; zero: nobody did
 
-	answers   map[string]looked // of the last looks, by ref
+	answers   map[lookOf]looked // of the last looks
 	lookHolds holds             // fetches that are not tried again with every look
 	work
 }
@@ -168,7 +168,7 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 	}()
 	l.o.deps.Turned()
 	t := &tenure{
-		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[string]looked{}, lookHolds: holds{},
+		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[lookOf]looked{}, lookHolds: holds{},
 		dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
 	}
 	t.warm(ctx)

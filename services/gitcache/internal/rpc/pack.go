@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/filter"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
@@ -25,7 +26,8 @@ type Packs struct {
 	Published func(source, ref string) (commit string, ok bool)
 	// Owned tells whether this replica fetches the source: then Look fetches a revision that was not published.
 	Owned func(uid string) bool
-	Look  func(ctx context.Context, uid, ref string) (commit string, err error)
+	// The charts that the charts in the folder depend on come with it.
+	Look func(ctx context.Context, uid, ref string, folder owner.Folder) (commit string, err error)
 	// Owner is the replica that fetches the source; false: there is none, or it can't be reached.
 	Owner  func(ctx context.Context, uid string) (gitcachev1connect.SourceServiceClient, bool)
 	Origin *origin.Origin
@@ -60,8 +62,11 @@ func (s *Sources) PackService(ctx context.Context, req *gitcachev1.PackServiceRe
 		if known, err := s.Browser.Commit(ctx, folder.Source, req.GetRevision()); err == nil {
 			ref = known.ID.String()
 		}
-		var err error
-		if commit, err = s.Packs.Look(ctx, uid, ref); err != nil {
+		rules, err := filter.Parse(folder.Include.Lines(), folder.Ignore.Lines())
+		if err != nil {
+			return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("service %q: %w", req.GetService(), err))
+		}
+		if commit, err = s.Packs.Look(ctx, uid, ref, owner.Folder{Path: folder.Path, Rules: rules.Canonical()}); err != nil {
 			return s.toConnect(ctx, err)
 		}
 	}
