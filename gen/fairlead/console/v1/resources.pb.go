@@ -1121,7 +1121,7 @@ type Head struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
 	// branch; chart:<name>@<version> for a chart; tag:<name> or sha256:<digest> for an artifact of a registry, whose HEAD is
-	// the tag latest.
+	// the tag latest; dependency:<name>@<version>@<repository> for a chart of a repository that charts in the source depend on.
 	Ref      string       `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Revision *v1.Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When the hub had fetched it.

@@ -540,7 +540,7 @@ export type Head = Message<"fairlead.console.v1.Head"> & {
   /**
    * refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
    * branch; chart:<name>@<version> for a chart; tag:<name> or sha256:<digest> for an artifact of a registry, whose HEAD is
-   * the tag latest.
+   * the tag latest; dependency:<name>@<version>@<repository> for a chart of a repository that charts in the source depend on.
    *
    * @generated from field: string ref = 1;
    */
