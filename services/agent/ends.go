@@ -64,9 +64,13 @@ func certificates(of string, data []byte, file string) (out []views.End) {
 	return out
 }
 
-// accountToken reads when a service account's token was issued and when it ends. The API server judges the token; this only says when it stops to.
+// accountToken reads when a service account's token was issued and when it ends. The API server judges the token; this only says when it stops to. The
+// file counts before the token, as in client-go: rest.InClusterConfig reads the token once, and the kubelet renews the file.
 func accountToken(token []byte, file string) (begin, end time.Time, ok bool) {
-	parts := strings.Split(strings.TrimSpace(string(content(token, file))), ".")
+	if renewed := content(nil, file); len(renewed) > 0 {
+		token = renewed
+	}
+	parts := strings.Split(strings.TrimSpace(string(token)), ".")
 	if len(parts) != 3 {
 		return begin, end, false
 	}
