@@ -181,9 +181,9 @@ func (v *View) takePod(b []byte, gone bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	held := v.pods.holds(m.uid)
+	counts := v.pods.counts(m.uid) // while a sample is read again its pods still stand for the others
 	before, known, changed := v.pods.put(m.uid, record)
-	if held {
+	if counts {
 		v.countRestarts(before, record, known)
 	}
 	if gone {
@@ -259,23 +259,28 @@ func (v *View) takeWarning(b []byte, gone bool) (bool, error) {
 	if !v.events.holds(m.uid) {
 		return false, nil
 	}
+	now := v.Now().Unix()
+	counts := v.events.counts(m.uid) // as of pods
 	before, known, changed := v.events.put(m.uid, eventRecord{w.group, w.count})
 	if gone {
 		v.events.remove(m.uid)
-		v.events.refine()
+		v.events.refine(now)
 	}
-	if !changed {
+	if !changed || !counts {
 		return false, nil
 	}
-	now := v.Now().Unix()
 	old := now - steps*stepSeconds
 	rises := w.count - before.count
 	guessed := false
-	if !known {
-		rises = w.count
-		if w.first < old { // some of them are older than an hour
-			rises, guessed = 1, w.count > 1
+	switch {
+	case known:
+	case v.events.stoodFor(m.uid, w.first):
+		if w.last <= v.events.finer {
+			return false, nil
 		}
+		rises, guessed = 1, w.count > 1 // at least the last of them came since then
+	case w.first < old: // some of them are older than an hour
+		rises, guessed = 1, w.count > 1
 	}
 	if rises <= 0 || w.last < old {
 		return false, nil

@@ -1,0 +1,168 @@
+package views
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// restarted is a pod whose container restarted so often, the last time now.
+func restarted(t *testing.T, uid string, restarts int32, at time.Time) []byte {
+	t.Helper()
+	status := corev1.ContainerStatus{Name: "c", RestartCount: restarts, State: runs()}
+	if restarts > 0 {
+		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", FinishedAt: metav1.NewTime(at)}
+	}
+	return wire(t, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "n"},
+		Status:     corev1.PodStatus{Phase: "Running", Conditions: isTrue("Ready"), ContainerStatuses: []corev1.ContainerStatus{status}},
+	})
+}
+
+// podUID is that of a test's pod.
+func podUID(i int) string { return fmt.Sprint("uid-", i) }
+
+// left is how many objects of a sample are left: so few that all are read again.
+const left = 24
+
+// sampled is a view whose pods were a sample and have become few.
+func sampled(t *testing.T, now *time.Time, restarts int32) *View {
+	t.Helper()
+	_, _, v := pushing(t, now)
+	v.pods.most = 100
+	for i := range 1000 {
+		takes(t, v, podUID(i), restarts)
+	}
+	for i := left; i < 1000; i++ {
+		if _, err := v.takePod(restarted(t, podUID(i), restarts, *now), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !v.pods.thin() {
+		t.Fatalf("%d of %d pods are kept, one of %d", len(v.pods.rows), left, v.pods.keeps)
+	}
+	return v
+}
+
+// takes has a view read a pod.
+func takes(t *testing.T, v *View, uid string, restarts int32) {
+	t.Helper()
+	if _, err := v.takePod(restarted(t, uid, restarts, v.Now()), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Half of the pods that are read again are not a half of the cluster: the figures are those of the sample until all came.
+func TestFiguresAreOfTheSampleWhileItIsReadAgain(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	v := sampled(t, &now, 0)
+	total, sample := figure(v, sectionPods, "total"), sampleOf(t, v, sectionPods)
+	k := v.kindOf("pods")
+	k.begin()
+	for i := range left {
+		if got := figure(v, sectionPods, "total"); got != total || sampleOf(t, v, sectionPods) != sample {
+			t.Fatalf("after %d of %d pods the total is %d, one of %d, and was %d, one of %d", i, left, got, sampleOf(t, v, sectionPods), total, sample)
+		}
+		takes(t, v, podUID(i), 0)
+	}
+	k.begin() // the watch was cut meanwhile
+	for i := range left {
+		takes(t, v, podUID(i), 0)
+	}
+	k.complete()
+	if got := figure(v, sectionPods, "total"); got != left || sampleOf(t, v, sectionPods) != 1 {
+		t.Errorf("in the end the total is %d, one of %d", got, sampleOf(t, v, sectionPods))
+	}
+}
+
+// The pods of a sample stood for the others, whose restarts of the last hour are counted with it.
+func TestRestartsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	v := sampled(t, &now, 1)
+	hour := figure(v, sectionRestarts, "hour")
+	k := v.kindOf("pods")
+	k.begin()
+	for i := range left {
+		takes(t, v, podUID(i), 1)
+	}
+	k.complete()
+	if got := figure(v, sectionRestarts, "hour"); got != hour {
+		t.Errorf("%d restarts, and %d before", got, hour)
+	}
+	for i := range left {
+		takes(t, v, podUID(i), 3)
+	}
+	takes(t, v, "new", 1)
+	if got := figure(v, sectionRestarts, "hour"); got != hour+2*left+1 {
+		t.Errorf("%d restarts after %d and %d more", got, hour, 2*left+1)
+	}
+}
+
+// warningOf is an Event that came so often, from a time on until now.
+func warningOf(t *testing.T, i int, count int32, first, last time.Time) []byte {
+	t.Helper()
+	return wire(t, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("event-", i)), Name: fmt.Sprint("event-", i), Namespace: "n"}, Type: "Warning", Reason: "BackOff",
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p"}, Count: count, FirstTimestamp: metav1.NewTime(first), LastTimestamp: metav1.NewTime(last),
+	})
+}
+
+// As of restarts: Events that the sample did not hold were counted by those that it held.
+func TestWarningsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_700_000_000, 0)
+	now := began
+	_, _, v := pushing(t, &now)
+	v.events.most = 100
+	take := func(i int, count int32, first time.Time, gone bool) {
+		t.Helper()
+		if _, err := v.takeWarning(warningOf(t, i, count, first, now), gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1000 {
+		take(i, 5, began, false)
+	}
+	sample := v.events.sample
+	now = now.Add(time.Minute)
+	for i := left; i < 1000; i++ {
+		take(i, 5, began, true)
+	}
+	if v.events.sample >= sample {
+		t.Fatalf("one of %d, as before", v.events.sample)
+	}
+	hour := figure(v, sectionWarnings, "hour")
+	for i := range left { // a cut watch brings them again
+		if _, err := v.takeWarning(warningOf(t, i, 5, began, began), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := figure(v, sectionWarnings, "hour"); got != hour {
+		t.Errorf("%d warnings, and %d before", got, hour)
+	}
+	now = now.Add(time.Minute)
+	more := int64(0)
+	for i := range left {
+		if v.events.holds(fmt.Sprint("event-", i)) {
+			more++
+		}
+		take(i, 6, began, false)
+	}
+	if more = v.events.times(more); figure(v, sectionWarnings, "hour") != hour+more {
+		t.Errorf("%d warnings after %d and %d more", figure(v, sectionWarnings, "hour"), hour, more)
+	}
+	v.kindOf("events").begin() // reads all Events again, if they are few
+	for i := range left {
+		take(i, 6, began, false)
+	}
+	v.kindOf("events").complete()
+	if got := figure(v, sectionWarnings, "hour"); got != hour+more || v.events.sample != 1 {
+		t.Errorf("%d warnings after all were read again, one of %d; %d before", got, v.events.sample, hour+more)
+	}
+}
