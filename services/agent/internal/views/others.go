@@ -111,6 +111,7 @@ type workload struct {
 	suspended             bool
 	created               int64
 	hidden                bool // the object is counted with its owner
+	empty                 bool // a ReplicaSet without pods, such as that of an earlier revision
 }
 
 // fields are the numbers of what the kinds of workloads have alike.
@@ -118,6 +119,7 @@ type fields struct {
 	observed, ready, updated protowire.Number // of the status
 	desired                  protowire.Number // of the spec; 0: of the status, see below
 	scheduled                protowire.Number // desired, of the status
+	pods                     protowire.Number // of the status
 }
 
 func fieldsOf(kind string) fields {
@@ -129,13 +131,13 @@ func fieldsOf(kind string) fields {
 	case "DaemonSet":
 		return fields{observed: 5, ready: 4, updated: 6, scheduled: 3}
 	}
-	return fields{observed: 3, ready: 4, desired: 1} // ReplicaSet
+	return fields{observed: 3, ready: 4, desired: 1, pods: 1} // ReplicaSet
 }
 
 func parseWorkload(kind string, b []byte) (w workload, m meta, err error) {
 	at := fieldsOf(kind)
 	var observed int64
-	var updated int32
+	var updated, pods int32
 	if at.desired != 0 {
 		w.desired = 1 // the meaning of an absent number
 	}
@@ -153,6 +155,8 @@ func parseWorkload(kind string, b []byte) (w workload, m meta, err error) {
 		case 3:
 			return walk(b, func(number protowire.Number, n uint64, _ []byte) error {
 				switch number {
+				case at.pods:
+					pods = int32(n) //nolint:gosec // int32 on the wire
 				case at.observed:
 					observed = int64(n) //nolint:gosec // int64 on the wire
 				case at.ready:
@@ -169,6 +173,7 @@ func parseWorkload(kind string, b []byte) (w workload, m meta, err error) {
 	})
 	w.well = observed >= m.generation && w.ready >= w.desired && (at.updated == 0 || updated >= w.desired)
 	w.hidden = kind == "ReplicaSet" && (m.owner != "" || w.desired == 0)
+	w.empty = kind == "ReplicaSet" && w.desired == 0 && pods == 0
 	w.fill(kind, m)
 	return w, m, err
 }

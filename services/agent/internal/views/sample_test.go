@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -164,5 +165,82 @@ func TestWarningsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
 	v.kindOf("events").complete()
 	if got := figure(v, sectionWarnings, "hour"); got != hour+more || v.events.sample != 1 {
 		t.Errorf("%d warnings after all were read again, one of %d; %d before", got, v.events.sample, hour+more)
+	}
+}
+
+// setOf is a ReplicaSet of a service with so many replicas.
+func setOf(t *testing.T, uid string, desired, pods int32) []byte {
+	t.Helper()
+	return wire(t, &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "n", Labels: map[string]string{"fairlead.dev/service": "shop"}},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: &desired}, Status: appsv1.ReplicaSetStatus{Replicas: pods, ReadyReplicas: pods},
+	})
+}
+
+// Each Deployment has ten ReplicaSets of earlier revisions, without pods: those that have pods keep their place.
+func TestPodsKeepTheirServiceBesideManyEmptyReplicaSets(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	_, _, v := pushing(t, &now)
+	v.workloads["ReplicaSet"].most = 100
+	set := func(uid string, desired, pods int32) {
+		t.Helper()
+		if _, err := v.takeWorkload("ReplicaSet", setOf(t, uid, desired, pods), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := func(uid, owner string, gone bool) {
+		t.Helper()
+		controls := true
+		if _, err := v.takePod(wire(t, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "n", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &controls}}},
+			Status:     corev1.PodStatus{Phase: "Running", Conditions: isTrue("Ready")},
+		}), gone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(when string, pods int64) {
+		t.Helper()
+		s := sectionOf(t, v, sectionServices)
+		if len(s.GetRows()) != 1 || s.GetRows()[0].GetFigures()["pods"] != pods || s.GetSample() != 1 {
+			t.Errorf("%s: want %d pods, got %v", when, pods, s)
+		}
+	}
+	for i := range 60 {
+		name := fmt.Sprint("app-", i)
+		set(name, 1, 1)
+		pod("pod-of-"+name, name, false)
+		for revision := range 10 {
+			set(fmt.Sprint(name, "-", revision), 0, 0)
+		}
+	}
+	want("beside those of earlier revisions", 60)
+	for i := range 60 { // each rolls out, and then each but ten loses its old pod
+		old, name := fmt.Sprint("app-", i), fmt.Sprint("next-", i)
+		set(old, 0, 0)
+		if i >= 10 {
+			pod("pod-of-"+old, old, true)
+		}
+		set(name, 1, 1)
+		pod("pod-of-"+name, name, false)
+	}
+	want("while old pods end", 70)
+}
+
+// Where only some ReplicaSets are known, so are only the services of some pods: the section says it.
+func TestServicesSayThatTheirWorkloadsAreASample(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	_, _, v := pushing(t, &now)
+	sets := v.workloads["ReplicaSet"]
+	sets.most = 10
+	for i := range 40 {
+		if _, err := v.takeWorkload("ReplicaSet", setOf(t, fmt.Sprint("app-", i), 2, 1), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := sectionOf(t, v, sectionServices)
+	if s.GetSample() != sets.sample || sets.sample == 1 || len(s.GetRows()) != 1 || s.GetRows()[0].GetFigures()["workloads_not_well"] != sets.times(int64(len(sets.rows))) {
+		t.Errorf("of one of %d ReplicaSets: got %v", sets.sample, s)
 	}
 }

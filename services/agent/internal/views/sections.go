@@ -410,6 +410,7 @@ func (v *View) serviceSection(s *deliveryv1.ViewSection) {
 		}
 	}
 	for kind, t := range v.workloads {
+		s.Sample = max(s.Sample, t.sample) // pods are of a service by way of them
 		for w := range t.all() {
 			if w.hidden || w.well && kind != "Job" {
 				continue
@@ -419,7 +420,7 @@ func (v *View) serviceSection(s *deliveryv1.ViewSection) {
 				continue
 			}
 			if !w.well {
-				of(service)["workloads_not_well"]++
+				of(service)["workloads_not_well"] += t.times(1)
 			}
 			if kind == "Job" {
 				of(service)["jobs"] += t.times(1)

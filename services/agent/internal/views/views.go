@@ -246,8 +246,30 @@ func (v *View) takeWorkload(kind string, b []byte, gone bool) (bool, error) {
 	if err != nil || gone {
 		return t.remove(m.uid), err
 	}
+	if _, known := t.rows[m.uid]; !known && kind == "ReplicaSet" {
+		// Of a Deployment there are ten of earlier revisions: in the table they would have no room for those that have pods.
+		if record.empty {
+			return false, nil
+		}
+		if len(t.rows) >= t.most {
+			v.dropEmpty(t)
+		}
+	}
 	_, _, changed := t.put(m.uid, record)
 	return changed, nil
+}
+
+// dropEmpty drops ReplicaSets that were emptied, but for those whose last pods still end.
+func (v *View) dropEmpty(t *table[workload]) {
+	ends := map[string]bool{}
+	for _, p := range v.pods.rows {
+		ends[p.record.owner] = true
+	}
+	for uid, w := range t.rows {
+		if w.record.empty && !ends[uid] {
+			delete(t.rows, uid)
+		}
+	}
 }
 
 // takeWarning counts an Event. A deleted Event takes nothing away: it happened.
