@@ -193,16 +193,20 @@ func (v *View) agentSection(s *deliveryv1.ViewSection) {
 // owners are the services of owners of kinds that the view does not follow, by uid. The lock of View guards it.
 type owners struct {
 	services map[string]string // "": of none
+	met      map[string]bool   // uids that were looked up since began
 	news     bool              // there are uids that nobody was asked about
 	asked    time.Time
-	began    time.Time // of the map
+	began    time.Time
 }
 
 // service is the one that has an owner, as far as that is known.
 func (o *owners) service(uid string) string {
 	service, known := o.services[uid]
 	if !known && o.services != nil && len(o.services) < maxOwners {
-		o.services[uid], o.news = "", true
+		o.services[uid], o.news, known = "", true, true
+	}
+	if known {
+		o.met[uid] = true
 	}
 	return service
 }
@@ -212,8 +216,13 @@ func (o *owners) ask(now time.Time, services func(map[string]string)) {
 	if services == nil {
 		return
 	}
-	if o.services == nil || now.Sub(o.began) > ownersKept {
-		o.services, o.began = map[string]string{}, now
+	if o.services == nil {
+		o.services, o.met, o.began = map[string]string{}, map[string]bool{}, now
+	}
+	if now.Sub(o.began) > ownersKept {
+		maps.DeleteFunc(o.services, func(uid, _ string) bool { return !o.met[uid] })
+		clear(o.met)
+		o.began = now
 	}
 	if len(o.services) == 0 || !o.news && now.Sub(o.asked) < ownersFor {
 		return

@@ -245,6 +245,25 @@ func TestPodsThatOperatorsMakeAreOfTheService(t *testing.T) {
 	if sectionOf(t, v, sectionServices); asked != 2 {
 		t.Errorf("asked %d times; owners may have changed hands", asked)
 	}
+	now = now.Add(2 * ownersKept)
+	for look := range 3 { // owners that are still met keep their answers while the others are forgotten
+		if s := sectionOf(t, v, sectionServices); len(s.GetRows()) != 1 || s.GetRows()[0].GetFigures()["pods"] != 1 {
+			t.Fatalf("look %d after %v: got %v", look, 2*ownersKept, s)
+		}
+	}
+	for _, gone := range []string{"uid-pod", "uid-mirror"} {
+		v.pods.remove(gone)
+	}
+	for _, kind := range []string{"Job", "StatefulSet"} {
+		v.workloads[kind].clear()
+	}
+	for range 3 { // the first one forgets what was met before
+		now = now.Add(2 * ownersKept)
+		sectionOf(t, v, sectionServices)
+	}
+	if n := len(v.owners.services); n != 0 {
+		t.Errorf("%d owners of nothing are remembered", n)
+	}
 }
 
 // An API server whose metrics hang does not keep the view from beginning.
