@@ -144,6 +144,9 @@ func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backo
 	case apierrors.IsNotFound(err) && k.resource == kindUsage:
 		v.settleWithout(k, "the cluster has no metrics.k8s.io: what nodes use is known where metrics-server, or another program that serves it, is installed")
 		return hub.Spread(askEvery)
+	case apierrors.IsNotFound(err) && k.resource == kindRequested:
+		v.settleWithout(k, "the API server has no /metrics: which deprecated APIs others request is not known. What Fairlead itself uses is known")
+		return hub.Spread(askEvery)
 	case apierrors.IsNotFound(err), apierrors.IsNotAcceptable(err):
 		k.place = ""
 		v.settle(k, deliveryv1.SectionState_SECTION_STATE_STALE, fmt.Sprintf("the API server has no %s", k.resource))
