@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"regexp"
 	"slices"
@@ -67,7 +69,7 @@ const (
 	maxDeprecated = 256
 	// metricsTimeout bounds the reading of the API server's metrics, which are some megabytes.
 	metricsTimeout = time.Minute
-	// maxMetricLine bounds a line of them, in bytes.
+	// maxMetricLine bounds a line of them, in bytes: a longer one is left out.
 	maxMetricLine = 64 << 10
 	// warned is how long a warning of the API server counts. Watches, which each bring it anew, stand an hour at most.
 	warned = 24 * time.Hour
@@ -83,18 +85,27 @@ func (c *Cluster) RequestedDeprecated(ctx context.Context) (out []DeprecatedAPI,
 		return nil, fmt.Errorf("ask for the metrics of the API server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
-	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxMetricLine)
-	for lines.Scan() {
-		one, ok := parseDeprecated(lines.Text())
-		if ok && len(out) < maxDeprecated && !slices.Contains(out, one) {
-			out = append(out, one)
+	lines := bufio.NewReaderSize(body, maxMetricLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		cut := errors.Is(err, bufio.ErrBufferFull) // a line that is too long is of another metric
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = lines.ReadSlice('\n')
+		}
+		last := errors.Is(err, io.EOF)
+		if err != nil && !last {
+			return nil, fmt.Errorf("read the metrics of the API server: %w", err)
+		}
+		if !cut {
+			one, ok := parseDeprecated(strings.TrimSuffix(string(line), "\n"))
+			if ok && len(out) < maxDeprecated && !slices.Contains(out, one) {
+				out = append(out, one)
+			}
+		}
+		if last {
+			return out, nil
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the metrics of the API server: %w", err)
-	}
-	return out, nil
 }
 
 // parseDeprecated reads a line such as apiserver_requested_deprecated_apis{group="policy",removed_release="1.25",resource="poddisruptionbudgets",subresource="",version="v1beta1"} 1.

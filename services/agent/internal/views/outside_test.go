@@ -118,6 +118,30 @@ func TestSmallChangesOfUsageWait(t *testing.T) {
 	}
 }
 
+// What fails is asked for no more often than what works: it may cost the API server more.
+func TestWhatCannotBeAskedForIsNotAskedForMoreOften(t *testing.T) {
+	t.Parallel()
+	for kind, most := range map[string]int{kindUsage: 75, kindRequested: 16} { // in an hour, of 60 and 12 with their spread
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			asked := 0
+			v := viewOf(t, func(r *http.Request) (*http.Response, error) {
+				asked++
+				return answerOf(r, http.StatusServiceUnavailable, "application/json", io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":503}`))), nil
+			})
+			var running sync.WaitGroup
+			running.Go(func() { v.poll(ctx, v.kindOf(kind)) })
+			time.Sleep(time.Hour) //nolint:forbidigo // of the bubble's clock
+			cancel()
+			running.Wait()
+			if asked > most || asked < 6 {
+				t.Errorf("%s: asked %d times in an hour", kind, asked)
+			}
+		})
+	}
+}
+
 const someMetrics = `# HELP apiserver_requested_deprecated_apis [STABLE] Gauge of deprecated APIs that have been requested
 # TYPE apiserver_requested_deprecated_apis gauge
 apiserver_requested_deprecated_apis{group="",removed_release="",resource="componentstatuses",subresource="",version="v1"} 1
@@ -136,6 +160,31 @@ func TestDeprecatedAPIsThatAnybodyRequestsAreListed(t *testing.T) {
 	}
 	if r := s.GetRows()[0]; r.GetName() != "policy/v1beta1 poddisruptionbudgets" || r.GetVersion() != "1.25" || r.GetReason() != "Requested" {
 		t.Errorf("the first is %v", r)
+	}
+}
+
+// A line that is too long is of no deprecated API: the others count.
+func TestLongLinesOfTheMetricsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	long := deprecatedLine("long", strings.Repeat("x", 1<<20))
+	s := sectionOf(t, polling(t, kindRequested, says(http.StatusOK, "text/plain", long+someMetrics+long+strings.TrimSuffix(deprecatedLine("last", ""), "\n"))), sectionOld)
+	if s.GetFigures()["total"] != 3 {
+		t.Errorf("got %v", s)
+	}
+}
+
+// deprecatedLine is one of the metrics.
+func deprecatedLine(resource, subresource string) string {
+	return `apiserver_requested_deprecated_apis{group="example.org",removed_release="",resource="` + resource + `",subresource="` + subresource + `",version="v1"} 1` + "\n"
+}
+
+// Without metrics the figure is absent, not 0: others may request deprecated APIs.
+func TestWithoutMetricsOfTheAPIServerRequestsAreUnknown(t *testing.T) {
+	t.Parallel()
+	s := sectionOf(t, polling(t, kindRequested, says(http.StatusNotFound, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)), sectionOld)
+	_, counted := s.GetFigures()["total"]
+	if counted || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE || !strings.Contains(s.GetReason(), "has no /metrics") || !strings.Contains(s.GetReason(), "not known") {
+		t.Errorf("got %v", s)
 	}
 }
 

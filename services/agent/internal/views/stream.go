@@ -398,6 +398,9 @@ func (v *View) poll(ctx context.Context, k *kind) {
 			return
 		case err != nil:
 			wait = v.judge(ctx, k, err, &backoff)
+			if k.spare { // the view waits for no answer; a question may cost the API server much
+				wait = max(wait, hub.Spread(min(k.every, askEvery)))
+			}
 		default:
 			backoff.Reset()
 			v.mu.Lock()
