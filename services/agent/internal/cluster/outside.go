@@ -25,34 +25,82 @@ type Usage struct {
 	Nodes, CPU, Memory int64
 }
 
+// nodeMetrics is what is read of the metrics of a node.
+type nodeMetrics struct {
+	Usage struct{ CPU, Memory string }
+}
+
+// add adds what a node uses. Of a node may nothing be known yet.
+func (u *Usage) add(n nodeMetrics) {
+	cpu, err := quantity.ParseQuantity(n.Usage.CPU)
+	if err != nil {
+		return
+	}
+	memory, err := quantity.ParseQuantity(n.Usage.Memory)
+	if err != nil {
+		return
+	}
+	u.Nodes++
+	u.CPU += cpu.MilliValue()
+	u.Memory += memory.Value()
+}
+
 // Usage asks what nodes use. Errors: those of the API; NotFound means that nothing in the cluster serves metrics.k8s.io.
 func (c *Cluster) Usage(ctx context.Context) (u Usage, err error) {
-	data, err := c.raw.Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").SetHeader("Accept", "application/json").DoRaw(ctx)
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	body, err := c.streams.raw.Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return u, fmt.Errorf("ask what nodes use: %w", err)
 	}
-	var list struct {
-		Items []struct {
-			Usage struct{ CPU, Memory string }
-		}
-	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		return u, fmt.Errorf("read what nodes use: %w", err)
-	}
-	for _, n := range list.Items {
-		cpu, err := quantity.ParseQuantity(n.Usage.CPU)
-		if err != nil {
-			continue // a node of which nothing is known yet
-		}
-		memory, err := quantity.ParseQuantity(n.Usage.Memory)
-		if err != nil {
-			continue
-		}
-		u.Nodes++
-		u.CPU += cpu.MilliValue()
-		u.Memory += memory.Value()
+	defer func() { _ = body.Close() }()
+	if err := eachNode(body, u.add); err != nil {
+		return Usage{}, fmt.Errorf("read what nodes use: %w", err)
 	}
 	return u, nil
+}
+
+// eachNode reads a list in JSON and gives its items to do, one by one: the list of a large cluster has megabytes.
+func eachNode(list io.Reader, do func(nodeMetrics)) error {
+	decoder := json.NewDecoder(list)
+	if err := expect(decoder, '{'); err != nil {
+		return err
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return err
+		}
+		if name != "items" {
+			var other json.RawMessage
+			if err := decoder.Decode(&other); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := expect(decoder, '['); err != nil {
+			return err
+		}
+		for decoder.More() {
+			var item nodeMetrics
+			if err := decoder.Decode(&item); err != nil {
+				return err
+			}
+			do(item)
+		}
+		if err := expect(decoder, ']'); err != nil {
+			return err
+		}
+	}
+	return expect(decoder, '}')
+}
+
+func expect(decoder *json.Decoder, want json.Delim) error {
+	got, err := decoder.Token()
+	if err == nil && got != want {
+		err = fmt.Errorf("%v at byte %d, want %v", got, decoder.InputOffset(), want)
+	}
+	return err
 }
 
 // DeprecatedAPI is a version of an API that a later Kubernetes does not have.
@@ -67,7 +115,7 @@ const (
 	deprecatedMetric = "apiserver_requested_deprecated_apis"
 	// maxDeprecated bounds the deprecated APIs that are remembered: Kubernetes has a few dozens, custom resources can have any number.
 	maxDeprecated = 256
-	// metricsTimeout bounds the reading of the API server's metrics, which are some megabytes.
+	// metricsTimeout bounds the reading of metrics, which are some megabytes.
 	metricsTimeout = time.Minute
 	// maxMetricLine bounds a line of them, in bytes: a longer one is left out.
 	maxMetricLine = 64 << 10

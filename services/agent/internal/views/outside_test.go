@@ -2,8 +2,10 @@ package views
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
@@ -75,6 +78,41 @@ func TestWhatNodesUseIsTheSumOfTheirMetrics(t *testing.T) {
 	}
 }
 
+// Of a large cluster the metrics are megabytes, which are read node by node.
+func TestWhatManyNodesUseTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	const nodes, mostMiB = 20_000, 8
+	one := `{"metadata":{"name":"` + strings.Repeat("n", 400) + `"},"timestamp":"2026-01-01T00:00:00Z","window":"10s","usage":{"cpu":"1m","memory":"1Ki"}}`
+	list := `{"kind":"NodeMetricsList","metadata":{"items":[{}]},"items":[` + strings.Repeat(one+",", nodes-1) + one + `],"apiVersion":"metrics.k8s.io/v1beta1"}`
+	seen, err := cluster.New(&rest.Config{Host: "http://kubernetes.test", Transport: says(http.StatusOK, "application/json", list)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer seen.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	u, err := seen.Usage(t.Context())
+	runtime.ReadMemStats(&after)
+	if want := (cluster.Usage{Nodes: nodes, CPU: nodes, Memory: nodes << 10}); err != nil || u != want {
+		t.Errorf("got %v, %v", u, err)
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > mostMiB {
+		t.Errorf("%d MiB of metrics take %d MiB", len(list)>>20, used)
+	} else {
+		t.Logf("%d MiB of metrics take %d MiB", len(list)>>20, used)
+	}
+}
+
+// Half of the metrics are not those of the cluster.
+func TestMetricsOfNodesThatAreCutOffAreNotCounted(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{usageOfThree[:len(usageOfThree)-2], usageOfThree[:200], "", "[]", `{"items":{}}`, `{"items":[{"usage":7}]}`} {
+		s := sectionOf(t, polling(t, kindUsage, says(http.StatusOK, "application/json", body)), sectionUsed)
+		if s.GetFigures() != nil {
+			t.Errorf("of %q: got %v", body, s)
+		}
+	}
+}
+
 // Without metrics-server nothing is wrong: the figures are absent, and the view is complete.
 func TestWithoutMetricsServerUsageIsAbsent(t *testing.T) {
 	t.Parallel()
@@ -82,7 +120,7 @@ func TestWithoutMetricsServerUsageIsAbsent(t *testing.T) {
 		http.StatusNotFound: deliveryv1.SectionState_SECTION_STATE_WHOLE, http.StatusForbidden: deliveryv1.SectionState_SECTION_STATE_DENIED,
 		http.StatusServiceUnavailable: deliveryv1.SectionState_SECTION_STATE_READING,
 	} {
-		s := sectionOf(t, polling(t, kindUsage, says(code, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure"}`)), sectionUsed)
+		s := sectionOf(t, polling(t, kindUsage, says(code, "application/json", fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code))), sectionUsed)
 		if s.GetState() != want || s.GetFigures() != nil || (s.GetReason() == "") != (code == http.StatusServiceUnavailable) {
 			t.Errorf("of %d: got %v", code, s)
 		}
