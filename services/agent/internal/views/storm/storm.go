@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,13 +31,19 @@ type Server struct {
 
 	mu      sync.Mutex // guards what follows
 	version int
-	watches map[string][]chan []byte // by resource
-	stands  chan struct{}            // closed and replaced when a watch stands
+	watches map[string][]*watch // by resource
+	stands  chan struct{}       // closed and replaced when a watch stands
+}
+
+// watch is one that stands.
+type watch struct {
+	news chan []byte   // capacity queue
+	gone chan struct{} // closed when the watch ends: nothing reads news then
 }
 
 // New returns a server with so many pods, all of them ready but every hundredth.
 func New(pods int) *Server {
-	return &Server{pods: pods, version: 1000, watches: map[string][]chan []byte{}, stands: make(chan struct{})}
+	return &Server{pods: pods, version: 1000, watches: map[string][]*watch{}, stands: make(chan struct{})}
 }
 
 // object is what Kubernetes sends in Protobuf.
@@ -78,7 +85,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // watch sends all objects, then what changes, until the client goes.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource string, all bool) {
 	w.Header().Set("Content-Type", protobufType+";stream=watch")
-	news := make(chan []byte, queue)
+	this := &watch{make(chan []byte, queue), make(chan struct{})}
 	if all && resource == "pods" {
 		for i := range s.pods {
 			if _, err := w.Write(frame("ADDED", "Pod", s.pod(i, 0))); err != nil {
@@ -87,12 +94,12 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource stri
 		}
 	}
 	s.mu.Lock()
-	s.watches[resource] = append(s.watches[resource], news)
+	s.watches[resource] = append(s.watches[resource], this)
 	version := s.version
 	close(s.stands)
 	s.stands = make(chan struct{})
 	s.mu.Unlock()
-	defer s.leave(resource, news)
+	defer s.leave(resource, this)
 	if all {
 		end := metav1.ObjectMeta{ResourceVersion: fmt.Sprint(version), Annotations: map[string]string{"k8s.io/initial-events-end": "true"}}
 		if _, err := w.Write(frame("BOOKMARK", "Pod", &corev1.Pod{ObjectMeta: end})); err != nil { // of all kinds the metadata is field 1
@@ -107,12 +114,12 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource stri
 		select {
 		case <-ctx.Done():
 			return
-		case b := <-news:
+		case b := <-this.news:
 			if _, err := w.Write(b); err != nil {
 				return
 			}
-			for range len(news) {
-				if _, err := w.Write(<-news); err != nil {
+			for range len(this.news) {
+				if _, err := w.Write(<-this.news); err != nil {
 					return
 				}
 			}
@@ -120,16 +127,11 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, resource stri
 	}
 }
 
-func (s *Server) leave(resource string, news chan []byte) {
+func (s *Server) leave(resource string, this *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	kept := s.watches[resource][:0]
-	for _, c := range s.watches[resource] {
-		if c != news {
-			kept = append(kept, c)
-		}
-	}
-	s.watches[resource] = kept
+	s.watches[resource] = slices.DeleteFunc(s.watches[resource], func(one *watch) bool { return one == this })
+	close(this.gone)
 }
 
 // Stands waits until so many watches of a resource stand.
@@ -152,11 +154,12 @@ func (s *Server) Stands(ctx context.Context, resource string, n int) error {
 // send gives an event to all watches of a resource, and waits for slow ones.
 func (s *Server) send(ctx context.Context, resource string, b []byte) {
 	s.mu.Lock()
-	watches := append([]chan []byte(nil), s.watches[resource]...)
+	watches := slices.Clone(s.watches[resource])
 	s.mu.Unlock()
-	for _, c := range watches {
+	for _, one := range watches {
 		select {
-		case c <- b:
+		case one.news <- b:
+		case <-one.gone:
 		case <-ctx.Done():
 			return
 		}
