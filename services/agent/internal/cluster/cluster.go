@@ -99,15 +99,19 @@ func New(config *rest.Config) (*Cluster, error) {
 	config.Timeout = requestTimeout
 	config.Wrap(access.Transport)
 	config.UserAgent = "fairlead-agent/" + version.String()
-	warned := &warnings{seen: map[DeprecatedAPI]time.Time{}}
-	config.WarningHandlerWithContext = warned
+	c := &Cluster{}
+	c.warnings = &warnings{seen: map[schema.GroupVersionKind]deprecated{}, resource: func(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
+		kind, known := c.kinds.get(gvk)
+		return kind.Resource, known
+	}}
+	config.WarningHandlerWithContext = c.warnings
 	streams := rest.CopyConfig(config)
 	config.Wrap(boundAnswers)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	c := &Cluster{http: client, warnings: warned}
+	c.http = client
 	if c.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}

@@ -203,8 +203,15 @@ var deprecation = regexp.MustCompile(`^(\S+) (\S+) is deprecated(?: in v[0-9.]+\
 
 // warnings remembers the deprecated APIs that the API server warned of when the agent used them.
 type warnings struct {
+	resource func(schema.GroupVersionKind) (schema.GroupVersionResource, bool) // as far as the API server was asked
+
 	mu   sync.Mutex // guards what follows
-	seen map[DeprecatedAPI]time.Time
+	seen map[schema.GroupVersionKind]deprecated
+}
+
+type deprecated struct {
+	DeprecatedAPI
+	at time.Time
 }
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
@@ -220,13 +227,20 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _
 	if err != nil {
 		return
 	}
-	plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(parts[2]))
-	one := DeprecatedAPI{plural, parts[3]}
+	gvk := gv.WithKind(parts[2])
+	resource, asked := w.resource(gvk)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.seen[one]; ok || len(w.seen) < maxDeprecated {
-		w.seen[one] = time.Now()
+	was, seen := w.seen[gvk]
+	switch {
+	case !seen && len(w.seen) >= maxDeprecated:
+		return
+	case !asked && seen:
+		resource = was.GroupVersionResource
+	case !asked:
+		resource, _ = meta.UnsafeGuessKindToResource(gvk)
 	}
+	w.seen[gvk] = deprecated{DeprecatedAPI{resource, parts[3]}, time.Now()}
 }
 
 var _ rest.WarningHandlerWithContext = (*warnings)(nil)
@@ -235,12 +249,12 @@ var _ rest.WarningHandlerWithContext = (*warnings)(nil)
 func (c *Cluster) UsedDeprecated() (out []DeprecatedAPI) {
 	c.warnings.mu.Lock()
 	defer c.warnings.mu.Unlock()
-	for one, at := range c.warnings.seen {
-		if time.Since(at) > warned {
-			delete(c.warnings.seen, one)
+	for gvk, one := range c.warnings.seen {
+		if time.Since(one.at) > warned {
+			delete(c.warnings.seen, gvk)
 			continue
 		}
-		out = append(out, one)
+		out = append(out, one.DeprecatedAPI)
 	}
 	return out
 }
