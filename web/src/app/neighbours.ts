@@ -6,3 +6,9 @@ export function neighbourOf(list: Neighbours, shown: string, by: number): string
   const at = list.indexOf(shown)
   return at < 0 ? undefined : list[at + by]
 }
+
+// What of the address goes along to the neighbour: the tab. Pods, searches, revisions and paths are those of one thing.
+export function carried(search: string): string {
+  const tab = new URLSearchParams(search).get('tab')
+  return tab ? `?${new URLSearchParams({ tab })}` : ''
+}

@@ -198,6 +198,11 @@ function SyncChosen({
   clear: () => void
 }) {
   const sync = useLever(SyncService.method.requestSync, clear)
+  // The answer to a sync of others says nothing of these. A sync that is taken in chooses none, and its answer stays.
+  const { reset } = sync
+  useEffect(() => {
+    if (chosen.size > 0) reset()
+  }, [chosen, reset])
   // No objects would mean all of them.
   if (chosen.size === 0)
     return sync.done ? (
