@@ -1,6 +1,7 @@
 import { useEffect, useRef } from 'react'
 import { useNavigate } from 'react-router'
-import { type Neighbours, neighbourOf } from './neighbours'
+import { carried, type Neighbours, neighbourOf } from './neighbours'
+import { isTaken } from './taken'
 
 const pages: Record<string, string> = {
   f: '/',
@@ -42,14 +43,7 @@ export function useKeys() {
       if (at && links.includes(at)) list.current = links.map((a) => a.pathname)
     }
     const press = (e: KeyboardEvent) => {
-      const at = e.target as HTMLElement
-      if (
-        e.ctrlKey ||
-        e.metaKey ||
-        e.altKey ||
-        at.closest('input, textarea, select, [contenteditable], dialog')
-      )
-        return
+      if (!isTaken(e, document)) return
       const to = pages[e.key]
       if (e.timeStamp - leader < 1000 && to) {
         leader = 0
@@ -65,7 +59,7 @@ export function useKeys() {
         step(e.key === 'j' ? 1 : -1)
       } else if (e.key === 'J' || e.key === 'K') {
         const next = neighbourOf(list.current, window.location.pathname, e.key === 'J' ? 1 : -1)
-        if (next) navigate(next + window.location.search)
+        if (next) navigate(next + carried(window.location.search))
       } else if (e.key === '.') {
         document.querySelector<HTMLElement>('main [data-waiting]')?.click()
       } else if (e.key === 'o') {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { neighbourOf } from '../app/neighbours'
+import { carried, neighbourOf } from '../app/neighbours'
+import { isTaken } from '../app/taken'
 import { mostAtOnce, syncedAs } from '../pages/service/grouped'
 
 test('the neighbours of a thing are those of the list that a person came from', () => {
@@ -10,6 +11,28 @@ test('the neighbours of a thing are those of the list that a person came from', 
   expect(neighbourOf(list, '/service/a', -1)).toBeUndefined()
   expect(neighbourOf(list, '/cluster/edge-1', 1)).toBeUndefined()
   expect(neighbourOf([], '/service/a', 1)).toBeUndefined()
+})
+
+test('the tab alone goes along to the neighbour', () => {
+  expect(carried('?tab=logs&pod=web-0&grep=panic')).toBe('?tab=logs')
+  expect(carried('?tab=files&rev=abc&path=charts%2Fa&file=b')).toBe('?tab=files')
+  expect(carried('?pod=web-0')).toBe('')
+  expect(carried('')).toBe('')
+})
+
+test('no key counts while a dialog is open or a person types', () => {
+  const press = { ctrlKey: false, metaKey: false, altKey: false }
+  const inside = (...around: string[]) => ({
+    closest: (list: string) => (list.split(', ').some((one) => around.includes(one)) ? {} : null),
+  })
+  const page = (...open: string[]) => ({
+    querySelector: (wanted: string) => (open.includes(wanted) ? ({} as Element) : null),
+  })
+  expect(isTaken({ ...press, target: inside('main') }, page())).toBe(true)
+  expect(isTaken({ ...press, target: inside('body') }, page('dialog[open]'))).toBe(false)
+  expect(isTaken({ ...press, target: inside('dialog') }, page())).toBe(false)
+  expect(isTaken({ ...press, target: inside('input') }, page())).toBe(false)
+  expect(isTaken({ ...press, ctrlKey: true, target: inside('main') }, page())).toBe(false)
 })
 
 test('a sync names objects as the command does', () => {
