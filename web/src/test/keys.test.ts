@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import proto from '../../../proto/fairlead/console/v1/sync_service.proto?raw'
 import { carried, neighbourOf } from '../app/neighbours'
 import { isTaken } from '../app/taken'
 import { mostAtOnce, syncedAs } from '../pages/service/grouped'
@@ -38,5 +39,11 @@ test('no key counts while a dialog is open or a person types', () => {
 test('a sync names objects as the command does', () => {
   expect(syncedAs({ kind: 'Deployment', namespace: 'shop', name: 'web' })).toBe('Deployment/shop/web')
   expect(syncedAs({ kind: 'Namespace', namespace: '', name: 'shop' })).toBe('Namespace/shop')
-  expect(mostAtOnce).toBe(64)
+})
+
+test('as many objects are synced at once as the hub takes', () => {
+  const rule = /message RequestSyncRequest \{[^}]*repeated string only = \d+ [^}]*?max_items: (\d+)/.exec(
+    proto,
+  )
+  expect(rule?.[1]).toBe(String(mostAtOnce))
 })

@@ -1,7 +1,7 @@
 import type { ClusterObject } from '../../gen/fairlead/console/v1/object_service_pb'
 import { healthState, type State, worst, worstFirst } from '../../state/states'
 
-// The hub syncs so many objects by name at once.
+// The hub syncs so many objects by name at once: max_items of RequestSyncRequest.only.
 export const mostAtOnce = 64
 
 // How a sync names an object.
