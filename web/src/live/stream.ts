@@ -35,7 +35,7 @@ export class Stream {
   #watchdog: ReturnType<typeof setTimeout> | undefined
   #failures = 0
   #paused = false
-  // The console refused a stream with queries that it does not know: those are polled.
+  // The console refused a stream with queries that it does not know: those are polled, until a stream that stood breaks. The next console may be another one.
   #older = false
   #listeners = new Set<() => void>()
   status: Status = { live: false, asOf: 0, nextTry: 0 }
@@ -126,6 +126,7 @@ export class Stream {
       this.#watchdog = setTimeout(() => mine.abort(), silence)
     }
     watch()
+    let stood = false
     try {
       const queries = wanted.map(([key, { answer }]) => answer.query(key))
       for await (const m of this.#open({ queries }, mine.signal)) {
@@ -134,6 +135,7 @@ export class Stream {
         this.#take(m)
         if (m.event.case !== 'heartbeat') continue
         this.#replaced()
+        stood = true
         this.#failures = 0
         this.#set({ live: true, asOf: Date.now(), nextTry: 0 })
       }
@@ -141,6 +143,7 @@ export class Stream {
     } catch (e) {
       if (this.#current !== mine) return
       this.#drop()
+      if (stood) this.#older = false
       const failure = failureOf(e)
       if (failure.code === Code[Code.InvalidArgument] && wanted.some(([, { answer }]) => answer.newer)) {
         this.#older = true

@@ -247,6 +247,26 @@ describe('the stream of a tab', () => {
     expect(stream.carries('a')).toBe(true)
     expect(stream.carries('view')).toBe(false)
   })
+  test('asks a console that may be another one for all again', async () => {
+    const view = answerOf(ClusterViewService.method.getClusterView, { cluster: 'edge-1' })
+    stream.want('a', make, () => {})
+    stream.want(
+      'view',
+      () => view ?? expect.fail(),
+      () => {},
+    )
+    await vi.advanceTimersByTimeAsync(100)
+    await last().break(new ConnectError('queries[1]', Code.InvalidArgument))
+    await vi.advanceTimersByTimeAsync(1)
+    // A stream that never stood is of the same console.
+    await last().break()
+    await vi.advanceTimersByTimeAsync(10_000)
+    expect(last().queries.map((q) => q.name)).toEqual(['a'])
+    await last().tell(heartbeat)
+    await last().break()
+    await vi.advanceTimersByTimeAsync(10_000)
+    expect(last().queries.map((q) => q.name)).toEqual(['a', 'view'])
+  })
   test('asks at most 16 questions; the others are polled', async () => {
     for (let i = 0; i < 20; i++) stream.want(`q${i}`, make, () => {})
     await vi.advanceTimersByTimeAsync(100)
