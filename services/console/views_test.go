@@ -396,6 +396,65 @@ func TestViewsAreListedByFigures(t *testing.T) {
 	wantCode(t, err, connect.CodeInvalidArgument, "pods.not_ready")
 }
 
+// An agent that may not list nodes does not know what they can give: its requests are no part of a share.
+func TestSumsCompareWhatTheSameClustersKnow(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, d := r.admin(t), r.service(t, identity.ServiceDistributor)
+	section := func(name string, figures map[string]int64) *deliveryv1.ViewSection {
+		return &deliveryv1.ViewSection{Name: name, State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Figures: figures}
+	}
+	requests := section("requests", map[string]int64{"cpu": 3000, "memory": 300})
+	nodes := section("nodes", map[string]int64{"cpu_allocatable": 4000, "memory_allocatable": 400})
+	for name, sections := range map[string][]*deliveryv1.ViewSection{
+		"all": {requests, nodes}, "least": {requests}, "no-pods": {nodes}, "liar": {section("shares", map[string]int64{"cpu_requested": 7, "other": 7})},
+	} {
+		admin.must(t, newCluster(name))
+		d.push(t, name, whole(1, 1, sections...))
+	}
+	page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{
+		"requests.cpu": 6000, "requests.memory": 600, "nodes.cpu_allocatable": 8000, "nodes.memory_allocatable": 800,
+		"shares.cpu_requested": 3000, "shares.cpu_allocatable": 4000, "shares.memory_requested": 300, "shares.memory_allocatable": 400,
+	}
+	if got := page.GetSums()[0].GetFigures(); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Figures of a sample are estimates, and lists say so.
+func TestFiguresOfASampleSaySo(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin, d := r.admin(t), r.service(t, identity.ServiceDistributor)
+	for name, sample := range map[string]uint32{"large": 4, "small": 1} {
+		admin.must(t, newCluster(name))
+		pods := podSection("a")
+		pods.Sample = sample
+		pods.Figures["sampled"] = 0 // the hub says it, not the agent
+		d.push(t, name, whole(1, 1, pods))
+	}
+	page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range page.GetViews() {
+		if n, ok := v.GetFigures()["pods.sampled"]; ok != (v.GetCluster() == "large") || ok && n != 1 {
+			t.Errorf("%s: pods.sampled %d, %v", v.GetCluster(), n, ok)
+		}
+	}
+	if n := page.GetSums()[0].GetFigures()["pods.sampled"]; n != 1 {
+		t.Errorf("%d of the clusters of a sum are samples, want 1", n)
+	}
+	page, err = admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "pods.sampled = 1"})
+	if err != nil || page.GetTotalSize() != 1 {
+		t.Errorf("filtered: %v, %v", page, err)
+	}
+}
+
 func TestViewsAreWatched(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db string) {

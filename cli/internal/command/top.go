@@ -118,29 +118,49 @@ func figureHead() []string {
 	return []string{"NODES", "CPU", "MEMORY", "PODS", "NOT-READY", "RESTARTS/H", "PULLS", "WARNINGS/H"}
 }
 
-// figureCells show figures. An unknown figure is "-".
+// fairShares are the figures of a sum with the shares of those clusters that know both what is requested and what nodes can give.
+func fairShares(f map[string]int64) map[string]int64 {
+	out := maps.Clone(f)
+	for _, what := range []string{"cpu", "memory"} {
+		delete(out, "nodes."+what+"_allocatable")
+		if whole, ok := f["shares."+what+"_allocatable"]; ok {
+			out["nodes."+what+"_allocatable"], out["requests."+what] = whole, f["shares."+what+"_requested"]
+		}
+	}
+	return out
+}
+
+// figureCells show figures. An unknown figure is "-", and one that was counted in a sample has "≈" before it.
 func figureCells(f map[string]int64) []string {
+	about := func(names ...string) string {
+		for _, name := range names {
+			if section, _, _ := strings.Cut(name, "."); f[section+".sampled"] > 0 {
+				return "≈"
+			}
+		}
+		return ""
+	}
 	count := func(name string) string {
 		n, ok := f[name]
 		if !ok {
 			return "-"
 		}
-		return fmt.Sprint(n)
+		return about(name) + fmt.Sprint(n)
 	}
 	share := func(part, whole string, show func(int64) string) string {
 		a, okA := f[part]
 		b, okB := f[whole]
 		switch {
 		case okA && okB && b > 0:
-			return fmt.Sprintf("%s/%s (%d%%)", show(a), show(b), a*100/b)
+			return about(part, whole) + fmt.Sprintf("%s/%s (%d%%)", show(a), show(b), a*100/b)
 		case okA:
-			return show(a) + "/-"
+			return about(part) + show(a) + "/-"
 		}
 		return "-"
 	}
 	nodes := "-"
 	if _, ok := f["nodes.total"]; ok {
-		nodes = fmt.Sprintf("%d/%d", f["nodes.ready"], f["nodes.total"])
+		nodes = about("nodes.total") + fmt.Sprintf("%d/%d", f["nodes.ready"], f["nodes.total"])
 	}
 	return []string{
 		nodes, share("requests.cpu", "nodes.cpu_allocatable", cores), share("requests.memory", "nodes.memory_allocatable", table.Bytes),
@@ -169,7 +189,7 @@ func (o *topping) fleet(ctx context.Context, h *hub.Hub, to io.Writer) error {
 	t := table.New(append(append(head, "CLUSTERS", "AWAY", "NO-VIEW"), figureHead()...)...)
 	for _, s := range got.GetSums() {
 		cells := append(slices.Clone(s.GetValues()), fmt.Sprint(s.GetClusters()), fmt.Sprint(s.GetAway()), fmt.Sprint(s.GetClusters()-s.GetViewed()))
-		t.Row(append(cells, figureCells(s.GetFigures())...)...)
+		t.Row(append(cells, figureCells(fairShares(s.GetFigures()))...)...)
 	}
 	return o.write(t, to)
 }

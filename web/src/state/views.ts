@@ -11,6 +11,27 @@ export type FigureColumn = {
   bad: (f: Figures) => boolean
 }
 
+const sectionOf = (name: string) => name.slice(0, name.indexOf('.'))
+
+// A section of which the agent counts a sample has estimates.
+const about = (f: Figures, ...sections: string[]) =>
+  sections.some((section) => (f[`${section}.sampled`] ?? 0n) > 0n) ? '≈ ' : ''
+
+// Sums compare what the same clusters know: one whose agent may not list nodes has requests, and none that they are a share of.
+export function summed(f: Figures): Figures {
+  const out = { ...f }
+  for (const what of ['cpu', 'memory']) {
+    const requested = f[`shares.${what}_requested`]
+    const allocatable = f[`shares.${what}_allocatable`]
+    delete out[`requests.${what}`]
+    delete out[`nodes.${what}_allocatable`]
+    if (requested === undefined || allocatable === undefined) continue
+    out[`requests.${what}`] = requested
+    out[`nodes.${what}_allocatable`] = allocatable
+  }
+  return out
+}
+
 export const count = (n: bigint | undefined) => (n === undefined ? '–' : Number(n).toLocaleString())
 
 // cores writes thousandths of a core.
@@ -21,24 +42,30 @@ export function share(f: Figures, part: string, whole: string, show: (n: number)
   const some = f[part]
   const all = f[whole]
   if (some === undefined) return '–'
-  if (!all) return show(Number(some))
-  return `${show(Number(some))} of ${show(Number(all))} (${Math.round((Number(some) * 100) / Number(all))} %)`
+  const mark = about(f, sectionOf(part), sectionOf(whole))
+  if (!all) return mark + show(Number(some))
+  return `${mark}${show(Number(some))} of ${show(Number(all))} (${Math.round((Number(some) * 100) / Number(all))} %)`
 }
 
 const percent = (f: Figures, part: string, whole: string) => {
   const some = f[part]
   const all = f[whole]
-  return some === undefined || !all ? '–' : `${Math.round((Number(some) * 100) / Number(all))} %`
+  return some === undefined || !all
+    ? '–'
+    : `${about(f, sectionOf(part), sectionOf(whole))}${Math.round((Number(some) * 100) / Number(all))} %`
 }
 
+const counted = (f: Figures, name: string) =>
+  f[name] === undefined ? count(undefined) : about(f, sectionOf(name)) + count(f[name])
+
 const of = (f: Figures, some: string, all: string) =>
-  f[some] === undefined || f[all] === undefined ? count(f[some]) : `${count(f[some])} of ${count(f[all])}`
+  f[some] === undefined || f[all] === undefined ? counted(f, some) : `${counted(f, some)} of ${count(f[all])}`
 
 const any = (name: string) => (f: Figures) => (f[name] ?? 0n) > 0n
 
 // "At least": the agent began within the hour.
 const hourly = (section: string) => (f: Figures) =>
-  `${f[`${section}.at_least`] && f[`${section}.hour`] !== undefined ? '≥ ' : ''}${count(f[`${section}.hour`])}`
+  `${f[`${section}.at_least`] && f[`${section}.hour`] !== undefined ? '≥ ' : ''}${counted(f, `${section}.hour`)}`
 
 export const figureColumns: FigureColumn[] = [
   {
@@ -59,7 +86,7 @@ export const figureColumns: FigureColumn[] = [
     show: (f) => of(f, 'workloads.not_well', 'workloads.total'),
     bad: any('workloads.not_well'),
   },
-  { title: 'No image', order: 'pulls.pods', show: (f) => count(f['pulls.pods']), bad: any('pulls.pods') },
+  { title: 'No image', order: 'pulls.pods', show: (f) => counted(f, 'pulls.pods'), bad: any('pulls.pods') },
   { title: 'Restarts an hour', order: 'restarts.hour', show: hourly('restarts'), bad: () => false },
   { title: 'Warnings an hour', order: 'warnings.hour', show: hourly('warnings'), bad: () => false },
   {

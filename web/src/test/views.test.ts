@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { cores, explored, figureColumns, memory, podStates, share } from '../state/views'
+import { cores, explored, figureColumns, memory, podStates, share, summed } from '../state/views'
 
 const shown = (f: Record<string, bigint>) => figureColumns.map((c) => `${c.show(f)}${c.bad(f) ? ' !' : ''}`)
 
@@ -28,6 +28,40 @@ test('what is requested is a share of what nodes can give', () => {
   expect(share(f, 'a', 'none', cores)).toBe('7.5 cores')
   expect(share(f, 'none', 'b', cores)).toBe('–')
   expect(share(f, 'm', 'm', memory)).toBe('1.0 GiB of 1.0 GiB (100 %)')
+})
+
+test('figures of a sample are marked as estimates', () => {
+  expect(
+    shown({
+      'pods.not_ready': 8n,
+      'pods.total': 1200n,
+      'pods.sampled': 1n,
+      'pulls.pods': 4n,
+      'pulls.sampled': 1n,
+      'restarts.hour': 2n,
+      'restarts.at_least': 1n,
+      'restarts.sampled': 1n,
+      'nodes.cpu_allocatable': 4n,
+      'requests.cpu': 1n,
+      'requests.sampled': 1n,
+      'warnings.hour': 3n,
+      'workloads.sampled': 1n,
+    }),
+  ).toEqual(['–', '≈ 8 of 1,200 !', '–', '≈ 4 !', '≥ ≈ 2', '3', '≈ 25 %', '–'])
+  expect(share({ 'a.x': 2n, 'b.x': 4n, 'b.sampled': 3n }, 'a.x', 'b.x', String)).toBe('≈ 2 of 4 (50 %)')
+})
+
+test('the share of a sum is that of the clusters that know both', () => {
+  const sum = {
+    'requests.cpu': 12_000n,
+    'nodes.cpu_allocatable': 10_000n,
+    'shares.cpu_requested': 4_000n,
+    'shares.cpu_allocatable': 10_000n,
+    'requests.memory': 5n,
+    'nodes.memory_allocatable': 4n,
+    'pods.not_ready': 1n,
+  }
+  expect(shown(summed(sum))).toEqual(['–', '1 !', '–', '–', '–', '–', '40 %', '–'])
 })
 
 test('states of pods come the most frequent first', () => {

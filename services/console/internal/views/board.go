@@ -161,6 +161,11 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 			for name, n := range s.GetFigures() {
 				v.figures[unique.Make(s.GetName()+"."+name).Value()] = n
 			}
+			sampled := unique.Make(s.GetName() + ".sampled").Value()
+			delete(v.figures, sampled) // this console says it, and no agent
+			if s.GetSample() > 1 && len(s.GetFigures()) > 0 {
+				v.figures[sampled] = 1
+			}
 			if len(s.GetRows()) > 0 || s.GetWithheld() > 0 || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
 				v.rows[unique.Make(s.GetName()).Value()] = true
 			}

@@ -47,6 +47,7 @@ func known() []string {
 		"claims.total", "claims.bound", "claims.pending", "claims.lost", "claims.terminating", "claims.bound_bytes",
 		"warnings.hour", "warnings.groups", "apis.groups", "apis.versions", "services.total", "used.nodes", "used.cpu", "used.memory",
 		"deprecated.total", "deprecated.applied", "agent.credentials", "agent.end_soon", "agent.ended",
+		"nodes.sampled", "requests.sampled", "pods.sampled", "restarts.sampled", "pulls.sampled", "workloads.sampled", "claims.sampled", "warnings.sampled",
 	}
 }
 
@@ -253,6 +254,16 @@ type ranked struct {
 	values []filter.Value
 }
 
+// sharesPrefix is before figures of sums that no agent counts.
+const sharesPrefix = "shares."
+
+type shared struct{ name, part, whole string }
+
+// shares are figures that are compared. They come from two sections, and an agent may know one of them alone: a share is of the clusters that know both.
+func shares() [2]shared {
+	return [2]shared{{"cpu", "requests.cpu", "nodes.cpu_allocatable"}, {"memory", "requests.memory", "nodes.memory_allocatable"}}
+}
+
 // sums adds views up by the values of labels.
 func sums(fits []seen, by []string) []*consolev1.ViewSum {
 	found := map[string]*consolev1.ViewSum{}
@@ -276,7 +287,17 @@ func sums(fits []seen, by []string) []*consolev1.ViewSum {
 			sum.Away++
 		}
 		for name, n := range s.view.figures {
-			sum.Figures[name] += n
+			if !strings.HasPrefix(name, sharesPrefix) {
+				sum.Figures[name] += n
+			}
+		}
+		for _, of := range shares() {
+			part, okPart := s.view.figures[of.part]
+			whole, okWhole := s.view.figures[of.whole]
+			if okPart && okWhole {
+				sum.Figures[sharesPrefix+of.name+"_requested"] += part
+				sum.Figures[sharesPrefix+of.name+"_allocatable"] += whole
+			}
 		}
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b *consolev1.ViewSum) int { return slices.Compare(a.GetValues(), b.GetValues()) })

@@ -4,7 +4,7 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
-import { figureColumns } from '../../state/views'
+import { figureColumns, summed } from '../../state/views'
 import { FigureCells } from '../../ui/Figures'
 import { Failed, Stale } from '../../ui/Panel'
 import { plain } from '../../ui/text'
@@ -73,7 +73,7 @@ export function Inside({ group }: { group: string }) {
                     <div className="cause">{(s.clusters - s.viewed).toLocaleString()} not known</div>
                   )}
                 </td>
-                <FigureCells of={s.figures} />
+                <FigureCells of={summed(s.figures)} />
               </tr>
             ))}
           </tbody>
