@@ -425,6 +425,44 @@ func TestSumsCompareWhatTheSameClustersKnow(t *testing.T) {
 	}
 }
 
+// An agent that was rolled back to a version without views is connected, and nothing says that its last view is of now.
+func TestAViewThatIsPushedNoMoreIsNotOfNow(t *testing.T) {
+	t.Parallel()
+	p := newPeople(t, "")
+	d := p.service(t, identity.ServiceDistributor)
+	seen := func(version string, can ...deliveryv1.AgentCapability) {
+		t.Helper()
+		_, err := d.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{
+			Cluster: "edge-1", Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{Version: version, Capabilities: can},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	unfollowed := func() (why string, away int32) {
+		page, err := p.admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "name = edge-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.GetViews()[0].GetUnfollowed(), page.GetSums()[0].GetAway()
+	}
+	seen("v2", deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)
+	d.push(t, "edge-1", whole(1, 1, podSection("a")))
+	until(t, "the cluster is followed", func() bool {
+		why, away := unfollowed()
+		return why == "" && away == 0 && p.admin.view(t, "edge-1").GetConnected()
+	})
+	seen("v1")
+	until(t, "the list says that no views are pushed", func() bool {
+		why, away := unfollowed()
+		return strings.Contains(why, "the agent (v1) pushes no views") && away == 1
+	})
+	v := p.admin.view(t, "edge-1")
+	if v.GetMissing() != "" || !strings.Contains(v.GetUnfollowed(), "update it") || v.GetFigures()["pods.total"] != 100 {
+		t.Errorf("the last view: %v", v)
+	}
+}
+
 // Figures of a sample are estimates, and lists say so.
 func TestFiguresOfASampleSaySo(t *testing.T) {
 	t.Parallel()

@@ -236,6 +236,8 @@ func (v view) viewState(of *consolev1.ClusterView) string {
 		return of.GetMissing()
 	case !of.GetConnected():
 		return "away, as of " + v.ago(of.GetLastSeenTime())
+	case of.GetUnfollowed() != "":
+		return of.GetUnfollowed() + "; as of " + v.ago(of.GetUpdateTime())
 	}
 	return ""
 }

@@ -11,6 +11,9 @@ export type FigureColumn = {
   bad: (f: Figures) => boolean
 }
 
+// Whether a view is of now.
+export const follows = (v: { connected: boolean; unfollowed: string }) => v.connected && v.unfollowed === ''
+
 const sectionOf = (name: string) => name.slice(0, name.indexOf('.'))
 
 // A section of which the agent counts a sample has estimates.

@@ -41,7 +41,9 @@ type ClusterView struct {
 	// GetClusterView alone fills rows.
 	Sections []*v1.ViewSection `protobuf:"bytes,8,rep,name=sections,proto3" json:"sections,omitempty"`
 	// Rows of Kubernetes objects were left out: the caller may not read the Kubernetes API of the cluster.
-	RowsHidden    bool `protobuf:"varint,9,opt,name=rows_hidden,json=rowsHidden,proto3" json:"rows_hidden,omitempty"`
+	RowsHidden bool `protobuf:"varint,9,opt,name=rows_hidden,json=rowsHidden,proto3" json:"rows_hidden,omitempty"`
+	// Why the view does not follow the cluster although its agent is connected: it pushes no views any more. Empty: it does.
+	Unfollowed    string `protobuf:"bytes,10,opt,name=unfollowed,proto3" json:"unfollowed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -137,6 +139,13 @@ func (x *ClusterView) GetRowsHidden() bool {
 		return x.RowsHidden
 	}
 	return false
+}
+
+func (x *ClusterView) GetUnfollowed() string {
+	if x != nil {
+		return x.Unfollowed
+	}
+	return ""
 }
 
 type GetClusterViewRequest struct {
@@ -385,9 +394,11 @@ type ViewSum struct {
 	// In the order of group_by; empty: the clusters have no such label.
 	Values   []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
 	Clusters int32    `protobuf:"varint,2,opt,name=clusters,proto3" json:"clusters,omitempty"`
-	// Clusters of which there is a view, and of these the ones whose agent is not connected: their last figures count.
-	Viewed        int32            `protobuf:"varint,3,opt,name=viewed,proto3" json:"viewed,omitempty"`
-	Away          int32            `protobuf:"varint,4,opt,name=away,proto3" json:"away,omitempty"`
+	// Clusters of which there is a view, and of these the ones whose agent is not connected or pushes no views any more: their last figures count.
+	Viewed int32 `protobuf:"varint,3,opt,name=viewed,proto3" json:"viewed,omitempty"`
+	Away   int32 `protobuf:"varint,4,opt,name=away,proto3" json:"away,omitempty"`
+	// Of a sample the figure sampled is the number of clusters. shares.cpu_requested, shares.cpu_allocatable, shares.memory_requested and
+	// shares.memory_allocatable are of the clusters that know both what is requested and what nodes can give.
 	Figures       map[string]int64 `protobuf:"bytes,5,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -870,7 +881,7 @@ var File_fairlead_console_v1_cluster_view_service_proto protoreflect.FileDescrip
 
 const file_fairlead_console_v1_cluster_view_service_proto_rawDesc = "" +
 	"\n" +
-	".fairlead/console/v1/cluster_view_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a fairlead/delivery/v1/views.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\x04\n" +
+	".fairlead/console/v1/cluster_view_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a fairlead/delivery/v1/views.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x04\n" +
 	"\vClusterView\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12D\n" +
 	"\x06labels\x18\x02 \x03(\v2,.fairlead.console.v1.ClusterView.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -882,7 +893,11 @@ const file_fairlead_console_v1_cluster_view_service_proto_rawDesc = "" +
 	"\afigures\x18\a \x03(\v2-.fairlead.console.v1.ClusterView.FiguresEntryR\afigures\x12=\n" +
 	"\bsections\x18\b \x03(\v2!.fairlead.delivery.v1.ViewSectionR\bsections\x12\x1f\n" +
 	"\vrows_hidden\x18\t \x01(\bR\n" +
-	"rowsHidden\x1a9\n" +
+	"rowsHidden\x12\x1e\n" +
+	"\n" +
+	"unfollowed\x18\n" +
+	" \x01(\tR\n" +
+	"unfollowed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +

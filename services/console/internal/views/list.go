@@ -130,8 +130,21 @@ func show(s seen) *consolev1.ClusterView {
 		out.Missing = missing(s)
 		return out
 	}
-	out.UpdateTime, out.Figures = stamp(s.view.received), maps.Clone(s.view.figures)
+	out.UpdateTime, out.Figures, out.Unfollowed = stamp(s.view.received), maps.Clone(s.view.figures), s.unfollowed()
 	return out
+}
+
+// unfollowed says why the view of a connected cluster is not of now; empty: it is, or the cluster is away.
+func (s seen) unfollowed() string {
+	version, views := s.Agent()
+	if s.view == nil || !s.Connected() || version == "" || views {
+		return ""
+	}
+	return noViews(version)
+}
+
+func noViews(version string) string {
+	return "the agent (" + cmp.Or(version, "unknown version") + ") pushes no views: update it"
 }
 
 // missing says why there is no view.
@@ -141,7 +154,7 @@ func missing(s seen) string {
 	case s.LastSeen().IsZero():
 		return "no agent was heard of: `fairlead cluster join` brings one into the cluster"
 	case !views:
-		return "the agent (" + cmp.Or(version, "unknown version") + ") pushes no views: update it"
+		return noViews(version)
 	case !s.Connected():
 		return "the agent went away before it pushed a view"
 	}
@@ -283,7 +296,7 @@ func sums(fits []seen, by []string) []*consolev1.ViewSum {
 			continue
 		}
 		sum.Viewed++
-		if !s.Connected() {
+		if !s.Connected() || s.unfollowed() != "" {
 			sum.Away++
 		}
 		for name, n := range s.view.figures {

@@ -22,6 +22,7 @@ type told struct {
 	uid       string
 	labels    string
 	connected bool
+	follows   bool
 }
 
 // Watch sends the views that fit, and then those that change, until ctx ends or send fails.
@@ -99,7 +100,7 @@ func (b *Board) news(ctx context.Context, expr *filter.Expr, has map[string]told
 	there := make(map[string]bool, len(fits))
 	for _, s := range fits {
 		there[s.Name()] = true
-		now := told{uid: s.UID(), labels: s.LabelText(), connected: s.Connected()}
+		now := told{uid: s.UID(), labels: s.LabelText(), connected: s.Connected(), follows: s.unfollowed() == ""}
 		if s.view != nil {
 			now.number = s.view.number
 		}

@@ -5,7 +5,7 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
-import { cores, count, explored, type Figures, memory, podStates, share } from '../../state/views'
+import { cores, count, explored, type Figures, follows, memory, podStates, share } from '../../state/views'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 
@@ -32,7 +32,11 @@ export function View({ cluster }: { cluster: string }) {
       <div className="head">
         <h2>In the cluster</h2>
         <span className="quiet">
-          {view.connected ? (
+          {view.unfollowed ? (
+            <>
+              {plain(view.unfollowed, 300)}; changed <Age of={view.updateTime} /> ago
+            </>
+          ) : view.connected ? (
             <>
               followed; changed <Age of={view.updateTime} /> ago
             </>
@@ -46,7 +50,7 @@ export function View({ cluster }: { cluster: string }) {
       <Stale of={fresh} again={again} />
       <div
         className={
-          view.connected ? (fresh.stale || fresh.failure ? 'columns stale' : 'columns') : 'columns away'
+          follows(view) ? (fresh.stale || fresh.failure ? 'columns stale' : 'columns') : 'columns away'
         }
       >
         <Part title="Pods" to="core/v1/pods" of={of} section={section('pods')} figures={<Pods of={f} />}>

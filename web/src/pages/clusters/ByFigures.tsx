@@ -4,7 +4,7 @@ import { toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
-import { figureColumns } from '../../state/views'
+import { figureColumns, follows } from '../../state/views'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
@@ -44,12 +44,12 @@ export function ByFigures() {
         </thead>
         <tbody>
           {list.data?.views.map((v) => (
-            <tr key={v.cluster} className={v.connected ? '' : 'away'}>
+            <tr key={v.cluster} className={follows(v) ? '' : 'away'}>
               <td className="name">
                 {!v.connected && <State of="unknown" word="" note="not connected" />}
                 <Link to={`/cluster/${v.cluster}`}>{plain(v.cluster, 63)}</Link>
-                {v.missing ? (
-                  <div className="cause">{plain(v.missing, 300)}</div>
+                {v.missing || v.unfollowed ? (
+                  <div className="cause">{plain(v.missing || v.unfollowed, 300)}</div>
                 ) : (
                   !v.connected && (
                     <div className="cause">

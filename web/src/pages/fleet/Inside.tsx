@@ -4,7 +4,7 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
-import { figureColumns, summed } from '../../state/views'
+import { figureColumns, follows, summed } from '../../state/views'
 import { FigureCells } from '../../ui/Figures'
 import { Failed, Stale } from '../../ui/Panel'
 import { plain } from '../../ui/text'
@@ -80,19 +80,22 @@ export function Inside({ group }: { group: string }) {
         </table>
       </section>
       {list.data.sums.some((s) => s.away > 0) && (
-        <p className="quiet">The last figures of clusters that are away count.</p>
+        <p className="quiet">
+          The last figures of clusters that are away, or whose agents push no views, count.
+        </p>
       )}
       {troubled.length > 0 && (
         <>
           <h3>The most trouble</h3>
           <ul className="lines">
             {troubled.map((v) => (
-              <li key={v.cluster} className={v.connected ? '' : 'away'}>
+              <li key={v.cluster} className={follows(v) ? '' : 'away'}>
                 <Link to={`/cluster/${v.cluster}`}>{plain(v.cluster, 63)}</Link>{' '}
                 {figureColumns
                   .filter((c) => c.bad(v.figures))
                   .map((c) => `${c.title.toLowerCase()}: ${c.show(v.figures)}`)
                   .join(', ')}
+                {v.unfollowed && <span className="quiet"> · {plain(v.unfollowed, 300)}</span>}
                 {!v.connected && (
                   <span className="quiet">
                     {' '}
