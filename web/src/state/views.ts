@@ -106,6 +106,13 @@ export const figureColumns: FigureColumn[] = [
   },
 ]
 
+// Words with the figure that they are about.
+export type Word = [words: string, n?: bigint | undefined]
+
+// What is said of figures: the first words always, others where their figure is known and not 0.
+export const said = (of: Word[]): string[] =>
+  of.flatMap(([words, n], i) => (i === 0 || (n ?? 0n) > 0n ? [words] : []))
+
 // States of pods, the most frequent first, with their words.
 export function podStates(f: Figures): [string, bigint][] {
   return Object.entries(f)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { cores, explored, figureColumns, memory, podStates, share, summed } from '../state/views'
+import { cores, explored, figureColumns, memory, podStates, said, share, summed } from '../state/views'
 
 const shown = (f: Record<string, bigint>) => figureColumns.map((c) => `${c.show(f)}${c.bad(f) ? ' !' : ''}`)
 
@@ -62,6 +62,16 @@ test('the share of a sum is that of the clusters that know both', () => {
     'pods.not_ready': 1n,
   }
   expect(shown(summed(sum))).toEqual(['–', '1 !', '–', '–', '–', '–', '40 %', '–'])
+})
+
+test('an unknown figure is no word of a line, unless it is the first', () => {
+  expect(said([['– in all'], ['– not well', undefined], ['0 failed', 0n]])).toEqual(['– in all'])
+  expect(
+    said([
+      ['0 in all', 0n],
+      ['2 not well', 2n],
+    ]),
+  ).toEqual(['0 in all', '2 not well'])
 })
 
 test('states of pods come the most frequent first', () => {

@@ -5,7 +5,18 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
-import { cores, count, explored, type Figures, follows, memory, podStates, share } from '../../state/views'
+import {
+  cores,
+  count,
+  explored,
+  type Figures,
+  follows,
+  memory,
+  podStates,
+  said,
+  share,
+  type Word,
+} from '../../state/views'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 
@@ -71,7 +82,10 @@ export function View({ cluster }: { cluster: string }) {
               of={[
                 [`${count(f['workloads.total'])} in all`],
                 [`${count(f['workloads.not_well'])} not well`, f['workloads.not_well']],
-                [`${count(f['workloads.ready'])} of ${count(f['workloads.desired'])} replicas are ready`],
+                [
+                  `${count(f['workloads.ready'])} of ${count(f['workloads.desired'])} replicas are ready`,
+                  f['workloads.desired'],
+                ],
                 [`${count(f['workloads.jobs_failed'])} jobs failed`, f['workloads.jobs_failed']],
               ]}
             />
@@ -98,7 +112,10 @@ export function View({ cluster }: { cluster: string }) {
               <Line
                 of={[
                   [`CPU requested: ${share(f, 'requests.cpu', 'nodes.cpu_allocatable', cores)}`],
-                  [`memory: ${share(f, 'requests.memory', 'nodes.memory_allocatable', memory)}`],
+                  [
+                    `memory: ${share(f, 'requests.memory', 'nodes.memory_allocatable', memory)}`,
+                    f['requests.memory'],
+                  ],
                 ]}
               />
             </>
@@ -158,15 +175,9 @@ export function View({ cluster }: { cluster: string }) {
 
 const restarts = (r: ViewRow) => (r.figures.restarts ? `${count(r.figures.restarts)} restarts` : '')
 
-// Words of figures, with a comma between them. A figure that is 0 or unknown says nothing, unless it is the first words' own.
-function Line({ of }: { of: [string, (bigint | undefined)?][] }) {
-  return (
-    <p>
-      {of
-        .flatMap(([words, n], i) => (i === 0 || n === undefined ? [words] : n > 0n ? [words] : []))
-        .join(', ')}
-    </p>
-  )
+// Words of figures, with a comma between them.
+function Line({ of }: { of: Word[] }) {
+  return <p>{said(of).join(', ')}</p>
 }
 
 function Pods({ of }: { of: Figures }) {
@@ -176,14 +187,12 @@ function Pods({ of }: { of: Figures }) {
       <Line
         of={[
           [`${count(of['pods.total'])} in all`],
-          [`${count(of['pods.not_ready'])} not ready`],
+          [`${count(of['pods.not_ready'])} not ready`, of['pods.not_ready']],
           [
             `${of['restarts.at_least'] ? 'at least ' : ''}${count(of['restarts.hour'])} restarts in the last hour`,
+            of['restarts.hour'],
           ],
-          [
-            `${count(of['restarts.oom_killed_hour'])} killed for memory`,
-            of['restarts.oom_killed_hour'] ?? 0n,
-          ],
+          [`${count(of['restarts.oom_killed_hour'])} killed for memory`, of['restarts.oom_killed_hour']],
         ]}
       />
       <p className="quiet">{states.map(([name, n]) => `${count(n)} ${plain(name, 80)}`).join(', ')}</p>
