@@ -64,6 +64,9 @@ func (p *viewPace) waits(asked bool) (viewMoved, clusterMoved <-chan struct{}) {
 	if !asked || !p.rested {
 		return nil, nil
 	}
+	if p.viewMoved == nil {
+		return p.views.Loaded(), nil // nothing was answered yet
+	}
 	return p.viewMoved, p.clusterMoved
 }
 
@@ -71,6 +74,11 @@ func (p *viewPace) waits(asked bool) (viewMoved, clusterMoved <-chan struct{}) {
 func (w *queries) answerViews(ctx context.Context, pace *viewPace) error {
 	if len(w.viewed) == 0 {
 		return nil
+	}
+	select {
+	case <-pace.views.Loaded():
+	default:
+		return nil // the board would have the whole stream wait, and its heartbeats with it
 	}
 	pace.viewMoved, pace.clusterMoved = pace.views.Moved(), pace.clusters.Moved()
 	var took time.Duration

@@ -79,6 +79,9 @@ func New(d Deps) *Board {
 	return &Board{Deps: d, loaded: make(chan struct{}), views: map[string]*view{}, changed: make(chan struct{})}
 }
 
+// Loaded returns a channel that is closed when all views that there were at the start have been read.
+func (b *Board) Loaded() <-chan struct{} { return b.loaded }
+
 // Moved returns a channel that is closed when a view changes. Changes of clusters themselves close the channel of the board of clusters.
 func (b *Board) Moved() <-chan struct{} {
 	b.mu.RLock()
