@@ -106,12 +106,29 @@ export const figureColumns: FigureColumn[] = [
   },
 ]
 
-// Words with the figure that they are about.
-export type Word = [words: string, n?: bigint | undefined]
+// Words with the figure that they are about, and whether its 0 is said, too.
+export type Word = [words: string, n?: bigint | undefined, zero?: true]
 
-// What is said of figures: the first words always, others where their figure is known and not 0.
+// What is said of figures: the first words always, others where their figure is known, and not 0 unless that is said, too.
 export const said = (of: Word[]): string[] =>
-  of.flatMap(([words, n], i) => (i === 0 || (n ?? 0n) > 0n ? [words] : []))
+  of.flatMap(([words, n, zero], i) => (i === 0 || (n !== undefined && (zero || n > 0n)) ? [words] : []))
+
+export const usedWords = (f: Figures): Word[] => [
+  [`CPU: ${share(f, 'used.cpu', 'nodes.cpu_allocatable', cores)}`],
+  [`memory: ${share(f, 'used.memory', 'nodes.memory_allocatable', memory)}`, f['used.memory']],
+  [`of ${count(f['used.nodes'])} nodes`, f['used.nodes']],
+]
+
+export const deprecatedWords = (f: Figures): Word[] => [
+  [`${count(f['deprecated.applied'])} used by Fairlead`],
+  [`${count(f['deprecated.total'])} in all`, f['deprecated.total']],
+]
+
+export const credentialWords = (f: Figures): Word[] => [
+  [`${count(f['agent.credentials'])} in all`],
+  [`${count(f['agent.end_soon'])} end soon`, f['agent.end_soon']],
+  [`${count(f['agent.ended'])} ended`, f['agent.ended']],
+]
 
 // States of pods, the most frequent first, with their words.
 export function podStates(f: Figures): [string, bigint][] {

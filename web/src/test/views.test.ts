@@ -1,5 +1,17 @@
 import { expect, test } from 'vitest'
-import { cores, explored, figureColumns, memory, podStates, said, share, summed } from '../state/views'
+import {
+  cores,
+  credentialWords,
+  deprecatedWords,
+  explored,
+  figureColumns,
+  memory,
+  podStates,
+  said,
+  share,
+  summed,
+  usedWords,
+} from '../state/views'
 
 const shown = (f: Record<string, bigint>) => figureColumns.map((c) => `${c.show(f)}${c.bad(f) ? ' !' : ''}`)
 
@@ -65,13 +77,33 @@ test('the share of a sum is that of the clusters that know both', () => {
 })
 
 test('an unknown figure is no word of a line, unless it is the first', () => {
-  expect(said([['– in all'], ['– not well', undefined], ['0 failed', 0n]])).toEqual(['– in all'])
+  expect(
+    said([['– in all'], ['– not well', undefined], ['0 failed', 0n], ['– ready', undefined, true]]),
+  ).toEqual(['– in all'])
   expect(
     said([
       ['0 in all', 0n],
       ['2 not well', 2n],
+      ['0 ready', 0n, true],
     ]),
-  ).toEqual(['0 in all', '2 not well'])
+  ).toEqual(['0 in all', '2 not well', '0 ready'])
+})
+
+test('what nodes use, deprecated APIs and credentials have a line each', () => {
+  const f = {
+    'used.cpu': 1000n,
+    'used.nodes': 3n,
+    'nodes.cpu_allocatable': 4000n,
+    'deprecated.applied': 0n,
+    'deprecated.total': 2n,
+    'agent.credentials': 4n,
+    'agent.end_soon': 1n,
+    'agent.ended': 0n,
+  }
+  expect(said(usedWords(f))).toEqual(['CPU: 1.0 cores of 4.0 cores (25 %)', 'of 3 nodes'])
+  expect(said(deprecatedWords(f))).toEqual(['0 used by Fairlead', '2 in all'])
+  expect(said(credentialWords(f))).toEqual(['4 in all', '1 end soon'])
+  expect(said(usedWords({}))).toEqual(['CPU: –'])
 })
 
 test('states of pods come the most frequent first', () => {

@@ -8,6 +8,8 @@ import { useLive } from '../../live/live'
 import {
   cores,
   count,
+  credentialWords,
+  deprecatedWords,
   explored,
   type Figures,
   follows,
@@ -15,6 +17,7 @@ import {
   podStates,
   said,
   share,
+  usedWords,
   type Word,
 } from '../../state/views'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
@@ -85,6 +88,7 @@ export function View({ cluster }: { cluster: string }) {
                 [
                   `${count(f['workloads.ready'])} of ${count(f['workloads.desired'])} replicas are ready`,
                   f['workloads.desired'],
+                  true,
                 ],
                 [`${count(f['workloads.jobs_failed'])} jobs failed`, f['workloads.jobs_failed']],
               ]}
@@ -115,6 +119,7 @@ export function View({ cluster }: { cluster: string }) {
                   [
                     `memory: ${share(f, 'requests.memory', 'nodes.memory_allocatable', memory)}`,
                     f['requests.memory'],
+                    true,
                   ],
                 ]}
               />
@@ -168,6 +173,25 @@ export function View({ cluster }: { cluster: string }) {
         >
           {() => null}
         </Part>
+        <Part title="What nodes use" of={of} section={section('used')} figures={<Line of={usedWords(f)} />}>
+          {() => null}
+        </Part>
+        <Part
+          title="Deprecated APIs in use"
+          of={of}
+          section={section('deprecated')}
+          figures={<Line of={deprecatedWords(f)} />}
+        >
+          {(r) => r.version && <span className="quiet">gone in Kubernetes {plain(r.version, 64)}</span>}
+        </Part>
+        <Part
+          title="Credentials of the agent"
+          of={of}
+          section={section('agent')}
+          figures={<Line of={credentialWords(f)} />}
+        >
+          {() => null}
+        </Part>
       </div>
     </section>
   )
@@ -187,10 +211,11 @@ function Pods({ of }: { of: Figures }) {
       <Line
         of={[
           [`${count(of['pods.total'])} in all`],
-          [`${count(of['pods.not_ready'])} not ready`, of['pods.not_ready']],
+          [`${count(of['pods.not_ready'])} not ready`, of['pods.not_ready'], true],
           [
             `${of['restarts.at_least'] ? 'at least ' : ''}${count(of['restarts.hour'])} restarts in the last hour`,
             of['restarts.hour'],
+            true,
           ],
           [`${count(of['restarts.oom_killed_hour'])} killed for memory`, of['restarts.oom_killed_hour']],
         ]}
