@@ -224,7 +224,7 @@ func (c *Console) seedClusters(ctx context.Context) error {
 			if i%400 == 13 {
 				at = time.Now().Add(-13 * time.Minute)
 			}
-			seen.Clusters = append(seen.Clusters, &consolev1.ClusterSeen{Cluster: c.Cluster(i), Time: timestamppb.New(at), Agent: &deliveryv1.AgentInfo{Version: "0.9.1", KubernetesVersion: "v1.36.3"}})
+			seen.Clusters = append(seen.Clusters, &consolev1.ClusterSeen{Cluster: c.Cluster(i), Time: timestamppb.New(at), Agent: &deliveryv1.AgentInfo{Version: "0.9.1", KubernetesVersion: "v1.36.3", Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS}}})
 		}
 		if _, err := api.BatchUpdateClusters(ctx, clusters); err != nil {
 			return err
