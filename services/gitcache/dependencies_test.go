@@ -2,6 +2,7 @@ package gitcache_test
 
 import (
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -203,6 +204,24 @@ func TestDependenciesAreThoseOfFilesThatServicesWant(t *testing.T) {
 		t.Errorf("the artifact has %v", files)
 	}
 	f.problem()
+}
+
+// TestASlowRepositoryHoldsNoCommitBack: commits are published before charts are downloaded.
+func TestASlowRepositoryHoldsNoCommitBack(t *testing.T) {
+	t.Parallel()
+	f := newDependents(t)
+	answer := make(chan struct{})
+	t.Cleanup(func() { close(answer) })
+	f.charts.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+		return true
+	})
+	commit := f.commit(exact, "")
+	f.one()
+	f.published("HEAD", commit)
 }
 
 // TestALookFetchesTheDependenciesOfItsFolder and of no other, and what can't be had is its answer.
