@@ -332,9 +332,6 @@ func TestAServiceIsHealthyAgainAfterAProblemOfTheHub(t *testing.T) {
 	bothDatabases(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)
 		events := p.events(t, p.adminToken(t))
-		if _, err := p.distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now()}}}); err != nil {
-			t.Fatal(err)
-		}
 		p.push(t, commitA)
 		p.handOver(t, commitA, "d1")
 		p.says(t, "d1", deliveryv1.Phase_PHASE_HEALTHY, "")

@@ -78,8 +78,14 @@ func eachNode(list io.Reader, do func(nodeMetrics)) error {
 			}
 			continue
 		}
-		if err := expect(decoder, '['); err != nil {
+		begin, err := decoder.Token()
+		switch {
+		case err != nil:
 			return err
+		case begin == nil:
+			continue // null is a list of nothing
+		case begin != json.Delim('['):
+			return unexpected(decoder, begin, '[')
 		}
 		for decoder.More() {
 			var item nodeMetrics
@@ -98,9 +104,13 @@ func eachNode(list io.Reader, do func(nodeMetrics)) error {
 func expect(decoder *json.Decoder, want json.Delim) error {
 	got, err := decoder.Token()
 	if err == nil && got != want {
-		err = fmt.Errorf("%v at byte %d, want %v", got, decoder.InputOffset(), want)
+		err = unexpected(decoder, got, want)
 	}
 	return err
+}
+
+func unexpected(decoder *json.Decoder, got json.Token, want json.Delim) error {
+	return fmt.Errorf("%v at byte %d, want %v", got, decoder.InputOffset(), want)
 }
 
 // DeprecatedAPI is a version of an API that a later Kubernetes does not have.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,5 +36,18 @@ func TestDeprecatedAPIsHaveTheNamesOfTheirResources(t *testing.T) {
 	use()
 	if used := c.UsedDeprecated(); len(used) != 1 || used[0].GroupVersionResource != gateway.GroupVersion().WithResource("gateways") {
 		t.Errorf("got %v", used)
+	}
+}
+
+// A server without metrics may write a list of nothing as null.
+func TestAListOfNoNodesMayBeNull(t *testing.T) {
+	t.Parallel()
+	for _, list := range []string{`{"items":null}`, `{"items":[],"kind":"NodeMetricsList"}`, `{"kind":"NodeMetricsList","items":null,"metadata":{}}`} {
+		if err := eachNode(strings.NewReader(list), func(nodeMetrics) { t.Errorf("%s: has a node", list) }); err != nil {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+	if err := eachNode(strings.NewReader(`{"items":{}}`), func(nodeMetrics) {}); err == nil {
+		t.Error("an object is taken for a list")
 	}
 }

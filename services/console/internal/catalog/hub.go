@@ -151,7 +151,7 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	return c.store.PutHub(ctx, states, read, begun, keptSteps, events...)
 }
 
-// reportsOf returns what the connected clusters say of services, by uid.
+// reportsOf returns what clusters say of services, by uid.
 func (c *Catalog) reportsOf(ctx context.Context, v store.View, rows []store.Resource) (map[string]ClusterTruth, error) {
 	if c.observer == nil || len(rows) == 0 {
 		return nil, nil
@@ -160,19 +160,9 @@ func (c *Catalog) reportsOf(ctx context.Context, v store.View, rows []store.Reso
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]bool{}
-	for _, s := range loaded {
-		names[s.Spec.Cluster] = !s.Spec.Catalog
-	}
-	clusters, err := named(ctx, v, store.KindCluster, names, c.Clusters)
-	if err != nil {
-		return nil, err
-	}
 	out := make(map[string]ClusterTruth, len(loaded))
 	for _, s := range loaded {
-		if s.Spec.Catalog || clusters[s.Spec.Cluster].Status.Connected { // the console itself reports of a folder of the catalog
-			out[s.Meta.UID] = s.Status.Cluster
-		}
+		out[s.Meta.UID] = s.Status.Cluster
 	}
 	return out, nil
 }

@@ -124,7 +124,6 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 			Type: ServiceRecovered, Severity: info, Digest: after.Digest, Message: "It can be delivered again: its content is the one from before.", Duration: span(p.Since, now),
 		}, now, "hub", stamp(p.Since)))
 		// The cluster has nothing to report: what it has did not change. Its health is told once more, because that ends the alert of the failure.
-		// Of a cluster that is away there is no report here: what it said last is not how the service is now.
 		if is := s.Reported(); is != nil && is.Phase == catalog.PhaseHealthy {
 			out = append(out, about(s, &consolev1.Event{
 				Type: ServiceHealthy, Severity: info, Digest: is.Digest, Commit: is.Commit, Count: is.ObjectsTotal, Message: cmp.Or(is.Message, allHealthy(is.ObjectsTotal)),
