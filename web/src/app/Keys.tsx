@@ -36,7 +36,7 @@ export function useKeys() {
   // The list that a person came from, in its order. It outlives the page that shows it, and with it the handlers below.
   const list = useRef<Neighbours>([])
   useEffect(() => {
-    let leader = 0
+    let leader = -Infinity // when g was pressed
     const leave = (e: MouseEvent) => {
       const links = rowLinks()
       const at = (e.target as HTMLElement).closest?.('a')
@@ -46,7 +46,7 @@ export function useKeys() {
       if (!isTaken(e, document)) return
       const to = pages[e.key]
       if (e.timeStamp - leader < 1000 && to) {
-        leader = 0
+        leader = -Infinity
         navigate(to)
       } else if (e.key === 'g') {
         leader = e.timeStamp
