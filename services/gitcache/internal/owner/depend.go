@@ -55,6 +55,8 @@ type dependencies struct {
 	failed  map[depend.Chart]error
 	found   map[string]mirror.Head // by ref
 	needed  map[string]bool        // refs
+	// isUnknown: a folder could not be read, and what it needs is not in needed.
+	isUnknown bool
 }
 
 // wholeFolder is a folder at the tree of a commit.
@@ -111,7 +113,9 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 			p.lose(n.ref, fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), short(n.commit), s.users(n.ref), err))
 		}
 	}
-	p.dependencies, p.needed = d.found, d.needed
+	if p.dependencies, p.needed = d.found, d.needed; d.isUnknown {
+		p.needed = nil // no head is dropped then
+	}
 	clear(t.indexes)
 	for repository, at := range d.indexes {
 		if at.charts != nil {
@@ -139,11 +143,16 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 		if f, ok := p.found[ref]; ok {
 			var err error
 			if commit, err = o.Peel(f.object); err != nil {
+				d.isUnknown = true
 				continue // which is told where heads are made
 			}
 		}
+		if commit.IsZero() { // upstream never had the ref
+			continue
+		}
 		c, err := o.Commit(commit)
 		if err != nil {
+			d.isUnknown = true
 			continue
 		}
 		for _, folder := range d.s.Folders[ref] {
@@ -152,6 +161,7 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 				return nil, ctx.Err()
 			}
 			if err != nil {
+				d.isUnknown = true
 				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s", folder.Path, d.s.users(ref), short(commit), submodule.Words(err)))
 				continue
 			}
@@ -166,7 +176,7 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 // lookInto finds what a folder wants that is not here.
 func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plumbing.Hash, folder Folder) ([]depend.Wanted, error) {
 	key := wholeFolder{root, folder}
-	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admit(c) != nil }) {
+	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admit(c) != nil || d.t.heads[c.Ref()].Object.IsZero() }) {
 		for _, c := range charts {
 			d.needed[c.Ref()] = true
 		}
@@ -188,11 +198,19 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 			w.Problem = fmt.Sprintf("dependency %s %s of %s: %s", w.Name, w.Version, w.Repository, err)
 		}
 		h, known := d.t.heads[w.Ref()]
-		if w.Problem != "" || !known || !o.Has(h.Commit) {
+		has := known && o.Has(h.Commit)
+		if has && h.Object.IsZero() { // the console told of the head, and a copy brought its commit: the mirror keeps both from now on
+			h.Object = h.Commit
+			d.found[w.Ref()] = h
+		}
+		if w.Problem != "" || !has {
 			lacking = append(lacking, w)
 		}
 		if w.Problem == "" {
-			charts, d.needed[w.Ref()] = append(charts, w.Chart), true
+			charts = append(charts, w.Chart)
+		}
+		if known || w.Problem == "" { // what was fetched is delivered, also if it would not be fetched today
+			d.needed[w.Ref()] = true
 		}
 	}
 	if len(lacking) == 0 {
@@ -201,12 +219,12 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	return lacking, nil
 }
 
-// admit says why a chart is not one that folders of this source may depend on; nil: it is.
+// admit says why a chart is not one that folders of this source may depend on; nil: it is. The limit of charts is for those that would be fetched.
 func (d *dependencies) admit(c depend.Chart) error {
 	if host := c.Host(); !slices.Contains(d.s.Allow, host) {
 		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or push the chart into charts/", host)
 	}
-	if len(d.needed) >= maxNeeded && !d.needed[c.Ref()] {
+	if _, isHead := d.t.heads[c.Ref()]; len(d.needed) >= maxNeeded && !isHead && !d.needed[c.Ref()] {
 		return fmt.Errorf("it is one more than the limit of %d for a source. Push charts into charts/, or split the source", maxNeeded)
 	}
 	return nil

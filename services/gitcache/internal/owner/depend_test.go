@@ -4,11 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -34,7 +41,7 @@ func chart(i int, host string) depend.Chart {
 
 func TestDependenciesOfASourceHaveALimit(t *testing.T) {
 	t.Parallel()
-	d := &dependencies{s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
+	d := &dependencies{t: newTenure(Source{}), s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
 	for i := range maxNeeded {
 		if err := d.admit(chart(i, "a.example.com")); err != nil {
 			t.Fatalf("the %dth: %v", i+1, err)
@@ -47,12 +54,17 @@ func TestDependenciesOfASourceHaveALimit(t *testing.T) {
 	if err := d.admit(chart(maxNeeded, "a.example.com")); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxNeeded)) {
 		t.Errorf("one more: %v", err)
 	}
+	ref := chart(maxNeeded, "a.example.com").Ref()
+	d.t.heads = map[string]mirror.Head{ref: {Ref: ref}}
+	if err := d.admit(chart(maxNeeded, "a.example.com")); err != nil {
+		t.Errorf("one more that was fetched before: %v", err)
+	}
 }
 
 // A host that is not allowed any more is told, also where the chart is here.
 func TestAHostThatIsNotAllowedIsRefused(t *testing.T) {
 	t.Parallel()
-	d := &dependencies{s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
+	d := &dependencies{t: newTenure(Source{}), s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
 	if err := d.admit(chart(1, "b.example.com")); err == nil || !strings.Contains(err.Error(), "b.example.com") {
 		t.Errorf("got %v", err)
 	}
@@ -92,4 +104,68 @@ func TestARepositoryThatTakesTheTimeOfOthersIsPutOff(t *testing.T) {
 			t.Errorf("the end of a tenure puts off: %v", err)
 		}
 	})
+}
+
+// dependent is a tenure of a source whose default branch has, in folders, charts that depend on charts of repositories.
+func dependent(t *testing.T, charts map[string]depend.Chart) (*tenure, Source) {
+	t.Helper()
+	files := gittest.Files{}
+	s := Source{Name: "shop", Allow: []string{"a.example.com"}, Folders: map[string][]Folder{}}
+	for _, folder := range slices.Sorted(maps.Keys(charts)) {
+		c := charts[folder]
+		files[folder+"/Chart.yaml"] = fmt.Sprintf("apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: %s, version: %s, repository: %s}\n", c.Name, c.Version, c.Repository)
+		s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: folder})
+	}
+	tn := newTenure(s)
+	var commit plumbing.Hash
+	tn.mirror, commit = fetchedFiles(t, files)
+	tn.heads = map[string]mirror.Head{RefHead: {Ref: RefHead, Object: commit, Commit: commit}}
+	return tn, s
+}
+
+// What was fetched is delivered as before when its host is not allowed any more: its head is not one of those that may be dropped.
+func TestWhatWasFetchedFromAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
+	t.Parallel()
+	c := chart(1, "b.example.com")
+	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
+	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: tn.heads[RefHead].Commit, Commit: tn.heads[RefHead].Commit}
+	p := &plan{}
+	if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+		t.Fatal(err)
+	}
+	if !p.needed[c.Ref()] || len(p.troubles) != 1 || !strings.Contains(p.troubles[0].text, "b.example.com") {
+		t.Errorf("needed are %v, told %v", p.needed, p.troubles)
+	}
+}
+
+// A folder that can't be read may need any chart: none is dropped.
+func TestNoDependencyIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
+	t.Parallel()
+	tn, s := dependent(t, map[string]depend.Chart{"deploy": chart(1, "b.example.com")})
+	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "x", Rules: "not canonical"})
+	p := &plan{}
+	if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+		t.Fatal(err)
+	}
+	if p.needed != nil {
+		t.Errorf("needed are %v", p.needed)
+	}
+}
+
+// A dependency that the console told of becomes durable in the mirror, and is not asked for again.
+func TestADependencyThatAnotherReplicaPublishedIsKept(t *testing.T) {
+	t.Parallel()
+	c := chart(1, "a.example.com")
+	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
+	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Commit: tn.heads[RefHead].Commit}
+	p := &plan{}
+	if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := tn.settleDependencies(p); err != nil || !moved {
+		t.Errorf("moved %t, %v", moved, err)
+	}
+	if _, kept := tn.mirror.Heads()[c.Ref()]; !kept || len(p.troubles) != 0 {
+		t.Errorf("the mirror keeps it: %t, told %v", kept, p.troubles)
+	}
 }

@@ -19,9 +19,14 @@ import (
 // fetched is a mirror with one commit in one pack.
 func fetched(t *testing.T) (*mirror.Mirror, plumbing.Hash) {
 	t.Helper()
+	return fetchedFiles(t, gittest.Files{"a": "1"})
+}
+
+func fetchedFiles(t *testing.T, files gittest.Files) (*mirror.Mirror, plumbing.Hash) {
+	t.Helper()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
-	commit := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	commit := plumbing.NewHash(repo.Commit("one", files))
 	mirrors, err := mirror.Open(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
