@@ -104,12 +104,14 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	}
 	until, cancel := context.WithTimeoutCause(ctx, dependTime, errDependTime)
 	defer cancel()
-	for _, n := range needs {
-		err := d.bring(until, n.chart, needs)
+	for _, n := range d.inTurn(needs) {
+		_ = d.bring(until, n.chart, needs) // d keeps the error
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+	}
+	for _, n := range needs { // in one order with each poll: the same troubles are the same problem
+		if err := d.bring(until, n.chart, needs); err != nil {
 			p.lose(n.ref, fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), short(n.commit), s.users(n.ref), err))
 		}
 	}
@@ -123,6 +125,21 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 		}
 	}
 	return nil
+}
+
+// inTurn are the needs in the order in which they are fetched: charts that failed are the last, the latest failure at the end. The time of one
+// poll gets to all of them so, over some polls.
+func (d *dependencies) inTurn(needs []need) []need {
+	failed := map[depend.Chart]time.Time{}
+	for _, n := range needs {
+		if at, has := d.t.failed[n.chart.Chart]; has {
+			failed[n.chart.Chart] = at
+		}
+	}
+	d.t.failed = failed // of charts that are needed no more nothing is remembered
+	return slices.SortedStableFunc(slices.Values(needs), func(a, b need) int {
+		return failed[a.chart.Chart].Compare(failed[b.chart.Chart])
+	})
 }
 
 // publishBefore publishes the heads that moved before charts are downloaded: most services need none of these.
@@ -251,7 +268,9 @@ func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need)
 		err = context.Cause(ctx)
 	} else if !tried {
 		err = d.fetch(ctx, w.Chart, needs)
-		d.failed[w.Chart] = err
+		if d.failed[w.Chart] = err; err != nil {
+			d.t.failed[w.Chart] = time.Now()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("dependency %s %s of %s: %w", w.Name, w.Version, w.Repository, err)

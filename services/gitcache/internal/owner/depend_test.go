@@ -169,3 +169,47 @@ func TestADependencyThatAnotherReplicaPublishedIsKept(t *testing.T) {
 		t.Errorf("the mirror keeps it: %t, told %v", kept, p.troubles)
 	}
 }
+
+// slowCharts are repositories of charts: one that hangs, and others that have nothing.
+type slowCharts struct {
+	fetch.ChartFetcher
+	asked []string
+}
+
+func (f *slowCharts) ListCharts(ctx context.Context, r fetch.Remote, _ []string, _ *fetch.Charts) (*fetch.Charts, error) {
+	f.asked = append(f.asked, r.URL.Path)
+	if r.URL.Path == "/slow" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, errors.New("it has nothing")
+}
+
+// A repository that took all of a poll's time is asked after all others in the next one.
+func TestARepositoryThatTookAllTimeIsAskedLast(t *testing.T) {
+	t.Parallel()
+	slow := depend.Chart{Name: "db", Version: "1.0.0", Repository: "https://a.example.com/slow"}
+	good := depend.Chart{Name: "db", Version: "1.0.0", Repository: "https://a.example.com/good"}
+	tn, s := dependent(t, map[string]depend.Chart{"a": slow, "b": good})
+	charts := &slowCharts{}
+	tn.o.deps.Charts = charts
+	synctest.Test(t, func(t *testing.T) {
+		var told [2]string
+		for i := range told {
+			p := &plan{}
+			if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range p.troubles {
+				told[i] += one.text[:len("a/Chart.yaml")] + " "
+			}
+			nap(2 * mostBackoff) // until nothing is put off
+		}
+		if got := strings.Join(charts.asked, " "); got != "/slow /good /slow" {
+			t.Errorf("asked were %s", got)
+		}
+		if told[0] != told[1] {
+			t.Errorf("told in another order: %q", told)
+		}
+	})
+}

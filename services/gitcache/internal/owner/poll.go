@@ -40,13 +40,15 @@ type work struct {
 	depended map[wholeFolder][]depend.Chart
 	// indexes are what repositories answered of charts that others depend on, by URL, if the last poll had to ask.
 	indexes map[string]*fetch.Charts
+	// failed is when charts that others depend on could not be fetched, of those that are still needed.
+	failed map[depend.Chart]time.Time
 
 	credentials fetch.Credentials
 	known       credentialsKey // the key of credentials
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, indexes: map[string]*fetch.Charts{}, grown: true}
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, grown: true}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
