@@ -202,6 +202,16 @@ func IsElsewhere(r Remote, v helm.Version) bool {
 	return err == nil && !SameOrigin(u, r.URL)
 }
 
+// PackageHost is the host of the package of a version, with its port.
+func PackageHost(r Remote, v helm.Version) string {
+	if !r.Registry.Is && v.URL != "" {
+		if u, err := packageURL(r.URL, v.URL); err == nil && !SameOrigin(u, r.URL) {
+			return u.Host
+		}
+	}
+	return r.URL.Host
+}
+
 // registryProvenance brings the layer with the provenance file.
 func (h *HTTP) registryProvenance(ctx context.Context, r Remote, v helm.Version) ([]byte, error) {
 	r, err := r.checkRegistry()

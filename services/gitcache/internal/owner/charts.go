@@ -158,8 +158,10 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 	if err := t.verifyContent(ctx, r, s, p); err != nil {
 		return false, err
 	}
-	if p.fresh && p.err != nil { // the fresh mirror would lack what is published and can't be verified just now
-		return false, p.err
+	for ref := range p.unverified {
+		if _, isHead := t.heads[ref]; p.fresh && isHead { // the fresh mirror would lack what is published and can't be verified just now
+			return false, p.err
+		}
 	}
 	into, use := fetch.Target(t.mirror), func() error { return nil }
 	if p.fresh {

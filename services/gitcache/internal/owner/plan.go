@@ -28,6 +28,8 @@ type plan struct {
 	needed       map[string]bool // refs of charts that others depend on, in folders of services
 	moved        bool            // heads of refs, before charts that others depend on are fetched
 	troubles     []trouble
+	// unverified are faults of the source's host that kept signatures of charts and artifacts back, by ref.
+	unverified map[string]error
 	// err is the first fault of the source's host that kept single refs back. The poll goes on, and fails with it at its end.
 	err error
 }

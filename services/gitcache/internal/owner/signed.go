@@ -32,6 +32,14 @@ type contentTrust struct {
 	// verdicts that something is signed, by what was looked at. What was refused is looked at with each poll: a signature comes after
 	// its content.
 	verdicts map[string]contentVerdict
+	// silences are the last requests for signatures that had no answer, by what was looked at.
+	silences map[string]silence
+}
+
+// silence is that no host answered for a signature.
+type silence struct {
+	err error
+	at  time.Time
 }
 
 type contentVerdict struct {
@@ -55,8 +63,11 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 		return nil
 	}
 	verdicts := map[string]contentVerdict{}
-	silent := map[bool]int{} // requests without an answer: of the source's host, and of all others
-	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
+	p.unverified = map[string]error{}
+	failed := map[string]error{} // by what was looked at
+	silent := silentHosts{own: r.URL.Host, by: map[string]int{}}
+	refs, before := t.leastSilent(r, p), len(p.troubles)
+	for _, ref := range refs {
 		f := p.found[ref]
 		if f.isKept { // it is here, and signed by a key of today
 			continue
@@ -65,22 +76,21 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 			f.signedBy = t.signerOf(f)
 			continue
 		}
-		key := cmp.Or(f.boundBy, f.signedName(r))
+		key := f.verdictKey(r)
 		v, ok := verdicts[key]
 		if !ok {
-			var err error
-			isElsewhere := fetch.IsElsewhere(r, f.listed)
-			if v, err = t.contentVerdict(ctx, r, f, key, silent[isElsewhere] < maxSilent); err != nil {
-				known, ok := errors.AsType[*fetch.Error](err)
-				if !ok || known.Kind == fetch.KindStorage {
+			err := failed[key]
+			if err == nil {
+				v, err = t.contentVerdict(ctx, r, f, key, &silent)
+			}
+			if err != nil {
+				if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind == fetch.KindStorage {
 					return err
 				}
+				failed[key] = err
 				t.forgetCredentials(err)
-				if p.err == nil && unanswered(err) && !isElsewhere {
-					p.err = &partialError{err}
-				}
-				if known.Kind == fetch.KindTimeout || known.Kind == fetch.KindUnreachable {
-					silent[isElsewhere]++
+				if unanswered(err) && !fetch.IsElsewhere(r, f.listed) {
+					p.unverified[ref] = err
 				}
 				p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err, t.kept(ref)))
 				continue
@@ -96,8 +106,30 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 	}
 	maps.DeleteFunc(verdicts, func(_ string, v contentVerdict) bool { return v.no != nil })
 	t.content.verdicts = verdicts
+	// In one order with each poll: the same troubles are the same problem.
+	slices.SortStableFunc(p.troubles[before:], func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) })
+	if refs := slices.Sorted(maps.Keys(p.unverified)); len(refs) > 0 {
+		p.err = &partialError{p.unverified[refs[0]]}
+	}
 	return nil
 }
+
+// leastSilent are the refs in the order in which they are verified: those of which no host answered are the last, the latest silence at the end.
+// So the few requests of a poll that may stay without an answer get to all refs, over some polls.
+func (t *tenure) leastSilent(r fetch.Remote, p *plan) []string {
+	silences, at := map[string]silence{}, map[string]time.Time{}
+	for ref, f := range p.found {
+		key := f.verdictKey(r)
+		if is, has := t.content.silences[key]; has {
+			silences[key], at[ref] = is, is.at
+		}
+	}
+	t.content.silences = silences // of what is not wanted any more nothing is remembered
+	return slices.SortedFunc(maps.Keys(p.found), func(a, b string) int { return cmp.Or(at[a].Compare(at[b]), cmp.Compare(a, b)) })
+}
+
+// verdictKey names what a verdict is of.
+func (f *found) verdictKey(r fetch.Remote) string { return cmp.Or(f.boundBy, f.signedName(r)) }
 
 // contentKeys are the keys of a source's policy; nil: they can't be read.
 func (t *tenure) contentKeys(s Source) *signed.Trust {
@@ -117,11 +149,33 @@ func (t *tenure) trusts(s Source, h mirror.Head) bool {
 	return keys != nil && h.SignedBy != "" && keys.Has(h.SignedBy)
 }
 
-// maxSilent signatures that no host answers for are waited for in a poll: each takes as long as a request may.
-const maxSilent = 3
+const (
+	// maxSilent signatures that a host does not answer for are waited for in a poll: each takes as long as a request may.
+	maxSilent = 3
+	// maxSilentElsewhere is the same of all hosts but the source's: an index may name many.
+	maxSilentElsewhere = 2 * maxSilent
+)
+
+// silentHosts counts the requests of a poll for signatures that had no answer.
+type silentHosts struct {
+	own       string // the source's host
+	by        map[string]int
+	elsewhere int // of all hosts but own
+}
+
+func (s *silentHosts) add(host string) {
+	if s.by[host]++; host != s.own {
+		s.elsewhere++
+	}
+}
+
+// mayAsk tells whether a host may be asked for another signature.
+func (s *silentHosts) mayAsk(host string) bool {
+	return s.by[host] < maxSilent && (host == s.own || s.elsewhere < maxSilentElsewhere)
+}
 
 // errSilent is for a signature that is not asked for, because too many others had no answer.
-var errSilent = &fetch.Error{Kind: fetch.KindUnreachable, Message: fmt.Sprintf("whether it is signed was not asked in this poll, because %d other requests for signatures had no answer", maxSilent)}
+var errSilent = &fetch.Error{Kind: fetch.KindUnreachable, Message: "whether it is signed was not asked in this poll, because other requests for signatures had no answer"}
 
 // signerOf is the signer of content that was published before.
 func (t *tenure) signerOf(f *found) string {
@@ -172,13 +226,17 @@ func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
 	f.commit, p.wants = plumbing.ZeroHash, append(p.wants, f.object)
 }
 
-// contentVerdict verifies what was found, or remembers. Without mayAsk nothing is asked for.
-func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, key string, mayAsk bool) (v contentVerdict, err error) {
+// contentVerdict verifies what was found, or remembers. A host that is silent is not asked: what it did not answer before stays the error.
+func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, key string, silent *silentHosts) (v contentVerdict, err error) {
 	now := time.Now()
 	if v, ok := t.content.verdicts[key]; ok && now.Before(v.until) {
 		return v, nil
 	}
-	if !mayAsk {
+	host := fetch.PackageHost(r, f.listed)
+	if !silent.mayAsk(host) {
+		if before, has := t.content.silences[key]; has {
+			return v, before.err
+		}
 		return v, errSilent
 	}
 	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
@@ -188,7 +246,12 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 	} else {
 		v, err = t.lookAtSignatures(ctx, r, f)
 	}
+	delete(t.content.silences, key)
 	if err != nil {
+		if known, ok := errors.AsType[*fetch.Error](err); ok && (known.Kind == fetch.KindTimeout || known.Kind == fetch.KindUnreachable) {
+			silent.add(host)
+			t.content.silences[key] = silence{err, time.Now()}
+		}
 		span.SetStatus(codes.Error, "verify")
 		return v, err
 	}
