@@ -3,7 +3,6 @@ package console_test
 import (
 	"bufio"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -78,19 +77,14 @@ func program(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	from, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer from.Close()
 	path := filepath.Join(dir, "console")
-	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
+	// A process of its own writes the file: what this one has open to write is inherited by each program that another test starts at that moment, and
+	// a file that is open to write can't be started.
+	if text, err := exec.CommandContext(t.Context(), "cp", os.Args[0], path).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
 	}
-	_, err = io.Copy(to, from)
-	for _, err := range []error{err, to.Close(), os.Chmod(dir, 0o755), os.Chmod(path, 0o755)} {
-		if err != nil {
+	for _, of := range []string{dir, path} {
+		if err := os.Chmod(of, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
