@@ -322,7 +322,9 @@ func leftOut(f protoreflect.FieldDescriptor) bool {
 	}
 	switch f.FullName().Parent() {
 	case "fairlead.console.v1.SourceSpec":
-		return f.Name() == "helm"
+		return f.Name() == "helm" || f.Name() == "oci"
+	case "fairlead.console.v1.RoleSpec":
+		return f.Name() == "rules"
 	case "fairlead.console.v1.ServiceSpec":
 		return slices.Contains([]protoreflect.Name{"chart", "version", "render", "sync", "service_account", "tests", "test_request"}, f.Name())
 	case "fairlead.console.v1.GlobalServiceSpec":
@@ -348,6 +350,8 @@ func textOf(f protoreflect.FieldDescriptor) string {
 		return "a"
 	case "verb":
 		return "view"
+	case "section":
+		return "pods"
 	case "source":
 		return "sample"
 	case "ref", "revision":
