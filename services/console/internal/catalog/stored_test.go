@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // old is a catalog with a source and a cluster, in which an earlier console may have stored what this one refuses.
@@ -28,14 +29,7 @@ var whatever = catalog.Expectation{AllowMissing: true} //nolint:gochecknoglobals
 
 func newOld(t *testing.T) *old {
 	t.Helper()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
 	if err != nil {
 		t.Fatal(err)

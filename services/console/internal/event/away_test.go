@@ -13,20 +13,14 @@ import (
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // The alert of a problem that only the hub had ends with it, also while the cluster is away: the cluster will report nothing, because nothing
 // changes there. That the cluster is away is an alert of its own.
 func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	t.Parallel()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
 	if err != nil {
 		t.Fatal(err)

@@ -16,19 +16,13 @@ import (
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // A lent role ends, and a request that nobody decides about lapses, each once over however many consoles.
 func TestAccessEndsByItsOwnTime(t *testing.T) {
 	t.Parallel()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,11 @@
-// Package storetest holds a store to the contract of package store.
+// Package storetest holds a store to the contract of package store, and opens one for the tests of other packages.
 package storetest
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,6 +18,20 @@ import (
 
 // Open returns another store on one and the same new database, as another console would have.
 type Open func(opts store.Options) *store.Store
+
+// SQLite returns a store over a new database.
+func SQLite(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 // Run runs the suite. open makes a new database for a test.
 func Run(t *testing.T, open func(t *testing.T) Open) {
