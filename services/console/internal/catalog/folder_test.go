@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 func TestRefusedFolderIsTriedMoreAndMoreRarely(t *testing.T) {
@@ -31,20 +31,14 @@ func TestRefusedFolderIsTriedMoreAndMoreRarely(t *testing.T) {
 
 func TestWriteThatTakesTooLongIsUndone(t *testing.T) {
 	t.Parallel()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "x.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	now := time.Unix(1e9, 0)
 	c := New(open{}, Deps{Store: s, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }, Hooks: func(*Catalog) []Hook {
 		return []Hook{hooked(func() { now = now.Add(2 * time.Second) })}
 	}})
 	edits := make([]Edit, 5)
 	for i, name := range []string{"a", "b", "c", "d", "e"} {
+		var err error
 		if edits[i], err = Projects().Draft(Project{Meta: Meta{Name: name}}, Expectation{AllowMissing: true}); err != nil {
 			t.Fatal(err)
 		}

@@ -2,24 +2,20 @@ package live
 
 import (
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 	"fairlead.dev/services/console/internal/watch"
 )
 
 // quiet is a board without a database, with a service of a source at a cluster that a follower looks at.
 func quiet(t *testing.T) *Board {
 	t.Helper()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := storetest.SQLite(t)
 	b := New(Deps{Store: s, Log: slog.New(slog.DiscardHandler)})
 	service := structure(store.Resource{Kind: store.KindService, Name: "web", UID: "s", Spec: []byte(`{"source": "shop", "ref": "main", "cluster": "edge-1"}`)})
 	service.keep(nil)

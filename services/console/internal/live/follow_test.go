@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // The resources of a snapshot are read after the board was looked at: by then a resource may be where the follower sees
@@ -21,14 +22,7 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	log := slog.New(slog.DiscardHandler)
 	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
 	for _, name := range []string{"mine", "theirs"} {

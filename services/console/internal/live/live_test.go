@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 	"fairlead.dev/services/console/internal/watch"
 )
 
@@ -78,14 +79,7 @@ func TestBoardBeginsWithTheStatesThatAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	log := slog.New(slog.DiscardHandler)
 	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
 	seedStates(t, c)
@@ -191,11 +185,7 @@ func seedStates(t *testing.T, c *catalog.Catalog) {
 // A console that has just begun says so.
 func TestListsSayThatTheBoardBegins(t *testing.T) {
 	t.Parallel()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := storetest.SQLite(t)
 	if err := New(Deps{Store: s, Log: slog.New(slog.DiscardHandler)}).current(t.Context()); !errors.Is(err, ErrBegins) {
 		t.Errorf("the list failed with %v", err)
 	}

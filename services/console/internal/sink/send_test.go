@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +26,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 const plantedSecret = "planted/secret+of 'a' \"sink\""
@@ -313,14 +313,7 @@ func TestAnEventIsGivenUpAfterItsOwnRejections(t *testing.T) {
 // A waiting event has to fit a filter, too, that is changed while a console has taken the sending on.
 func TestAFilterThatIsChangedAfterAClaimIsHeldTo(t *testing.T) {
 	t.Parallel()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	write := func(fn func(context.Context, *store.Tx) error) {
 		t.Helper()
 		if err := s.Write(t.Context(), "user:ada", fn); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // pager is a stand-in for PagerDuty. The pager keeps which alerts are open, and does not take what refuse names.
@@ -121,14 +121,7 @@ func ofMany(t *testing.T, id, typ string, services int) store.Event {
 // deliverTo returns a deliverer for a sink to a pager, and the sink's uid.
 func deliverTo(t *testing.T, p *pager) (*Deliverer, string) {
 	t.Helper()
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := storetest.SQLite(t)
 	d := newDeliverer()
 	d.Store, d.ID, d.Catalog = s, "a", &catalog.Catalog{}
 	var uid string
