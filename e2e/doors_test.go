@@ -194,6 +194,7 @@ func TestOnlyHealthAnswersWithoutAnIdentity(t *testing.T) {
 		s.Hub["tunnel"] + "/clusters/" + s.Clusters[0].Name + "/api",
 		s.Hub["gitcache"] + "/v1/artifacts/sha256:" + strings.Repeat("0", 64),
 		s.Hub["distributor"] + "/v1/artifacts/sha256:" + strings.Repeat("0", 64),
+		s.Hub["distributor"] + "/v2/", s.Hub["distributor"] + "/v2/services/x/manifests/latest",
 	} {
 		if got, body := get(t, hc, url, ""); got != http.StatusUnauthorized {
 			t.Errorf("%s answers %d: %s", url, got, body)

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bytes"
 	"io"
 	"io/fs"
 	"net/http"
@@ -119,3 +120,26 @@ func (s *Store) TakeRanges() (giveBack func()) {
 		}
 	}
 }
+
+// LayerSize is how long the layer of a tar is.
+func LayerSize(tar int64) int64 { return layerSize(tar) }
+
+// LayerOf is the layer of a tar.
+func LayerOf(tar []byte) []byte { return LayerInPieces(tar, len(tar)+1, 1<<16) }
+
+// LayerInPieces is the layer of a tar that gives so many bytes at a time, read by so many.
+func LayerInPieces(tar []byte, from, to int) []byte {
+	var out bytes.Buffer
+	l := newLayer(pieces{bytes.NewReader(tar), from}, int64(len(tar)))
+	if _, err := io.CopyBuffer(struct{ io.Writer }{&out}, struct{ io.Reader }{l}, make([]byte, to)); err != nil {
+		panic(err)
+	}
+	return out.Bytes()
+}
+
+type pieces struct {
+	io.Reader
+	most int
+}
+
+func (p pieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.most)]) }

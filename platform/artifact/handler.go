@@ -126,8 +126,7 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 		case b.store.ranges <- struct{}{}:
 			defer func() { <-b.store.ranges }()
 		default:
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "too many parts of artifacts are asked for: ask again, or for the whole", http.StatusTooManyRequests)
+			tooManyRanges(w)
 			return
 		}
 	}
@@ -138,7 +137,7 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 	}
 	switch {
 	case ranged:
-		serveRange(w, r, b, span)
+		serveRange(w, r, b, b, b.Size(), span)
 	case enc == encodingZstd:
 		w.Header().Set("Content-Length", strconv.FormatInt(b.good.stored, 10))
 		sendStored(w, r, b)
@@ -148,6 +147,11 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 	default:
 		sendEncoded(w, r, enc, b)
 	}
+}
+
+func tooManyRanges(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "too many parts of artifacts are asked for: ask again, or for the whole", http.StatusTooManyRequests)
 }
 
 // pass serves an artifact that can be stored nowhere. Few do at once: each has it made for itself.

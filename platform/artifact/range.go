@@ -73,29 +73,31 @@ func (b byteRange) within(size int64) (offset, length int64, ok bool) {
 	return b.first, last - b.first + 1, b.first <= last
 }
 
-// serveRange sends a part of the tar. serveRange reads up to the end where the artifact was not found good within trustTime:
-// only there does it show whether the bytes are good.
-func serveRange(w http.ResponseWriter, r *http.Request, b *Blob, span byteRange) {
-	offset, length, ok := span.within(b.Size())
+// serveRange sends a part of what whole gives, which is size bytes: the tar of b, or its layer. serveRange reads up to
+// the end where the artifact was not found good within trustTime: only there does it show whether the bytes are good.
+func serveRange(w http.ResponseWriter, r *http.Request, b *Blob, whole io.Reader, size int64, span byteRange) {
+	offset, length, ok := span.within(size)
 	if !ok {
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", b.Size()))
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 		w.Header().Del("Content-Encoding")
 		http.Error(w, "range is outside of the artifact", http.StatusRequestedRangeNotSatisfiable)
 		return
 	}
-	if _, err := io.CopyN(io.Discard, b, offset); err != nil {
+	if _, err := io.CopyN(io.Discard, whole, offset); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", offset, offset+length-1, b.Size()))
+	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", offset, offset+length-1, size))
 	w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
 	w.WriteHeader(http.StatusPartialContent)
-	send(w, r, &window{b: b, left: length})
+	send(w, r, &window{b: b, whole: whole, left: length})
 }
 
-// window gives left bytes of a blob. Unless that is known to be good it then reads to the end, so that its verdict is heard.
+// window gives left bytes of what whole gives of a blob. Unless the blob is known to be good, window then reads to the
+// end, so that its verdict is heard.
 type window struct {
-	b    *Blob
-	left int64
+	b     *Blob
+	whole io.Reader
+	left  int64
 }
 
 func (v *window) Read(p []byte) (int, error) {
@@ -103,13 +105,13 @@ func (v *window) Read(p []byte) (int, error) {
 		if v.b.trusted() && v.b.untouched() {
 			return 0, io.EOF
 		}
-		if _, err := io.Copy(io.Discard, v.b); err != nil {
+		if _, err := io.Copy(io.Discard, v.whole); err != nil {
 			return 0, err
 		}
 		v.b.store.confirm(v.b)
 		return 0, io.EOF
 	}
-	n, err := v.b.Read(p[:min(int64(len(p)), v.left)])
+	n, err := v.whole.Read(p[:min(int64(len(p)), v.left)])
 	v.left -= int64(n)
 	if errors.Is(err, io.EOF) && v.left > 0 {
 		err = io.ErrUnexpectedEOF

@@ -142,7 +142,7 @@ type refusal struct {
 	message string
 }
 
-func (r *refusal) connect() error { return connect.NewError(r.code, errors.New(r.message)) }
+func (r *refusal) connect() *connect.Error { return connect.NewError(r.code, errors.New(r.message)) }
 
 // authenticate is the one gate of Admit, Interceptor and Middleware.
 func authenticate(ctx context.Context, v Verifier, role Role, header http.Header) (*caller, *refusal) {

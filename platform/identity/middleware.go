@@ -13,11 +13,21 @@ import (
 // A request whose token is revoked, or that reaches Identity.RequestsEnd, is ended, too. Errors are a Kubernetes Status, whose message kubectl
 // prints, or text for clients that ask for text and not for JSON.
 func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
+	return Guard(v, role, next, func(w http.ResponseWriter, r *http.Request, err *connect.Error) {
+		(&refusal{err.Code(), err.Message()}).write(w, r)
+	})
+}
+
+// RefuseFunc answers a request that may not pass, and says why.
+type RefuseFunc func(w http.ResponseWriter, r *http.Request, err *connect.Error)
+
+// Guard is Middleware for callers with a form of errors of their own.
+func Guard(v Verifier, role Role, next http.Handler, refuse RefuseFunc) http.Handler {
 	var running rounds
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, refused := authenticate(r.Context(), v, role, r.Header)
 		if refused != nil {
-			refused.write(w, r)
+			refuse(w, r, refused.connect())
 			return
 		}
 		if c.open {

@@ -97,6 +97,20 @@ func Start(t testing.TB, args ...string) *Registry {
 	return r
 }
 
+// At is another registry than one of Start, for the clients: at a host:port, with a certificate of an authority.
+func At(t testing.TB, host, ca, username, password string) *Registry {
+	t.Helper()
+	r := &Registry{Host: host, CA: ca, Username: username, Password: password, folder: t.TempDir()}
+	ready, err := json.Marshal(map[string]string{"host": host, "ca": ca, "username": username, "password": password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.folder, "ready.json"), ready, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // Stop ends it.
 func (r *Registry) Stop() { _ = r.process.Stop(time.Second) }
 
@@ -134,6 +148,12 @@ func (r *Registry) OrasPush(t testing.TB, reference, artifactType string, files 
 func (r *Registry) OrasPushFolder(t testing.TB, reference, artifactType, folder string) (digest string) {
 	t.Helper()
 	return r.run(t, "oras-push", r.folder, reference, artifactType, folder+":")
+}
+
+// OrasPull pulls what oras pull pulls, by repository:tag or repository@digest, into a folder.
+func (r *Registry) OrasPull(t testing.TB, reference, folder string) (digest string, err error) {
+	t.Helper()
+	return r.try(t, "oras-pull", r.folder, reference, folder)
 }
 
 // PushManifest pushes blobs and a manifest as they are: what no client of a test makes. The registry must not want tokens.
@@ -179,6 +199,16 @@ func (r *Registry) push(t testing.TB, method, at, mediaType string, body []byte)
 
 func (r *Registry) run(t testing.TB, args ...string) string {
 	t.Helper()
+	said, err := r.try(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// try runs a client, and returns what it says.
+func (r *Registry) try(t testing.TB, args ...string) (string, error) {
+	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -188,9 +218,9 @@ func (r *Registry) run(t testing.TB, args ...string) string {
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("registrylocal %v: %v\n%s", args, err, said.String())
+		return "", fmt.Errorf("registrylocal %v: %w\n%s", args, err, said.String())
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Log is what the registry and its token service were asked: method, path, status, and the scheme of the authorization.

@@ -20,6 +20,7 @@ type Mount struct {
 	lingers bool
 	traced  bool
 	page    func(path string) string
+	door    *Door // nil: bearer tokens of the hub
 
 	service string
 	build   func(opts ...connect.HandlerOption) (string, http.Handler)
@@ -62,6 +63,39 @@ func (m Mount) Lingering() Mount {
 func (m Mount) Traced() Mount {
 	m.traced = true
 	return m
+}
+
+// Door is for clients that are not ours: how they show who they are, and how they are told no.
+type Door struct {
+	// Verifier takes the place of the listener's.
+	Verifier identity.Verifier
+	// Bearer returns the request with its credential as a bearer token.
+	Bearer func(*http.Request) *http.Request
+	Refuse identity.RefuseFunc
+}
+
+// Through returns an HTTP mount whose callers are let in by a door of its own.
+func (m Mount) Through(d Door) Mount {
+	m.door = &d
+	return m
+}
+
+// guard lets callers of the mount's role pass, each with a bounded number of connections.
+func (m Mount) guard(v identity.Verifier) http.Handler {
+	met := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id, _ := identity.FromContext(r.Context())
+		if !meetCaller(r.Context(), id) {
+			endConnection(w)
+			http.Error(w, tooManyConnections, http.StatusTooManyRequests)
+			return
+		}
+		m.handler.ServeHTTP(w, r)
+	})
+	if m.door == nil {
+		return identity.Middleware(v, m.role, met)
+	}
+	guarded := identity.Guard(m.door.Verifier, m.role, met, m.door.Refuse)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(w, m.door.Bearer(r)) })
 }
 
 // Paged returns the mount with a page for people: a browser that navigates to an address of the mount is led to the path that page makes of the

@@ -401,16 +401,7 @@ func (s *Server) mountRPC(mux *http.ServeMux, deps Deps, mount Mount, options []
 func (s *Server) mountHTTP(root *router, deps Deps, o *observer, mount Mount) {
 	handler := mount.handler
 	if mount.role != identity.RoleOpen {
-		inner := handler
-		handler = identity.Middleware(deps.Verifier, mount.role, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			id, _ := identity.FromContext(r.Context())
-			if !meetCaller(r.Context(), id) {
-				endConnection(w)
-				http.Error(w, tooManyConnections, http.StatusTooManyRequests)
-				return
-			}
-			inner.ServeHTTP(w, r)
-		}))
+		handler = mount.guard(deps.Verifier)
 	} else if !mount.raw {
 		handler = s.open.handler(handler)
 	}

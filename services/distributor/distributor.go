@@ -78,7 +78,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	var err error
 	s.replica, err = replica.New(identity.ServiceDistributor, cfg.Config, deps,
-		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_PROJECT)
+		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_PROJECT,
+		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +151,7 @@ func (s *Service) serve(origin *edge.Edge) error {
 			return path, views.Front(handler)
 		}),
 		server.HTTP(artifact.Path, s.artifacts(origin), identity.RoleAgent),
+		s.registry(origin),
 		server.HTTP("POST /v1/traces", spans.New(s.deps.Telemetry.Upload, time.Now), identity.RoleAgent),
 	)
 }

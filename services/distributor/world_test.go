@@ -497,6 +497,8 @@ func key(ch *consolev1.Change) string {
 		return fmt.Sprint(consolev1.Kind_KIND_CLUSTER, r.Cluster.GetMetadata().GetName())
 	case *consolev1.Change_Service:
 		return fmt.Sprint(consolev1.Kind_KIND_SERVICE, r.Service.GetMetadata().GetName())
+	case *consolev1.Change_Grant:
+		return fmt.Sprint(consolev1.Kind_KIND_GRANT, r.Grant.GetMetadata().GetName())
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-// Command registrylocal is a real registry (distribution v3) and the real clients that push to one (Helm's, and ORAS'), for tests.
+// Command registrylocal is a real registry (distribution v3) and the real clients of registries (Helm's, and ORAS'), for tests.
 // The registry is not for real work: its data are in memory, and gone when it ends.
 package main
 
@@ -13,7 +13,8 @@ import (
 const usage = `usage:
   registrylocal serve FOLDER [-auth none|basic|token] [-plain] [-notify URL -token TOKEN]
   registrylocal helm-push FOLDER REPOSITORY:TAG PACKAGE
-  registrylocal oras-push FOLDER REPOSITORY:TAG ARTIFACT-TYPE FILE:MEDIA-TYPE...`
+  registrylocal oras-push FOLDER REPOSITORY:TAG ARTIFACT-TYPE FILE:MEDIA-TYPE...
+  registrylocal oras-pull FOLDER REPOSITORY:TAG|REPOSITORY@DIGEST TO`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -36,6 +37,8 @@ func run(ctx context.Context, args []string) error {
 		return helmPush(folder, rest[0], rest[1])
 	case command == "oras-push" && len(rest) > 2:
 		return orasPush(ctx, folder, rest[0], rest[1], rest[2:])
+	case command == "oras-pull" && len(rest) == 2:
+		return orasPull(ctx, folder, rest[0], rest[1])
 	}
 	return fmt.Errorf("can't read %q\n%s", args, usage)
 }

@@ -90,13 +90,48 @@ func orasPush(ctx context.Context, folder, reference, kind string, files []strin
 	if err := store.Tag(ctx, manifest, tag); err != nil {
 		return err
 	}
-	repository, err := remote.NewRepository(is.Host + "/" + name)
+	repository, err := orasRepository(is, client, name)
 	if err != nil {
 		return err
 	}
+	if _, err := oras.Copy(ctx, store, tag, repository, tag, oras.DefaultCopyOptions); err != nil {
+		return err
+	}
+	fmt.Println(manifest.Digest)
+	return nil
+}
+
+func orasRepository(is ready, client *http.Client, name string) (*remote.Repository, error) {
+	repository, err := remote.NewRepository(is.Host + "/" + name)
+	if err != nil {
+		return nil, err
+	}
 	repository.PlainHTTP = is.Plain
 	repository.Client = &auth.Client{Client: client, Credential: auth.StaticCredential(is.Host, auth.Credential{Username: is.Username, Password: is.Password})}
-	if _, err := oras.Copy(ctx, store, tag, repository, tag, oras.DefaultCopyOptions); err != nil {
+	return repository, nil
+}
+
+// orasPull does what `oras pull` does: the files are in the folder to.
+func orasPull(ctx context.Context, folder, reference, to string) error {
+	is, client, err := find(folder)
+	if err != nil {
+		return err
+	}
+	name, version, ok := strings.Cut(reference, "@")
+	if !ok {
+		name, version, _ = strings.Cut(reference, ":")
+	}
+	repository, err := orasRepository(is, client, name)
+	if err != nil {
+		return err
+	}
+	store, err := file.New(to)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	manifest, err := oras.Copy(ctx, repository, version, store, version, oras.DefaultCopyOptions)
+	if err != nil {
 		return err
 	}
 	fmt.Println(manifest.Digest)

@@ -17,7 +17,7 @@ type Metrics struct {
 	Nudges   prometheus.Counter
 	Resolves *prometheus.CounterVec // by result: resolved, no_folder, refused, unavailable
 	Reports  *prometheus.CounterVec // by result: durable, failed
-	Away     *prometheus.CounterVec // turned away, by class: sync, watch, report, details
+	Away     *prometheus.CounterVec // turned away, by class: sync, watch, report, details, view, registry
 	Gets     *prometheus.CounterVec // of artifacts, by result: hit, miss, refused
 }
 

@@ -161,3 +161,44 @@ func (p *Plan) Uses(name string, d artifact.Digest) bool {
 	}
 	return false
 }
+
+// Held is what a service holds, for others than agents.
+type Held struct {
+	// Commit that what is delivered is made from, and its Artifact; empty: nothing was delivered yet.
+	Commit   string
+	Artifact artifact.Digest
+	// Before are artifacts that were delivered just before: somebody may be about to download them.
+	Before []artifact.Digest
+}
+
+// All are the artifacts that the service holds, what is delivered first.
+func (h Held) All() []artifact.Digest {
+	if h.Artifact == "" {
+		return h.Before
+	}
+	return append([]artifact.Digest{h.Artifact}, h.Before...)
+}
+
+// Held returns what a service holds; nothing, if the catalog has no such service.
+func (p *Plan) Held(name string) (Held, error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if !p.ready {
+		return Held{}, ErrNotReady
+	}
+	s := p.services[name]
+	if s == nil {
+		return Held{}, nil
+	}
+	var h Held
+	if is := s.delivered(); is != nil {
+		h.Commit, h.Artifact = is.Revision.Commit, is.Artifact.Digest
+	}
+	if s.before != nil {
+		h.Before = append(h.Before, s.before.Artifact.Digest)
+	}
+	if s.own == nil && s.folder.before != "" {
+		h.Before = append(h.Before, s.folder.before)
+	}
+	return h, nil
+}
