@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -61,6 +62,26 @@ func TestDocumentsNameAllTypesOfEvents(t *testing.T) {
 	slices.Sort(known)
 	slices.Sort(documented)
 	if !slices.Equal(documented, known) {
+		t.Errorf("documented are %q, and there are %q", documented, known)
+	}
+}
+
+// docs/events.md lists the fields that filters of events may have.
+func TestDocumentsNameAllFieldsOfEvents(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, said, _ := strings.Cut(string(text), "Fields: ")
+	said, _, _ = strings.Cut(said, ". A `type`")
+	said = regexp.MustCompile(`(?s)\(.*?\)`).ReplaceAllString(said, "") // values
+	var documented []string
+	for _, name := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(said, -1) {
+		documented = append(documented, name[1])
+	}
+	known := slices.Sorted(maps.Keys(event.Fields()))
+	if slices.Sort(documented); !slices.Equal(documented, known) {
 		t.Errorf("documented are %q, and there are %q", documented, known)
 	}
 }
