@@ -15,8 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fairlead.dev/cli/internal/command"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -261,6 +263,63 @@ func TestResourcesOfPagesAreValid(t *testing.T) {
 	if seen < 50 {
 		t.Errorf("only %d resources were found", seen)
 	}
+}
+
+// A field that a page names in code, such as `sync.onDelete` or `spec.tests.path`, is one of a resource's.
+func TestFieldsOfPagesExist(t *testing.T) {
+	t.Parallel()
+	kinds := (&consolev1.Resource{}).ProtoReflect().Descriptor().Oneofs().Get(0).Fields()
+	service := (&consolev1.ServiceSpec{}).ProtoReflect().Descriptor()
+	seen := 0
+	for name, text := range pages(t) {
+		if strings.HasPrefix(name, filepath.Join("docs", "adr")) {
+			continue // of the time in which they were decided
+		}
+		prose, _ := fenced(text)
+		for _, found := range fieldPath.FindAllStringSubmatch(prose, -1) {
+			path := strings.Split(found[1], ".")
+			if slices.Contains(objectFields(), found[1]) || path[1] == "go" {
+				continue
+			}
+			seen++
+			there := slices.Contains([]string{"render", "sync", "tests"}, path[0]) && hasField(service, path)
+			for i := range kinds.Len() {
+				there = there || hasField(kinds.Get(i).Message(), path)
+			}
+			if !there {
+				t.Errorf("%s: no resource has the field %s", name, found[1])
+			}
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d fields were found", seen)
+	}
+}
+
+// fieldPath is a path of fields in code, perhaps with a value behind.
+var fieldPath = regexp.MustCompile("`((?:levers|metadata|render|spec|status|sync|tests)(?:\\.[a-z][A-Za-z]*)+)(?:: [^`]*)?`")
+
+// objectFields are those of Kubernetes' objects that pages name.
+func objectFields() []string {
+	return []string{"metadata.generateName", "spec.caBundle", "spec.conversion.webhook.clientConfig.caBundle", "spec.replicas"}
+}
+
+// hasField tells whether a message has a path of fields, as YAML names them.
+func hasField(m protoreflect.MessageDescriptor, path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+	if m == nil {
+		return false
+	}
+	fd := m.Fields().ByJSONName(path[0])
+	if fd == nil {
+		return false
+	}
+	if fd.IsMap() && len(path) > 1 {
+		return hasField(fd.MapValue().Message(), path[2:]) // any key
+	}
+	return hasField(fd.Message(), path[1:])
 }
 
 // Each kind of a resource has a word.
