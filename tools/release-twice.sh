@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a release of HEAD in this tree and in a clone with another path, and compares them: every file but signatures and provenance has to be
-# the same. Arguments are those of `make release`: -try.
+# the same. The second one compiles for this machine's platform with an empty cache; for other platforms it links what the first has compiled, which
+# the same compiler made. Arguments are those of `make release`: -try, -platforms.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -14,7 +15,7 @@ temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 git clone --quiet --shared . "$temp/another-path"
 make --no-print-directory release ARGS="$*" | tee "$temp/first" >&2
-make --no-print-directory -C "$temp/another-path" release ARGS="$*" | tee "$temp/second" >&2
+make --no-print-directory -C "$temp/another-path" release ARGS="$* -fresh" | tee "$temp/second" >&2
 first=$(tail -n 1 "$temp/first") second=$(tail -n 1 "$temp/second")
 (cd "$second" && sha256sum --check --quiet SHA256SUMS)
 # The list has every file but itself, the provenance and the signatures.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ type source struct {
 	version  string
 	revision string
 	time     time.Time
+	cache    string // folder for what is compiled for this machine's platform; empty: Go's
 }
 
 // readSource asks git. Without it (an unpacked archive) images have no revision, and the begin of time.
@@ -44,27 +46,44 @@ func readSource(ctx context.Context, root string) source {
 	return s
 }
 
-// compile builds one program, the same bytes for the same commit whatever the folder is called.
-func (s source) compile(ctx context.Context, p platform, pkg, to string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w -buildid= -X fairlead.dev/platform/version.Version="+s.version, "-o", to, pkg)
+// compile builds programs into a folder, the same bytes for the same commit whatever the folders are called. One go command for all of them
+// reads their packages once, and links side by side.
+func (s source) compile(ctx context.Context, p platform, to string, pkgs ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{
+		"build", "-trimpath", "-buildvcs=false",
+		"-ldflags", "-s -w -buildid= -X fairlead.dev/platform/version.Version=" + s.version, "-o", to + string(filepath.Separator),
+	}, pkgs...)...)
 	cmd.Dir = s.root
-	// Flags and variables of the person who builds are left out: they would make other bytes.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+p.os, "GOARCH="+p.arch, "GOWORK="+filepath.Join(s.root, "go.work"))
+	// Flags and variables of the person who builds are left out: they would make other bytes. GOGC changes none: see tools/compile.sh.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+p.os, "GOARCH="+p.arch,
+		"GOWORK="+filepath.Join(s.root, "go.work"), "GOGC=400")
+	if s.cache != "" && p == thisPlatform() {
+		cmd.Env = append(cmd.Env, "GOCACHE="+s.cache)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s for %s: %w: %s", pkg, p, err, out)
+		return fmt.Errorf("build %s for %s: %w: %s", strings.Join(pkgs, ", "), p, err, out)
 	}
 	return nil
 }
 
-// program returns the file of a program in dir. The program is compiled once, however many images and archives it is
-// in.
-func (s source) program(ctx context.Context, p platform, of program, dir string) (string, error) {
-	binary := filepath.Join(dir, p.os+"-"+p.arch+of.path)
-	if _, err := os.Stat(binary); err == nil {
-		return binary, nil
+// compiled returns the files of programs in dir, and compiles those that are not there yet: a program may be in several images and archives.
+func (s source) compiled(ctx context.Context, p platform, of []program, dir string) ([]string, error) {
+	to := filepath.Join(dir, p.os+"-"+p.arch)
+	if err := os.MkdirAll(to, 0o755); err != nil { //nolint:gosec // public
+		return nil, err
 	}
-	return binary, s.compile(ctx, p, of.pkg, binary)
+	var files, missing []string
+	for _, one := range of {
+		file := filepath.Join(to, path.Base(one.pkg)+p.ending())
+		if _, err := os.Stat(file); err != nil {
+			missing = append(missing, one.pkg)
+		}
+		files = append(files, file)
+	}
+	if len(missing) == 0 {
+		return files, nil
+	}
+	return files, s.compile(ctx, p, to, missing...)
 }
 
 // built is an image for one platform.
@@ -78,13 +97,12 @@ type built struct {
 func (s source) build(ctx context.Context, of image, p platform, dir string) (built, error) {
 	files := common()
 	b := built{platform: p}
-	for _, program := range of.programs {
-		binary, err := s.program(ctx, p, program, dir)
-		if err != nil {
-			return b, err
-		}
-		b.binaries = append(b.binaries, binary)
-		files = append(files, file{path: program.path, mode: 0o755, from: binary})
+	var err error
+	if b.binaries, err = s.compiled(ctx, p, of.programs, dir); err != nil {
+		return b, err
+	}
+	for i, program := range of.programs {
+		files = append(files, file{path: program.path, mode: 0o755, from: b.binaries[i]})
 	}
 	for _, folder := range of.folders {
 		files = append(files, file{path: "/run/fairlead/" + folder, mode: 0o700, folder: true, mine: true})

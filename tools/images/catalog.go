@@ -38,7 +38,7 @@ func released() []image {
 		service("distributor", "hands services to the agents of clusters"),
 		service("tunnel", "lets people reach clusters behind NAT"),
 		service("agent", "keeps the services of one cluster applied", program{"/agent-render", "./services/agent/cmd/agent-render"}),
-		{name: "cli", title: "Fairlead", description: description + "the command", programs: []program{{"/fairlead", "./cli/cmd/fairlead"}}, folders: secretFolders()},
+		{name: "cli", title: "Fairlead", description: description + "the command", programs: []program{theCommand()}, folders: secretFolders()},
 	}
 }
 
@@ -52,7 +52,7 @@ func tryOut() []image {
 	return []image{
 		{
 			name: "git", title: "A small Git server", description: "Bare repositories over HTTPS, to try Fairlead out", service: true,
-			programs: []program{{"/fairlead", "./cli/cmd/fairlead"}}, verb: []string{"git-server"}, local: gitFiles,
+			programs: []program{theCommand()}, verb: []string{"git-server"}, local: gitFiles,
 		},
 		{
 			name: "kubernetes", title: "A local Kubernetes", description: "The Kubernetes API in one process tree, to try Fairlead out; nothing runs in its pods",
@@ -76,5 +76,13 @@ func standIns() []image {
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
+
+// ending of the names of programs.
+func (p platform) ending() string {
+	if p.os == "windows" {
+		return ".exe"
+	}
+	return ""
+}
 
 func thisPlatform() platform { return platform{"linux", runtime.GOARCH} }

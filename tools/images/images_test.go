@@ -147,6 +147,16 @@ func TestImagesAreForEveryPlatformAndTellWhatIsInThem(t *testing.T) {
 	}
 }
 
+// Every image has the version as a label, also those that no other test makes.
+func TestLabelsOfAllImagesHaveTheVersion(t *testing.T) {
+	t.Parallel()
+	for _, of := range append(released(), tryOut()...) {
+		if got := (source{version: "v1.2.3"}).config(of).Labels["org.opencontainers.image.version"]; got != "v1.2.3" {
+			t.Errorf("%s: the label says %q", of.name, got)
+		}
+	}
+}
+
 func checkBill(t *testing.T, bill v1.Image) {
 	t.Helper()
 	layers, err := bill.Layers()

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,7 @@ type release struct {
 	commands []platform // of the command
 	key      string     // file of the key that signs; empty: nothing is signed
 	builder  string     // of the provenance
+	fresh    bool       // compile for this machine's platform with an empty cache
 	began    time.Time
 }
 
@@ -48,7 +50,7 @@ func runRelease(ctx context.Context, args []string, stdout io.Writer) error {
 		r.commands = append(r.commands, platform{"linux", arch}, platform{"darwin", arch}, platform{"windows", arch})
 	}
 	var root, out, only string
-	var try bool
+	var try, charts, fresh bool
 	fs := flag.NewFlagSet("images release", flag.ContinueOnError)
 	fs.StringVar(&root, "root", ".", "`folder` of the repository")
 	fs.StringVar(&out, "out", "bin/release", "`folder` for releases: each version has one of its own in it")
@@ -56,10 +58,17 @@ func runRelease(ctx context.Context, args []string, stdout io.Writer) error {
 	fs.StringVar(&r.builder, "builder", "https://fairlead.dev/release/by-hand", "`URI` of what builds, for the provenance")
 	fs.BoolVar(&try, "try", false, "without a tag, and with changes that are not committed: the version is v0.0.0-try-COMMIT")
 	fs.StringVar(&only, "platforms", "", "with -try: comma-separated `platforms`, such as linux/amd64; default: all of a release")
+	fs.BoolVar(&charts, "charts", false, "with -try: only the charts, without programs and images")
+	fs.BoolVar(&fresh, "fresh", false, "compile for this machine's platform without what was compiled before")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	if err := r.limit(only, try); err != nil {
+	if !try && (only != "" || charts) {
+		return errors.New("-platforms and -charts are for -try: a release has all platforms, programs and images")
+	}
+	if charts {
+		r.images, r.services, r.commands = nil, nil, nil
+	} else if err := r.limit(only); err != nil {
 		return err
 	}
 	var err error
@@ -69,16 +78,14 @@ func runRelease(ctx context.Context, args []string, stdout io.Writer) error {
 	if r.dir, err = filepath.Abs(filepath.Join(out, r.version)); err != nil {
 		return err
 	}
+	r.fresh = fresh
 	return r.make(ctx)
 }
 
 // limit leaves out other platforms than these, for a release that is only tried.
-func (r *release) limit(only string, try bool) error {
+func (r *release) limit(only string) error {
 	if only == "" {
 		return nil
-	}
-	if !try {
-		return errors.New("-platforms is for -try: a release has all platforms")
 	}
 	wanted := strings.Split(only, ",")
 	other := func(p platform) bool { return !slices.Contains(wanted, p.String()) }
@@ -146,7 +153,7 @@ func (r release) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(r.root, "web", "dist", "index.html")); err != nil {
+	if _, err := os.Stat(filepath.Join(r.root, "web", "dist", "index.html")); err != nil && len(r.images) > 0 {
 		return errors.New("the pages are not built: run tools/web.sh, which needs Node")
 	}
 	if err := os.MkdirAll(filepath.Dir(r.dir), 0o755); err != nil { //nolint:gosec // public
@@ -156,6 +163,9 @@ func (r release) make(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(r.work) }() // files that stay harm nobody
+	if r.fresh {
+		r.cache = filepath.Join(r.work, "cache")
+	}
 	to := r.dir
 	r.dir = filepath.Join(r.work, "release")
 	if err := os.Mkdir(r.dir, 0o755); err != nil { //nolint:gosec // public
@@ -177,6 +187,9 @@ func (r release) make(ctx context.Context) error {
 func (r release) fill(ctx context.Context, notes string) error {
 	charts, err := r.charts()
 	if err != nil {
+		return err
+	}
+	if err := r.programs(ctx); err != nil {
 		return err
 	}
 	made, err := r.bundle(ctx, charts)
@@ -207,6 +220,31 @@ func (r release) write(name string, content []byte) error {
 	return os.WriteFile(filepath.Join(r.dir, name), content, 0o644) //nolint:gosec // public
 }
 
+// theCommand is the program that people use.
+func theCommand() program { return program{"/fairlead", "./cli/cmd/fairlead"} }
+
+// programs compiles what images and archives have, for one platform after the other.
+func (r release) programs(ctx context.Context) error {
+	wanted := map[platform][]program{}
+	for _, p := range r.services {
+		for _, i := range r.images {
+			wanted[p] = append(wanted[p], i.programs...)
+		}
+	}
+	for _, p := range r.commands {
+		if !slices.Contains(wanted[p], theCommand()) {
+			wanted[p] = append(wanted[p], theCommand())
+		}
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(wanted), func(a, b platform) int { return strings.Compare(a.String(), b.String()) }) {
+		r.step("%d programs for %s", len(wanted[p]), p)
+		if _, err := r.compiled(ctx, p, wanted[p], r.work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // archives packs the programs: the services with their units for systemd, and the command.
 func (r release) archives(ctx context.Context) error {
 	units, err := filepath.Glob(filepath.Join(r.root, "deploy", "systemd", "*"))
@@ -225,7 +263,7 @@ func (r release) archives(ctx context.Context) error {
 		}
 	}
 	for _, p := range r.commands {
-		if err := r.archive(ctx, "fairlead-"+r.version+"-"+p.os+"-"+p.arch, p, []program{{"/fairlead", "./cli/cmd/fairlead"}}, nil); err != nil {
+		if err := r.archive(ctx, "fairlead-"+r.version+"-"+p.os+"-"+p.arch, p, []program{theCommand()}, nil); err != nil {
 			return err
 		}
 	}
@@ -236,18 +274,12 @@ func (r release) archives(ctx context.Context) error {
 func (r release) archive(ctx context.Context, name string, p platform, programs []program, units []string) error {
 	r.step("%s.tar.gz", name)
 	files := []file{{path: "/" + name + "/LICENSE", mode: 0o644, from: filepath.Join(r.root, "LICENSE")}}
-	var binaries []string
-	for _, program := range programs {
-		binary, err := r.program(ctx, p, program, r.work)
-		if err != nil {
-			return err
-		}
-		at := "/" + name + program.path
-		if p.os == "windows" {
-			at += ".exe"
-		}
-		binaries = append(binaries, binary)
-		files = append(files, file{path: at, mode: 0o755, from: binary})
+	binaries, err := r.compiled(ctx, p, programs, r.work)
+	if err != nil {
+		return err
+	}
+	for i, program := range programs {
+		files = append(files, file{path: "/" + name + program.path + p.ending(), mode: 0o755, from: binaries[i]})
 	}
 	for _, unit := range units {
 		files = append(files, file{path: "/" + name + "/systemd/" + filepath.Base(unit), mode: 0o644, from: unit})

@@ -95,13 +95,14 @@ func TestReleaseIsOfATaggedCommitOnly(t *testing.T) {
 	}
 }
 
-func TestPlatformsAreLeftOutOfATryOnly(t *testing.T) {
+func TestPartsAreLeftOutOfATryOnly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"-platforms", "linux/amd64"}, "-platforms is for -try"},
+		{[]string{"-platforms", "linux/amd64"}, "are for -try"},
+		{[]string{"-charts"}, "are for -try"},
 		{[]string{"-try", "-platforms", "darwin/arm64"}, "one of these is needed"},
 	} {
 		if err := runRelease(t.Context(), append(c.args, "-root", repository(t), "-out", t.TempDir()), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -172,7 +173,8 @@ func TestReleaseIsTwiceTheSameButForSignaturesAndProvenance(t *testing.T) {
 	}
 	checkVerifies(t, first, key)
 	checkProvenance(t, files)
-	checkChart(t, files["fairlead-hub-v1.2.3.tgz"])
+	checkChart(t, files, "fairlead-hub", "console.yaml")
+	checkChart(t, files, "fairlead-agent", "statefulset.yaml")
 	checkArchive(t, files[base+".tar.gz"], base)
 	checkBundle(t, files)
 }
@@ -244,12 +246,13 @@ func unpack(t *testing.T, archive []byte) map[string]string {
 	}
 }
 
-func checkChart(t *testing.T, archive []byte) {
+func checkChart(t *testing.T, release map[string][]byte, name, template string) {
 	t.Helper()
-	files := unpack(t, archive)
-	about := files["fairlead-hub/Chart.yaml"]
-	if !strings.Contains(about, "\nversion: v1.2.3\n") || !strings.Contains(about, "appVersion: v1.2.3\n") || files["fairlead-hub/values.yaml"] == "" || files["fairlead-hub/templates/console.yaml"] == "" {
-		t.Errorf("the chart has %v, and\n%s", slices.Sorted(maps.Keys(files)), about)
+	files := unpack(t, release[name+"-v1.2.3.tgz"])
+	about := files[name+"/Chart.yaml"]
+	if !strings.Contains(about, "\nversion: v1.2.3\n") || !strings.Contains(about, "appVersion: v1.2.3\n") ||
+		files[name+"/values.yaml"] == "" || files[name+"/templates/"+template] == "" {
+		t.Errorf("%s has %v, and\n%s", name, slices.Sorted(maps.Keys(files)), about)
 	}
 }
 
