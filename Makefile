@@ -98,10 +98,12 @@ test-running:
 # The programs that the modules' tests need.
 test-beside-short:
 	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
+	@$(STEP) "build the S3 server" nice tools/s3local/build.sh
 	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
 
 test-beside:
 	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
+	@$(STEP) "build the S3 server" nice tools/s3local/build.sh
 	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
 	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" nice tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
 	@$(STEP) "build the Collector" nice tools/collector/build.sh
@@ -115,7 +117,7 @@ test-beside:
 	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 15m ./...
 
 race: install build ## Run the tests under the race detector
-	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && REGISTRYLOCAL=$$(tools/registrylocal/build.sh) && export KUBELOCAL VAULTLOCAL REGISTRYLOCAL; \
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && REGISTRYLOCAL=$$(tools/registrylocal/build.sh) && S3LOCAL=$$(tools/s3local/build.sh) && export KUBELOCAL VAULTLOCAL REGISTRYLOCAL S3LOCAL; \
 	CGO_ENABLED=1 go test -race -timeout 40m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)); \
 	$(E2E)
 

@@ -322,7 +322,7 @@ func leftOut(f protoreflect.FieldDescriptor) bool {
 	}
 	switch f.FullName().Parent() {
 	case "fairlead.console.v1.SourceSpec":
-		return f.Name() == "helm" || f.Name() == "oci"
+		return f.Name() != "git"
 	case "fairlead.console.v1.RoleSpec":
 		return f.Name() == "rules"
 	case "fairlead.console.v1.ServiceSpec":

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/giturl"
 )
 
 // Upstream is what sources of all kinds have in common: where they are, and how and how often they are asked.
@@ -33,6 +34,14 @@ type upstream interface {
 	GetWebhookSecret() string
 }
 
+// bucket gives a bucket a URL.
+type bucket struct{ *consolev1.BucketSource }
+
+// GetUrl is where the bucket is, with the prefix.
+func (b bucket) GetUrl() string {
+	return giturl.OfBucket(b.GetEndpoint(), b.GetBucketName(), b.GetPrefix(), b.GetInsecure())
+}
+
 // registry is what the messages of sources in registries have besides.
 type registry interface {
 	GetInsecure() bool
@@ -48,6 +57,8 @@ func UpstreamOf(spec *consolev1.SourceSpec) Upstream {
 		is = spec.GetHelm()
 	case IsArtifacts(spec):
 		is = spec.GetOci()
+	case IsBucket(spec):
+		is = bucket{spec.GetBucket()}
 	}
 	out := Upstream{
 		URL: is.GetUrl(), Interval: is.GetInterval().AsDuration(), Secret: is.GetSecret(), Proxy: is.GetProxy(), WebhookSecret: is.GetWebhookSecret(),
@@ -63,3 +74,6 @@ func IsCharts(spec *consolev1.SourceSpec) bool { return spec.GetHelm() != nil }
 
 // IsArtifacts tells a repository of artifacts in a registry from the other kinds.
 func IsArtifacts(spec *consolev1.SourceSpec) bool { return spec.GetOci() != nil }
+
+// IsBucket tells a bucket from the other kinds.
+func IsBucket(spec *consolev1.SourceSpec) bool { return spec.GetBucket() != nil }

@@ -122,6 +122,42 @@ func ParseRegistry(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// ParseEndpoint checks host or host:port of a host of buckets.
+func ParseEndpoint(text string) error {
+	if err := checkText(text); err != nil {
+		return err
+	}
+	u, err := url.Parse("https://" + text)
+	if err != nil || u.Host != text || u.User != nil || !validHost(u.Hostname()) {
+		return errors.New("must be a host or host:port, such as s3.eu-central-1.amazonaws.com, without https://")
+	}
+	return nil
+}
+
+// bucketName is what hosts allow, old ones included. A name is a part of a path.
+var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]$`)
+
+// IsBucketName knows the names of buckets.
+func IsBucketName(text string) bool { return bucketName.MatchString(text) }
+
+// OfBucket is the URL of a bucket, with its prefix.
+func OfBucket(endpoint, name, prefix string, insecure bool) string {
+	u := url.URL{Scheme: "https", Host: endpoint, Path: strings.TrimRight("/"+name+"/"+prefix, "/")}
+	if insecure {
+		u.Scheme = "http"
+	}
+	return u.String()
+}
+
+// ParseBucket reads what OfBucket made.
+func ParseBucket(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("can't be read")
+	}
+	return u, ParseEndpoint(u.Host)
+}
+
 func checkHTTP(u *url.URL) (*url.URL, error) {
 	if u, err := checkHost(u); err != nil || u.Path != "" {
 		return u, err

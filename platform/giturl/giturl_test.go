@@ -198,3 +198,41 @@ func TestFoldersMayBeTheRoot(t *testing.T) {
 		}
 	}
 }
+
+func TestBucketsHaveURLs(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"s3.eu-central-1.amazonaws.com", "minio.example.com:9000", "[fd00::1]:9000", "127.0.0.1:80"} {
+		if err := giturl.ParseEndpoint(endpoint); err != nil {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
+	for _, endpoint := range []string{"https://s3.example.com", "s3.example.com/shop", "s3.example.com?a", "s3.example.com#a", "a@s3.example.com", "s3.example.com:x", "127.1", "", "a b", "-a"} {
+		if err := giturl.ParseEndpoint(endpoint); err == nil {
+			t.Errorf("%q is taken", endpoint)
+		}
+	}
+	for _, name := range []string{"shop", "Old_Shop", "a.b-c", "123"} {
+		if !giturl.IsBucketName(name) {
+			t.Errorf("%q is refused", name)
+		}
+	}
+	for _, name := range []string{"", "..", "a/b", "a?b", "a%2fb", ".a", "a b"} {
+		if giturl.IsBucketName(name) {
+			t.Errorf("%q is taken", name)
+		}
+	}
+	for want, got := range map[string]string{
+		"https://s3.example.com/shop":               giturl.OfBucket("s3.example.com", "shop", "", false),
+		"http://s3.example.com:9000/shop/a%20b/%25": giturl.OfBucket("s3.example.com:9000", "shop", "a b/%", true),
+	} {
+		u, err := giturl.ParseBucket(got)
+		if err != nil || got != want || u.String() != want {
+			t.Errorf("got %s, want %s, %v", got, want, err)
+		}
+	}
+	for _, text := range []string{"oci://s3.example.com/shop", "https://ada:hush@s3.example.com/shop", "https:///shop", "https://s3.example.com/shop?a"} {
+		if u, err := giturl.ParseBucket(text); err == nil {
+			t.Errorf("%q is taken for %s", text, u)
+		}
+	}
+}

@@ -102,7 +102,7 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		"no duration":                   {source("  git: {url: https://x, interval: soon}\n"), `shop.yaml:5: source "shop": spec.git.interval: "soon" is no duration: write it like 90s, 5m or 1h`},
 		"duration out of range":         {source("  git: {url: https://x, interval: 1s}\n"), `shop.yaml:5: source "shop": spec.git.interval: must be`},
 		"rule broken":                   {head + "kind: Cluster\nmetadata:\n  name: Big_One\n", `shop.yaml:4: cluster "Big_One": metadata.name: must be 1 to 63 lower-case letters`},
-		"required field missing":        {head + "kind: Source\nmetadata: {name: shop}\nspec: {}\n", `shop.yaml:4: source "shop": spec: set exactly one of spec.git, spec.helm and spec.oci`},
+		"required field missing":        {head + "kind: Source\nmetadata: {name: shop}\nspec: {}\n", `shop.yaml:4: source "shop": spec: set exactly one of spec.git, spec.helm, spec.oci and spec.bucket`},
 		"unknown value":                 {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: HOLD}\n", `shop.yaml:5: service "s": spec.sync.mode: "HOLD" is not one of the values; did you mean "hold"?`},
 		"unlike any value":              {head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {mode: sometimes}\n", `shop.yaml:5: service "s": spec.sync.mode: "sometimes" is not one of the values; known are: auto, dry-run, hold, suspend, manual`},
 		"a rule of all fields":          {head + "kind: Service\nmetadata: {name: s}\nspec: {source: shop}\n", `shop.yaml:1: service "s": spec.cluster: `},

@@ -137,7 +137,8 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.console.v1.HelmSource.url": "oci://registry.example.com:5000/charts", "fairlead.console.v1.HelmSource.proxy": "http://proxy.example.com:3128",
 		"fairlead.console.v1.HelmSource.token_hosts": []string{"auth.example.com", "auth.example.com:8443"},
 		"fairlead.console.v1.OCISource.url":          "oci://registry.example.com/team/shop", "fairlead.console.v1.OCISource.proxy": "http://proxy.example.com:3128",
-		"fairlead.console.v1.OCISource.token_hosts":    []string{"[::1]:8443"},
+		"fairlead.console.v1.OCISource.token_hosts": []string{"[::1]:8443"},
+		"fairlead.console.v1.BucketSource.endpoint": "s3.example.com:9000", "fairlead.console.v1.BucketSource.prefix": "deploy/prod",
 		"fairlead.console.v1.LayerSelector.media_type": "application/vnd.cncf.flux.content.v1.tar+gzip",
 		"fairlead.console.v1.Verification.keys":        []string{pgpKey(t, false) + "\n" + pgpKey(t, false), sshKey(t) + "# two\n" + sshKey(t)},
 		"fairlead.console.v1.Verify.keys":              []string{cosignKey}, "fairlead.console.v1.Verify.repository": "registry.example.com/team/shop",
@@ -151,7 +152,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		}
 	}
 	_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
-	wantCode(t, err, connect.CodeInvalidArgument, "set exactly one of spec.git, spec.helm and spec.oci")
+	wantCode(t, err, connect.CodeInvalidArgument, "set exactly one of spec.git, spec.helm, spec.oci and spec.bucket")
 	charts := &consolev1.SourceSpec{Helm: spec.GetHelm()}
 	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("charts"), Spec: charts}}); err != nil {
 		t.Fatal(err)
@@ -160,7 +161,15 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("artifacts"), Spec: artifacts}}); err != nil {
 		t.Fatal(err)
 	}
-	spec.Helm, spec.Oci = nil, nil
+	spec.Bucket.Proxy = "http://proxy.example.com:3128"
+	inBucket := &consolev1.SourceSpec{Bucket: spec.GetBucket()}
+	_, err = admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bucket"), Spec: inBucket}})
+	wantCode(t, err, connect.CodeInvalidArgument, "spec.bucket: proxy and insecure do not go together")
+	spec.Bucket.Insecure = false
+	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bucket"), Spec: inBucket}}); err != nil {
+		t.Fatal(err)
+	}
+	spec.Helm, spec.Oci, spec.Bucket = nil, nil, nil
 	source, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
 	if err != nil {
 		t.Fatal(err)
@@ -229,6 +238,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		{one.GetSource().GetSpec(), spec},
 		{f.sources["shop"].GetSpec(), spec},
 		{f.sources["charts"].GetSpec(), charts},
+		{f.sources["bucket"].GetSpec(), inBucket},
 		{all.GetServices()[2].GetSpec(), ofChart},
 		{f.services["z-of-chart"].GetSpec(), ofChart},
 		{all.GetServices()[1].GetSpec(), service},
@@ -333,6 +343,22 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 		"spec.oci.verify.repository":           {Url: "oci://registry.example.com/x", Verify: &consolev1.Verify{Provider: verifyCosign, Keys: []string{cosignKey}, Repository: "https://hunter2.example.com/x"}},
 	} {
 		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Oci: oci}}})
+		wantCode(t, err, connect.CodeInvalidArgument, word)
+		if strings.Contains(strings.ToLower(err.Error()), "hunter2") {
+			t.Errorf("%s: the error gives away what was written: %v", word, err)
+		}
+	}
+	for word, bucket := range map[string]*consolev1.BucketSource{
+		"spec.bucket.endpoint: must be a host":    {Endpoint: "https://s3.example.com", BucketName: "shop"},
+		"without https://":                        {Endpoint: "ada:hunter2@s3.example.com", BucketName: "shop"},
+		"spec.bucket.bucketName: is not a name":   {Endpoint: "s3.example.com", BucketName: "shop/hunter2"},
+		"spec.bucket.region":                      {Endpoint: "s3.example.com", BucketName: "shop", Region: "eu/west"},
+		"write the folder as \"deploy\"":          {Endpoint: "s3.example.com", BucketName: "shop", Prefix: "deploy/"},
+		"spec.bucket.prefix \"a/../b\": must not": {Endpoint: "s3.example.com", BucketName: "shop", Prefix: "a/../b"},
+		"spec.bucket.secret":                      {Endpoint: "s3.example.com", BucketName: "shop", Secret: "Hunter2"},
+		"spec.bucket.proxy":                       {Endpoint: "s3.example.com", BucketName: "shop", Proxy: "http://ada:hunter2@proxy"},
+	} {
+		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Bucket: bucket}}})
 		wantCode(t, err, connect.CodeInvalidArgument, word)
 		if strings.Contains(strings.ToLower(err.Error()), "hunter2") {
 			t.Errorf("%s: the error gives away what was written: %v", word, err)

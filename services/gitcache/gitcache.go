@@ -163,7 +163,7 @@ func (s *Service) newOwner() error {
 	}
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
 		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.forget,
-		Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher, Artifacts: s.fetcher, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
+		Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher, Artifacts: s.fetcher, Buckets: s.fetcher, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
 		Answered: func(ctx context.Context, host string) error {
 			return s.replica.Coordinator.Publish(ctx, answeredTopic, []byte(host))
 		},

@@ -77,7 +77,7 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 	if len(written) < 20 {
 		t.Fatalf("the page has %d resources only", len(written))
 	}
-	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.HelmSource{}, &consolev1.OCISource{}, &consolev1.LayerSelector{}, &consolev1.Verification{}, &consolev1.Verify{}, &consolev1.ServiceSpec{}} {
+	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.HelmSource{}, &consolev1.OCISource{}, &consolev1.BucketSource{}, &consolev1.LayerSelector{}, &consolev1.Verification{}, &consolev1.Verify{}, &consolev1.ServiceSpec{}} {
 		shows(t, m, seen, "namespace", "render", "sync", "tests", "test_request") // the fields are about objects, not about sources
 	}
 }

@@ -26,7 +26,7 @@ func (a *app) trace() *cobra.Command {
 		Long: `Follow a service from its commit in Git to its objects in the cluster.
 
 Each step says how it is (ok, wait, stale, held, FAIL, or ? where nobody knows) and how old that is: SOURCE, who polls the
-repository and when; COMMIT, what the ref points to (CHART, which version was chosen; ARTIFACT, what a registry has); LEVERS, where there are any: who holds, pins or rolled back, why, since when and until
+repository and when; COMMIT, what the ref points to (CHART, which version was chosen; ARTIFACT, what a registry has; CONTENT, of a bucket); LEVERS, where there are any: who holds, pins or rolled back, why, since when and until
 when; HUB, what is handed out; DELIVERY, whether the cluster's
 agent asks; CLUSTER, what it applied and how the objects are; TESTS, how their latest run went, if there was one. The last line says where the service stands, and
 what to do next.

@@ -129,6 +129,10 @@ func (t *trail) commitStep() step {
 	if isArtifact {
 		s.name, ref = "ARTIFACT", cmp.Or(spec.GetRef(), "tag latest")
 	}
+	isBucket := catalog.IsBucket(t.source.GetSpec())
+	if isBucket {
+		s.name, ref = "CONTENT", cmp.Or(spec.GetRef(), "the bucket")
+	}
 	if r.GetCommit() == "" {
 		s.mark, s.cause = markWait, fmt.Sprintf("nothing was fetched at %s yet", ref)
 		s.next = fmt.Sprintf("`fairlead sources refresh %s` asks at once; `fairlead sources log %s` shows what is there", spec.GetSource(), spec.GetSource())
@@ -140,7 +144,7 @@ func (t *trail) commitStep() step {
 		age = ", " + table.Age(t.now, r.GetCommitTime().AsTime()) + " old"
 	}
 	author := by(r.GetAuthor())
-	if spec.GetChart() != "" || isArtifact {
+	if spec.GetChart() != "" || isArtifact || isBucket {
 		author = "" // a package names none
 	}
 	s.say("%s is %s%s: %q%s", ref, short(r.GetCommit()), age, r.GetSubject(), author)

@@ -1,8 +1,14 @@
-import type { ServiceSpec, SourceSpec } from '../gen/fairlead/console/v1/resources_pb'
+import type { BucketSource, ServiceSpec, SourceSpec } from '../gen/fairlead/console/v1/resources_pb'
 
 // urlOf is where a source is, whatever its kind.
 export function urlOf(spec?: SourceSpec): string {
-  return spec?.git?.url ?? spec?.helm?.url ?? spec?.oci?.url ?? ''
+  return spec?.git?.url ?? spec?.helm?.url ?? spec?.oci?.url ?? urlOfBucket(spec?.bucket)
+}
+
+function urlOfBucket(bucket?: BucketSource): string {
+  if (!bucket) return ''
+  const scheme = bucket.insecure ? 'http' : 'https'
+  return [`${scheme}://${bucket.endpoint}`, bucket.bucketName, bucket.prefix].filter(Boolean).join('/')
 }
 
 // followedBy is what a service follows: a ref, or a chart and its version; '' for the default branch.

@@ -13,6 +13,11 @@ test('a source is shown by its url, whatever its kind', () => {
   expect(urlOf(create(SourceSpecSchema, { oci: { url: 'oci://registry.example.com/shop' } }))).toBe(
     'oci://registry.example.com/shop',
   )
+  const bucket = { endpoint: 's3.example.com', bucketName: 'shop', prefix: 'deploy' }
+  expect(urlOf(create(SourceSpecSchema, { bucket }))).toBe('https://s3.example.com/shop/deploy')
+  expect(urlOf(create(SourceSpecSchema, { bucket: { ...bucket, prefix: '', insecure: true } }))).toBe(
+    'http://s3.example.com/shop',
+  )
   expect(urlOf(undefined)).toBe('')
 })
 

@@ -437,7 +437,9 @@ type SourceSpec struct {
 	// A repository of Helm charts.
 	Helm *HelmSource `protobuf:"bytes,2,opt,name=helm,proto3" json:"helm,omitempty"`
 	// A repository of artifacts in a registry.
-	Oci           *OCISource `protobuf:"bytes,3,opt,name=oci,proto3" json:"oci,omitempty"`
+	Oci *OCISource `protobuf:"bytes,3,opt,name=oci,proto3" json:"oci,omitempty"`
+	// A bucket.
+	Bucket        *BucketSource `protobuf:"bytes,4,opt,name=bucket,proto3" json:"bucket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -489,6 +491,13 @@ func (x *SourceSpec) GetHelm() *HelmSource {
 func (x *SourceSpec) GetOci() *OCISource {
 	if x != nil {
 		return x.Oci
+	}
+	return nil
+}
+
+func (x *SourceSpec) GetBucket() *BucketSource {
+	if x != nil {
+		return x.Bucket
 	}
 	return nil
 }
@@ -754,6 +763,142 @@ func (x *OCISource) GetVerify() *Verify {
 	return nil
 }
 
+// BucketSource is a bucket of S3, or of a host that speaks like it. The objects below the prefix are the files; services name no ref.
+type BucketSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Host or host:port, such as s3.eu-central-1.amazonaws.com. The bucket is asked for in the path, not in the name of the host.
+	Endpoint   string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	BucketName string `protobuf:"bytes,2,opt,name=bucket_name,json=bucketName,proto3" json:"bucket_name,omitempty"`
+	// Default us-east-1, which hosts without regions take.
+	Region string `protobuf:"bytes,3,opt,name=region,proto3" json:"region,omitempty"`
+	// A folder: objects whose keys begin with it and a slash are the files, by what follows in the key. Empty: all of the bucket.
+	Prefix string `protobuf:"bytes,4,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// The bucket keeps versions of objects: ask for the versions that are listed, and not for what is there a moment later.
+	Versioned bool `protobuf:"varint,5,opt,name=versioned,proto3" json:"versioned,omitempty"`
+	// How often the bucket is listed. Default 120s, at least 5s.
+	Interval *durationpb.Duration `protobuf:"bytes,6,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Name of a Secret with `accesskey` and `secretkey`. The secret key itself is never sent. Also `ca.crt` (PEM; only certificates from it
+	// are trusted then), `proxyUsername` and `proxyPassword`. Empty: the bucket is for everybody to read.
+	Secret string `protobuf:"bytes,7,opt,name=secret,proto3" json:"secret,omitempty"`
+	// http:// or https:// URL of the proxy, without credentials. Empty: the one of the gitcache's environment, if any.
+	Proxy string `protobuf:"bytes,8,opt,name=proxy,proto3" json:"proxy,omitempty"`
+	// Name of a Secret with `token`: lets the host say that an object was written, as with GitSource.
+	WebhookSecret string `protobuf:"bytes,9,opt,name=webhook_secret,json=webhookSecret,proto3" json:"webhook_secret,omitempty"`
+	// Ask by HTTP without TLS.
+	Insecure bool `protobuf:"varint,10,opt,name=insecure,proto3" json:"insecure,omitempty"`
+	// Take any certificate of the host.
+	InsecureSkipTlsVerify bool `protobuf:"varint,11,opt,name=insecure_skip_tls_verify,json=insecureSkipTLSVerify,proto3" json:"insecure_skip_tls_verify,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
+}
+
+func (x *BucketSource) Reset() {
+	*x = BucketSource{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BucketSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BucketSource) ProtoMessage() {}
+
+func (x *BucketSource) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BucketSource.ProtoReflect.Descriptor instead.
+func (*BucketSource) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *BucketSource) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *BucketSource) GetBucketName() string {
+	if x != nil {
+		return x.BucketName
+	}
+	return ""
+}
+
+func (x *BucketSource) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *BucketSource) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *BucketSource) GetVersioned() bool {
+	if x != nil {
+		return x.Versioned
+	}
+	return false
+}
+
+func (x *BucketSource) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *BucketSource) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *BucketSource) GetProxy() string {
+	if x != nil {
+		return x.Proxy
+	}
+	return ""
+}
+
+func (x *BucketSource) GetWebhookSecret() string {
+	if x != nil {
+		return x.WebhookSecret
+	}
+	return ""
+}
+
+func (x *BucketSource) GetInsecure() bool {
+	if x != nil {
+		return x.Insecure
+	}
+	return false
+}
+
+func (x *BucketSource) GetInsecureSkipTlsVerify() bool {
+	if x != nil {
+		return x.InsecureSkipTlsVerify
+	}
+	return false
+}
+
 // Verify says who must have signed a chart or an artifact. It is signed if one of its signatures is by one of the keys.
 type Verify struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -769,7 +914,7 @@ type Verify struct {
 
 func (x *Verify) Reset() {
 	*x = Verify{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +926,7 @@ func (x *Verify) String() string {
 func (*Verify) ProtoMessage() {}
 
 func (x *Verify) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +939,7 @@ func (x *Verify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verify.ProtoReflect.Descriptor instead.
 func (*Verify) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Verify) GetProvider() VerifyProvider {
@@ -829,7 +974,7 @@ type LayerSelector struct {
 
 func (x *LayerSelector) Reset() {
 	*x = LayerSelector{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -841,7 +986,7 @@ func (x *LayerSelector) String() string {
 func (*LayerSelector) ProtoMessage() {}
 
 func (x *LayerSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -854,7 +999,7 @@ func (x *LayerSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerSelector.ProtoReflect.Descriptor instead.
 func (*LayerSelector) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LayerSelector) GetMediaType() string {
@@ -900,7 +1045,7 @@ type GitSource struct {
 
 func (x *GitSource) Reset() {
 	*x = GitSource{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1057,7 @@ func (x *GitSource) String() string {
 func (*GitSource) ProtoMessage() {}
 
 func (x *GitSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1070,7 @@ func (x *GitSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitSource.ProtoReflect.Descriptor instead.
 func (*GitSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GitSource) GetUrl() string {
@@ -1003,7 +1148,7 @@ type Verification struct {
 
 func (x *Verification) Reset() {
 	*x = Verification{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1160,7 @@ func (x *Verification) String() string {
 func (*Verification) ProtoMessage() {}
 
 func (x *Verification) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1173,7 @@ func (x *Verification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verification.ProtoReflect.Descriptor instead.
 func (*Verification) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Verification) GetKeys() []string {
@@ -1060,7 +1205,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1217,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1230,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SourceStatus) GetHeads() []*Head {
@@ -1137,7 +1282,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1294,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1307,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Head) GetRef() string {
@@ -1216,7 +1361,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1373,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1386,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Problem) GetMessage() string {
@@ -1287,7 +1432,7 @@ type RefProblem struct {
 
 func (x *RefProblem) Reset() {
 	*x = RefProblem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1444,7 @@ func (x *RefProblem) String() string {
 func (*RefProblem) ProtoMessage() {}
 
 func (x *RefProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1457,7 @@ func (x *RefProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefProblem.ProtoReflect.Descriptor instead.
 func (*RefProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RefProblem) GetRef() string {
@@ -1358,7 +1503,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1515,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1528,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -1427,7 +1572,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1584,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1597,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -1509,7 +1654,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1666,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1679,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -1643,7 +1788,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1800,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1813,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -1716,7 +1861,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1873,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1886,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -1788,7 +1933,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1945,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1958,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -1925,7 +2070,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2082,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2095,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -2108,7 +2253,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2265,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2278,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -2215,7 +2360,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2372,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2385,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -2284,7 +2429,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2441,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2454,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -2350,7 +2495,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2507,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2520,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -2431,7 +2576,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2588,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2601,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -2485,7 +2630,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2642,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2655,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -2539,7 +2684,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2696,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2709,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -2600,7 +2745,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2757,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2770,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -2678,7 +2823,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2835,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +2848,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -2778,7 +2923,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2935,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2948,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -2850,13 +2995,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x06Source\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12;\n" +
 	"\x04spec\x18\x02 \x01(\v2\x1f.fairlead.console.v1.SourceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x129\n" +
-	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"\xbe\x02\n" +
+	"\x06status\x18\x03 \x01(\v2!.fairlead.console.v1.SourceStatusR\x06status\"\x98\x03\n" +
 	"\n" +
 	"SourceSpec\x120\n" +
 	"\x03git\x18\x01 \x01(\v2\x1e.fairlead.console.v1.GitSourceR\x03git\x123\n" +
 	"\x04helm\x18\x02 \x01(\v2\x1f.fairlead.console.v1.HelmSourceR\x04helm\x120\n" +
-	"\x03oci\x18\x03 \x01(\v2\x1e.fairlead.console.v1.OCISourceR\x03oci:\x96\x01\xbaH\x92\x01\x1a\x8f\x01\n" +
-	"\vsource.kind\x123set exactly one of spec.git, spec.helm and spec.oci\x1aK[has(this.git), has(this.helm), has(this.oci)].filter(set, set).size() == 1\"\xc9\x03\n" +
+	"\x03oci\x18\x03 \x01(\v2\x1e.fairlead.console.v1.OCISourceR\x03oci\x129\n" +
+	"\x06bucket\x18\x04 \x01(\v2!.fairlead.console.v1.BucketSourceR\x06bucket:\xb5\x01\xbaH\xb1\x01\x1a\xae\x01\n" +
+	"\vsource.kind\x12@set exactly one of spec.git, spec.helm, spec.oci and spec.bucket\x1a][has(this.git), has(this.helm), has(this.oci), has(this.bucket)].filter(set, set).size() == 1\"\xc9\x03\n" +
 	"\n" +
 	"HelmSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
@@ -2889,7 +3035,24 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"tokenHosts\x12I\n" +
 	"\x0elayer_selector\x18\t \x01(\v2\".fairlead.console.v1.LayerSelectorR\rlayerSelector\x123\n" +
 	"\x06verify\x18\n" +
-	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\"\xa7\x01\n" +
+	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\"\xd3\x03\n" +
+	"\fBucketSource\x12&\n" +
+	"\bendpoint\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\bendpoint\x12+\n" +
+	"\vbucket_name\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x03\x18\xff\x01R\n" +
+	"bucketName\x12\x1f\n" +
+	"\x06region\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06region\x12 \n" +
+	"\x06prefix\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06prefix\x12\x1c\n" +
+	"\tversioned\x18\x05 \x01(\bR\tversioned\x12G\n" +
+	"\binterval\x18\x06 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
+	"\"\x04\b\x80\xa3\x052\x02\b\x05R\binterval\x12\x1f\n" +
+	"\x06secret\x18\a \x01(\tB\a\xbaH\x04r\x02\x18?R\x06secret\x12\x1e\n" +
+	"\x05proxy\x18\b \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x05proxy\x12.\n" +
+	"\x0ewebhook_secret\x18\t \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12\x1a\n" +
+	"\binsecure\x18\n" +
+	" \x01(\bR\binsecure\x127\n" +
+	"\x18insecure_skip_tls_verify\x18\v \x01(\bR\x15insecureSkipTLSVerify\"\xa7\x01\n" +
 	"\x06Verify\x12K\n" +
 	"\bprovider\x18\x01 \x01(\x0e2#.fairlead.console.v1.VerifyProviderB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\bprovider\x12&\n" +
@@ -3135,7 +3298,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerifyProvider)(0),           // 0: fairlead.console.v1.VerifyProvider
 	(VerificationMode)(0),         // 1: fairlead.console.v1.VerificationMode
@@ -3146,135 +3309,138 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*SourceSpec)(nil),            // 6: fairlead.console.v1.SourceSpec
 	(*HelmSource)(nil),            // 7: fairlead.console.v1.HelmSource
 	(*OCISource)(nil),             // 8: fairlead.console.v1.OCISource
-	(*Verify)(nil),                // 9: fairlead.console.v1.Verify
-	(*LayerSelector)(nil),         // 10: fairlead.console.v1.LayerSelector
-	(*GitSource)(nil),             // 11: fairlead.console.v1.GitSource
-	(*Verification)(nil),          // 12: fairlead.console.v1.Verification
-	(*SourceStatus)(nil),          // 13: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 14: fairlead.console.v1.Head
-	(*Problem)(nil),               // 15: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 16: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 17: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 18: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 19: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 20: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 21: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 22: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 23: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 24: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 25: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 26: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 27: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 28: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 29: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 30: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 31: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 32: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 33: fairlead.console.v1.GrantClusters
-	nil,                           // 34: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 35: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 36: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 37: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 38: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 39: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 41: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 42: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 43: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 44: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 45: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 46: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 47: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 48: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 49: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 50: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 51: fairlead.console.v1.ConfigSetting
+	(*BucketSource)(nil),          // 9: fairlead.console.v1.BucketSource
+	(*Verify)(nil),                // 10: fairlead.console.v1.Verify
+	(*LayerSelector)(nil),         // 11: fairlead.console.v1.LayerSelector
+	(*GitSource)(nil),             // 12: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 13: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 14: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 15: fairlead.console.v1.Head
+	(*Problem)(nil),               // 16: fairlead.console.v1.Problem
+	(*RefProblem)(nil),            // 17: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 18: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 19: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 20: fairlead.console.v1.ClusterStatus
+	(*Service)(nil),               // 21: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 22: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 23: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 24: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 25: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 26: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 27: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 28: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 29: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 30: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 31: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 32: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 33: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 34: fairlead.console.v1.GrantClusters
+	nil,                           // 35: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 36: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 37: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 38: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 39: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 42: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 43: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 44: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 45: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 46: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 47: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 48: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 49: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 50: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 51: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 52: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	34, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	39, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	39, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	35, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	40, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	40, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	4,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	6,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	13, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	11, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	14, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	12, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
 	7,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
 	8,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
-	40, // 9: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
-	9,  // 10: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
-	40, // 11: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
-	10, // 12: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
-	9,  // 13: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
-	0,  // 14: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
-	40, // 15: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	12, // 16: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
-	1,  // 17: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
-	14, // 18: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	15, // 19: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	41, // 20: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	39, // 21: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	39, // 22: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	16, // 23: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	39, // 24: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	4,  // 25: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	18, // 26: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	19, // 27: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	42, // 28: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	35, // 29: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	43, // 30: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	39, // 31: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	39, // 32: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	39, // 33: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	39, // 34: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	39, // 35: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	40, // 36: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	4,  // 37: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	23, // 38: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	24, // 39: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	21, // 40: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	22, // 41: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	22, // 42: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	23, // 43: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	44, // 44: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	39, // 45: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	39, // 46: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	45, // 47: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	46, // 48: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	36, // 49: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	47, // 50: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	48, // 51: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	2,  // 52: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	39, // 53: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	26, // 54: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	27, // 55: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	28, // 56: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	15, // 57: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	25, // 58: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	39, // 59: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	41, // 60: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	39, // 61: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	15, // 62: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	41, // 63: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	49, // 64: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	39, // 65: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	15, // 66: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	50, // 67: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	39, // 68: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	4,  // 69: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	37, // 70: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	4,  // 71: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	31, // 72: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	32, // 73: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	33, // 74: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	39, // 75: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	38, // 76: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	51, // 77: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	51, // 78: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	9,  // 9: fairlead.console.v1.SourceSpec.bucket:type_name -> fairlead.console.v1.BucketSource
+	41, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	10, // 11: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
+	41, // 12: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
+	11, // 13: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
+	10, // 14: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
+	41, // 15: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
+	0,  // 16: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
+	41, // 17: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	13, // 18: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	1,  // 19: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
+	15, // 20: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	16, // 21: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	42, // 22: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	40, // 23: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	40, // 24: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	17, // 25: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	40, // 26: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	4,  // 27: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	19, // 28: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	20, // 29: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	43, // 30: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	36, // 31: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	44, // 32: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	40, // 33: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	40, // 34: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	40, // 35: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	40, // 36: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	40, // 37: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	41, // 38: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	4,  // 39: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	24, // 40: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	25, // 41: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	22, // 42: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	23, // 43: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	23, // 44: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	24, // 45: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	45, // 46: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	40, // 47: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	40, // 48: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	46, // 49: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	47, // 50: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	37, // 51: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	48, // 52: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	49, // 53: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	2,  // 54: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	40, // 55: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	27, // 56: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	28, // 57: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	29, // 58: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	16, // 59: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	26, // 60: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	40, // 61: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	42, // 62: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	40, // 63: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	16, // 64: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	42, // 65: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	50, // 66: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	40, // 67: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	16, // 68: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	51, // 69: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	40, // 70: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	4,  // 71: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	38, // 72: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	4,  // 73: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	32, // 74: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	33, // 75: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	34, // 76: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	40, // 77: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	39, // 78: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	52, // 79: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	52, // 80: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	81, // [81:81] is the sub-list for method output_type
+	81, // [81:81] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -3283,7 +3449,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[28].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[29].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -3294,7 +3460,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -34,6 +35,8 @@ type SourceSpec struct {
 	Git  GitSource  `json:"git,omitzero"`
 	Helm HelmSource `json:"helm,omitzero"`
 	OCI  OCISource  `json:"oci,omitzero"`
+	// Bucket is set if it has an endpoint.
+	Bucket BucketSource `json:"bucket,omitzero"`
 }
 
 // Upstream is what sources of all kinds have in common.
@@ -55,6 +58,10 @@ func (s SourceSpec) Upstream() Upstream {
 	}
 	if o := s.OCI; o.URL != "" {
 		return Upstream{o.URL, o.Secret, o.Proxy, o.WebhookSecret, o.Registry}
+	}
+	if b := s.Bucket; b.Endpoint != "" {
+		url := giturl.OfBucket(b.Endpoint, b.Name, b.Prefix, b.Insecure)
+		return Upstream{url, b.Secret, b.Proxy, b.WebhookSecret, Registry{Insecure: b.Insecure, SkipTLSVerify: b.SkipTLSVerify}}
 	}
 	return Upstream{URL: s.Git.URL, Secret: s.Git.Secret, Proxy: s.Git.Proxy, WebhookSecret: s.Git.WebhookSecret}
 }
@@ -93,6 +100,27 @@ type OCISource struct {
 	// Verify says who must have signed an artifact; nil: nobody.
 	Verify *Verify `json:"verify,omitempty"`
 	Registry
+}
+
+// BucketSource is a bucket.
+type BucketSource struct {
+	Endpoint string `json:"endpoint"`
+	Name     string `json:"bucketName"`
+	// Region; empty: the fetcher's default.
+	Region string `json:"region,omitempty"`
+	// Prefix is a folder of the bucket, without a slash at either end; empty: all of it.
+	Prefix    string `json:"prefix,omitempty"`
+	Versioned bool   `json:"versioned,omitempty"`
+	// Interval between polls; 0: the fetcher's default.
+	Interval time.Duration `json:"intervalNanos,omitzero"`
+	// Secret names the credentials; empty: none.
+	Secret string `json:"secret,omitempty"`
+	// Proxy to the host; empty: the fetcher's own way.
+	Proxy string `json:"proxy,omitempty"`
+	// WebhookSecret names what the host authenticates with; empty: it may not.
+	WebhookSecret string `json:"webhookSecret,omitempty"`
+	Insecure      bool   `json:"insecure,omitempty"`
+	SkipTLSVerify bool   `json:"insecureSkipTLSVerify,omitempty"`
 }
 
 // Verify says who must have signed charts and artifacts.

@@ -33,18 +33,20 @@ const wantSecretName = "must be the name of a Secret: the values go there, and i
 // validate accepts what a fetcher can be pointed at.
 func (s SourceSpec) validate() error {
 	kinds := 0
-	for _, url := range []string{s.Git.URL, s.Helm.URL, s.OCI.URL} {
+	for _, url := range []string{s.Git.URL, s.Helm.URL, s.OCI.URL, s.Bucket.Endpoint} {
 		if url != "" {
 			kinds++
 		}
 	}
 	switch {
 	case kinds > 1:
-		return refuse(Invalid, "spec: set exactly one of spec.git, spec.helm and spec.oci")
+		return refuse(Invalid, "spec: set exactly one of spec.git, spec.helm, spec.oci and spec.bucket")
 	case s.Helm.URL != "":
 		return s.validateHelm()
 	case s.OCI.URL != "":
 		return s.validateOCI()
+	case s.Bucket.Endpoint != "":
+		return s.validateBucket()
 	}
 	u, err := giturl.Parse(s.Git.URL)
 	if err != nil {
@@ -94,6 +96,30 @@ func (s SourceSpec) validateOCI() error {
 		return err
 	}
 	return s.validateRegistry("spec.oci", u, s.OCI.Registry)
+}
+
+// region is the name of one, as it stands in a signature.
+var region = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
+
+func (s SourceSpec) validateBucket() error {
+	b := s.Bucket
+	if err := giturl.ParseEndpoint(b.Endpoint); err != nil {
+		return refuse(Invalid, "spec.bucket.endpoint: %s", err)
+	}
+	prefix, err := cleanFolder("bucket.prefix", b.Prefix)
+	switch {
+	case err != nil:
+		return err
+	case prefix != b.Prefix:
+		return refuse(Invalid, "spec.bucket.prefix %q: write the folder as %q, without a slash at its end", b.Prefix, prefix)
+	case !giturl.IsBucketName(b.Name):
+		return refuse(Invalid, "spec.bucket.bucketName: is not a name of a bucket: letters, digits, '.', '_' and '-'. A folder of it goes into prefix")
+	case !region.MatchString(b.Region):
+		return refuse(Invalid, "spec.bucket.region: is not a name of a region; write it like eu-central-1")
+	case b.Insecure && b.Proxy != "":
+		return refuse(Invalid, "spec.bucket: proxy and insecure do not go together. Remove one of them")
+	}
+	return s.Upstream().validate("spec.bucket", &url.URL{Scheme: "https"})
 }
 
 // validateRegistry checks what is of registries only.
@@ -159,6 +185,8 @@ func (s SourceSpec) secrets() (refs []Reference) {
 		field = "spec.helm"
 	case s.OCI.URL != "":
 		field = "spec.oci"
+	case s.Bucket.Endpoint != "":
+		field = "spec.bucket"
 	}
 	if is.Secret != "" {
 		refs = append(refs, RefTo(store.KindSecret, is.Secret, field+".secret"))

@@ -80,6 +80,7 @@ func structure(r store.Resource) *row {
 		Project, Cluster, Source, Ref, Path, Namespace, Role string
 
 		Git, Helm, OCI struct{ URL string }
+		Bucket         catalog.BucketSource
 
 		Sync     struct{ Pin string }
 		Template struct{ Project, Source string }
@@ -91,7 +92,7 @@ func structure(r store.Resource) *row {
 	out.project, out.cluster, out.source = unique.Make(spec.Project), unique.Make(spec.Cluster), unique.Make(spec.Source)
 	out.ref, out.path, out.namespace = unique.Make(spec.Ref), unique.Make(spec.Path), unique.Make(spec.Namespace)
 	out.follows = unique.Make(cmp.Or(spec.Sync.Pin, spec.Ref))
-	out.url, out.role = unique.Make(cmp.Or(spec.Git.URL, spec.Helm.URL, spec.OCI.URL)), unique.Make(spec.Role)
+	out.url, out.role = unique.Make(cmp.Or(spec.Git.URL, spec.Helm.URL, spec.OCI.URL, catalog.SourceSpec{Bucket: spec.Bucket}.Upstream().URL)), unique.Make(spec.Role)
 	out.state, out.version = unique.Make(""), unique.Make("")
 	return out
 }

@@ -20,6 +20,10 @@ func TestSourcesOfAnyKindAreFoundByTheirURL(t *testing.T) {
 			t.Errorf("a source of %s has the url %q, %v", kind, url.Text, ok)
 		}
 	}
+	r := structure(store.Resource{Kind: store.KindSource, Spec: []byte(`{"bucket":{"endpoint":"s3.example.com","bucketName":"shop","prefix":"deploy"}}`)})
+	if url, _ := r.Field("url"); url.Text != "https://s3.example.com/shop/deploy" {
+		t.Errorf("a bucket has the url %q", url.Text)
+	}
 }
 
 // docs/catalog.md lists the fields of each kind, and the states in their order.

@@ -40,7 +40,7 @@ func moment(t *timestamppb.Timestamp) time.Time {
 
 func decodeSource(s *consolev1.Source) catalog.Source {
 	return catalog.Source{Meta: descriptor.Meta(s.GetMetadata()), Spec: catalog.SourceSpec{
-		Git: decodeGit(s.GetSpec().GetGit()), Helm: decodeHelm(s.GetSpec().GetHelm()), OCI: decodeOCI(s.GetSpec().GetOci()),
+		Git: decodeGit(s.GetSpec().GetGit()), Helm: decodeHelm(s.GetSpec().GetHelm()), OCI: decodeOCI(s.GetSpec().GetOci()), Bucket: decodeBucket(s.GetSpec().GetBucket()),
 	}}
 }
 
@@ -59,6 +59,14 @@ func decodeOCI(oci *consolev1.OCISource) catalog.OCISource {
 		WebhookSecret: oci.GetWebhookSecret(), LayerType: oci.GetLayerSelector().GetMediaType(),
 		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts()},
 		Verify:   decodeVerify(oci.GetVerify()),
+	}
+}
+
+func decodeBucket(b *consolev1.BucketSource) catalog.BucketSource {
+	return catalog.BucketSource{
+		Endpoint: b.GetEndpoint(), Name: b.GetBucketName(), Region: b.GetRegion(), Prefix: b.GetPrefix(), Versioned: b.GetVersioned(),
+		Interval: b.GetInterval().AsDuration(), Secret: b.GetSecret(), Proxy: b.GetProxy(), WebhookSecret: b.GetWebhookSecret(),
+		Insecure: b.GetInsecure(), SkipTLSVerify: b.GetInsecureSkipTlsVerify(),
 	}
 }
 
@@ -95,6 +103,8 @@ func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
 		return &consolev1.SourceSpec{Helm: encodeHelm(s.Helm)}
 	case s.OCI.URL != "":
 		return &consolev1.SourceSpec{Oci: encodeOCI(s.OCI)}
+	case s.Bucket.Endpoint != "":
+		return &consolev1.SourceSpec{Bucket: encodeBucket(s.Bucket)}
 	}
 	return &consolev1.SourceSpec{Git: encodeGit(s.Git)}
 }
@@ -122,6 +132,17 @@ func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
 		oci.LayerSelector = &consolev1.LayerSelector{MediaType: o.LayerType}
 	}
 	return oci
+}
+
+func encodeBucket(b catalog.BucketSource) *consolev1.BucketSource {
+	bucket := &consolev1.BucketSource{
+		Endpoint: b.Endpoint, BucketName: b.Name, Region: b.Region, Prefix: b.Prefix, Versioned: b.Versioned,
+		Secret: b.Secret, Proxy: b.Proxy, WebhookSecret: b.WebhookSecret, Insecure: b.Insecure, InsecureSkipTlsVerify: b.SkipTLSVerify,
+	}
+	if b.Interval != 0 {
+		bucket.Interval = durationpb.New(b.Interval)
+	}
+	return bucket
 }
 
 func decodeGit(git *consolev1.GitSource) catalog.GitSource {

@@ -286,6 +286,19 @@ func Place(name string) (string, error) {
 	return name, nil
 }
 
+// AddBlob adds the content of a file, whose place Put gives.
+func (b *Builder) AddBlob(content []byte) (plumbing.Hash, error) {
+	return b.write(plumbing.BlobObject, content)
+}
+
+// Put gives a file a place that Place gave: one that was added, or one that is where the commit goes.
+func (b *Builder) Put(name string, id plumbing.Hash) error {
+	if err := b.count(); err != nil {
+		return err
+	}
+	return b.put(name, id)
+}
+
 // put gives a file its place.
 func (b *Builder) put(name string, id plumbing.Hash) error {
 	in := b.root

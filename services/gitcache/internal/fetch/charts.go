@@ -155,20 +155,26 @@ func (h *HTTP) get(ctx context.Context, r Remote, u *url.URL, l lane, prepare fu
 		return err
 	}
 	defer leave()
-	limited, stop := context.WithTimeoutCause(ctx, h.limits.FetchTime, errDeadline)
+	return x.send(ctx, x.follow(), u, prepare, read)
+}
+
+// send is get for what the budget has let in.
+func (x *exchange) send(ctx context.Context, hc *http.Client, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
+	limits := x.h.limits
+	limited, stop := context.WithTimeoutCause(ctx, limits.FetchTime, errDeadline)
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
-	dog := newWatchdog(h.limits.IdleTime, cancel)
+	dog := newWatchdog(limits.IdleTime, cancel)
 	defer dog.stop()
 
-	req, err := request(limited, r, http.MethodGet, u, nil)
+	req, err := request(limited, x.r, http.MethodGet, u, nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("User-Agent", "fairlead")
 	prepare(req)
-	resp, err := x.follow().Do(req)
+	resp, err := hc.Do(req)
 	if err == nil {
 		defer resp.Body.Close()
 		defer drain(resp.Body, func() { cancel(nil) })
@@ -178,7 +184,7 @@ func (h *HTTP) get(ctx context.Context, r Remote, u *url.URL, l lane, prepare fu
 	if err == nil {
 		return nil
 	}
-	return h.chartError(ctx, limited, r, u, err)
+	return x.h.chartError(ctx, limited, x.r, u, err)
 }
 
 // chartError says why a chart repository could not be read.

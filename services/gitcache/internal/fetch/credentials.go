@@ -39,7 +39,7 @@ func (r Remote) checkHTTP() error {
 func (r Remote) redact(text string) string {
 	c := r.Credentials
 	for _, secret := range []string{
-		basic(c.Username, c.Password), basic(c.ProxyUsername, c.ProxyPassword), c.Password, c.Passphrase, c.ProxyPassword,
+		basic(c.Username, c.Password), basic(c.ProxyUsername, c.ProxyPassword), c.Password, c.Passphrase, c.ProxyPassword, c.SecretKey,
 	} {
 		if secret != "" {
 			text = withoutEnd(strings.ReplaceAll(text, secret, "redacted"), secret)

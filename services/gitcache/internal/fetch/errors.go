@@ -83,7 +83,7 @@ func transportError(ctx context.Context, host string, limit time.Duration, err e
 		e.Message = fmt.Sprintf("%s: %s. Check the host's certificate and the source's url, or put the authority into the source's secret as ca.crt", host, tlsCause(err))
 	case errors.Is(err, http.ErrSchemeMismatch):
 		e.Kind = KindTLS
-		e.Message = fmt.Sprintf("%s speaks HTTP without TLS. Check the url's port. A registry is asked so only if its source says insecure: true", host)
+		e.Message = fmt.Sprintf("%s speaks HTTP without TLS. Check the url's port. A registry or a bucket is asked so only if its source says insecure: true", host)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.Message = fmt.Sprintf("%s: connection refused. Check that the host is up and the url's port is right", host)
 	default:

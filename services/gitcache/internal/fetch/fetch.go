@@ -25,6 +25,8 @@ type Remote struct {
 	Proxy *url.URL
 	// Registry is of what is in one; the URL is then of the scheme that is asked by, and its path that of the repository.
 	Registry Registry
+	// Bucket is of what is in one.
+	Bucket Bucket
 }
 
 // Credentials authenticate to a Git host, and say which host is the right one. Credentials are bound to the scheme,
@@ -41,6 +43,8 @@ type Credentials struct {
 	KnownHosts string // lines of a known_hosts file
 
 	DockerConfig string // of registries: JSON with logins by host
+
+	AccessKey, SecretKey string // of buckets
 
 	CA string // PEM; for https instead of the system's certificates
 

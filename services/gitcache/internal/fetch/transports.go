@@ -89,11 +89,11 @@ func (t *transports) of(r Remote, req *http.Request) (*http.Transport, error) {
 
 func (t *transports) way(r Remote, req *http.Request) (way, error) {
 	if req.URL.Scheme != "https" {
-		return way{plain: true, insecure: r.Registry.Insecure}, nil
+		return way{plain: true, insecure: r.Registry.Insecure || r.Bucket.Insecure}, nil
 	}
 	// Token services and redirects lead to other places, which the source's trust is not for.
 	isOwn := SameOrigin(req.URL, r.URL)
-	w, proxy := way{ca: r.Credentials.CA, unverified: r.Registry.Unverified && isOwn, elsewhere: r.Credentials.CA != "" && !isOwn}, r.Proxy
+	w, proxy := way{ca: r.Credentials.CA, unverified: (r.Registry.Unverified || r.Bucket.Unverified) && isOwn, elsewhere: r.Credentials.CA != "" && !isOwn}, r.Proxy
 	if proxy == nil {
 		var err error
 		if proxy, err = http.ProxyFromEnvironment(req); err != nil {

@@ -93,6 +93,7 @@ func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credent
 			ID: data["githubAppID"], InstallationID: data["githubAppInstallationID"], PrivateKey: data["githubAppPrivateKey"],
 		},
 		Identity: data["identity"], Passphrase: data["passphrase"], KnownHosts: data["known_hosts"],
+		AccessKey: data["accesskey"], SecretKey: data["secretkey"],
 		DockerConfig: data[".dockerconfigjson"], ProxyUsername: data["proxyUsername"], ProxyPassword: data["proxyPassword"],
 	}
 	if token := data["token"]; token != "" {
@@ -102,7 +103,7 @@ func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credent
 		}
 	}
 	if credentials == (fetch.Credentials{}) {
-		return credentials, fmt.Errorf("secret %q has neither a token nor a username and password, nor an identity, a GitHub App, a .dockerconfigjson or a ca.crt. Add the keys", secret)
+		return credentials, fmt.Errorf("secret %q has neither a token nor a username and password, nor an identity, a GitHub App, a .dockerconfigjson, accesskey and secretkey, or a ca.crt. Add the keys", secret)
 	}
 	return credentials, nil
 }
@@ -143,11 +144,26 @@ func registry(u catalog.Upstream) fetch.Registry {
 	return fetch.Registry{Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify, TokenHosts: strings.Join(u.Registry.TokenHosts, " ")}
 }
 
+// defaultRegion is what hosts that have no regions take.
+const defaultRegion = "us-east-1"
+
+// bucket is which bucket a source is; the zero value: it is none.
+func bucket(b *consolev1.BucketSource) fetch.Bucket {
+	if b == nil {
+		return fetch.Bucket{}
+	}
+	return fetch.Bucket{
+		Is: true, Name: b.GetBucketName(), Prefix: b.GetPrefix(), Region: cmp.Or(b.GetRegion(), defaultRegion), Versioned: b.GetVersioned(),
+		Insecure: b.GetInsecure(), Unverified: b.GetInsecureSkipTlsVerify(),
+	}
+}
+
 func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	git, upstream, name := s.GetSpec().GetGit(), catalog.UpstreamOf(s.GetSpec()), s.GetMetadata().GetName()
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: upstream.URL, Interval: upstream.Interval,
 		Charts: catalog.IsCharts(s.GetSpec()), Artifacts: catalog.IsArtifacts(s.GetSpec()), Registry: registry(upstream),
+		Bucket:    bucket(s.GetSpec().GetBucket()),
 		LayerType: s.GetSpec().GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
 		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
 		Verification: verification(git.GetVerification()), Verify: policy(s.GetSpec()), Wants: c.catalog.RefsOf(name),

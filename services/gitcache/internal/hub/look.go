@@ -38,6 +38,9 @@ func withoutUser(text string) string {
 		u, err = giturl.ParseRegistry(text)
 	}
 	if err != nil {
+		u, err = giturl.ParseBucket(text)
+	}
+	if err != nil {
 		return "" // of a catalog that was less strict
 	}
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}

@@ -105,7 +105,10 @@ func artifactName(ref string) string {
 
 // kept says what stays published for a ref.
 func (t *tenure) kept(ref string) string {
-	if old, known := t.heads[ref]; known {
+	switch old, known := t.heads[ref]; {
+	case known && old.Resolved == "": // of a bucket
+		return fmt.Sprintf("What was published (%s) stays", short(old.Commit))
+	case known:
 		return fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
 	return "Nothing of it is published"

@@ -127,7 +127,7 @@ func (t *tenure) commitOfChart(o *mirror.Objects, object plumbing.Hash) plumbing
 // the source's policy wanted a signature of it.
 func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 	f := p.found[ref]
-	if s.AllowReplaced || f.artifact != nil { // a tag moves
+	if s.AllowReplaced || f.listed.Chart == "" { // a tag moves, and a bucket changes
 		return
 	}
 	for _, at := range slices.Sorted(maps.Keys(t.heads)) {
@@ -224,7 +224,11 @@ func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
-		if f.object != object {
+		switch {
+		case f.object != object:
+			continue
+		case f.bucket != nil:
+			p.drop(ref, fmt.Sprintf("%s. %s", err, t.kept(ref)))
 			continue
 		}
 		p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err.Error(), t.kept(ref)))
@@ -259,8 +263,11 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 }
 
 func (t *tenure) fetchPackage(ctx context.Context, r fetch.Remote, f *found, into fetch.Target) (plumbing.Hash, int64, error) {
-	if f.artifact != nil {
+	switch {
+	case f.artifact != nil:
 		return t.o.deps.Artifacts.FetchArtifact(ctx, r, *f.artifact, into)
+	case f.bucket != nil:
+		return t.fetchBucket(ctx, r, f, into)
 	}
 	return t.o.deps.Charts.FetchChart(ctx, r, f.listed, into)
 }

@@ -157,6 +157,8 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 		return t.lookForChart(ctx, s, ref)
 	case s.Artifacts:
 		return t.lookForArtifact(ctx, s, ref)
+	case s.Bucket.Is:
+		return t.lookForBucket(ctx, s, ref)
 	}
 	r, err := t.remote(ctx, s)
 	if err != nil {

@@ -52,6 +52,7 @@ type Deps struct {
 	Fetcher   fetch.Fetcher
 	Charts    fetch.ChartFetcher
 	Artifacts fetch.ArtifactFetcher
+	Buckets   fetch.BucketFetcher
 	// Signatures of charts and artifacts.
 	Signatures fetch.SignatureFetcher
 	Mirrors    *mirror.Mirrors

@@ -13,7 +13,7 @@ func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
 		return false
 	}
 	p := &plan{found: map[string]*found{}, seen: map[string]bool{}}
-	isGit := !s.Charts && !s.Artifacts
+	isGit := s.isGit()
 	for ref := range s.Wants {
 		if _, known := t.heads[ref]; known || !plumbing.IsHash(ref) || !t.has(plumbing.NewHash(ref)) {
 			continue

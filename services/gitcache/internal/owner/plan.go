@@ -49,7 +49,9 @@ type found struct {
 	boundBy string
 	// Of an artifact: its layers. nil: it is none.
 	artifact *fetch.Artifact
-	commit   plumbing.Hash
+	// Of a bucket: its list. nil: it is none.
+	bucket *fetch.BucketList
+	commit plumbing.Hash
 }
 
 func (t *tenure) plan(s Source, l *fetch.Listing) *plan {

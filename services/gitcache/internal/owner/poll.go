@@ -34,6 +34,7 @@ type work struct {
 
 	charts    *fetch.Charts                   // the result of the last good poll of a chart repository; nil: there was none
 	artifacts *fetch.Artifacts                // the same of a registry
+	bucket    *fetch.BucketList               // what was fetched last of a bucket; nil: nothing was by this replica
 	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
 
 	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
@@ -168,6 +169,14 @@ func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(co
 			return nil, nil, err
 		}
 		p = t.planArtifacts(s, artifacts)
+		return p, func(ctx context.Context) (bool, error) { return t.bringCharts(ctx, r, s, p) }, nil
+	}
+	if s.Bucket.Is {
+		r, list, err := t.listBucket(ctx, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		p = t.planBucket(s, list)
 		return p, func(ctx context.Context) (bool, error) { return t.bringCharts(ctx, r, s, p) }, nil
 	}
 	r, listing, err := t.list(ctx, s)

@@ -14,7 +14,7 @@ func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
 	if err != nil {
 		return fetch.Remote{}, err
 	}
-	r := fetch.Remote{URL: u, Secret: s.Secret, Registry: s.Registry}
+	r := fetch.Remote{URL: u, Secret: s.Secret, Registry: s.Registry, Bucket: s.Bucket}
 	if s.Proxy != "" {
 		if r.Proxy, err = fetch.ParseProxy(s.Proxy); err != nil {
 			return fetch.Remote{}, err
@@ -42,6 +42,8 @@ func parseURL(s Source) (*url.URL, error) {
 		return fetch.ParseChartsURL(s.URL, s.Registry)
 	case s.Artifacts:
 		return fetch.ParseRegistryURL(s.URL, s.Registry)
+	case s.Bucket.Is:
+		return fetch.ParseBucketURL(s.URL)
 	}
 	return fetch.ParseURL(s.URL)
 }

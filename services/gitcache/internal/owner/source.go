@@ -34,6 +34,8 @@ type Source struct {
 	// fetcher chooses.
 	Registry  fetch.Registry
 	LayerType string
+	// Bucket is which one it is, if it is a bucket.
+	Bucket fetch.Bucket
 	// AllowReplaced publishes other content under the version of a chart that was published before.
 	AllowReplaced bool
 	Interval      time.Duration // 0: the default
@@ -81,11 +83,14 @@ func (v Verification) equal(o Verification) bool {
 // matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
-	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
+	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.Bucket == o.Bucket && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
 		slices.Equal(s.Allow, o.Allow) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }
+
+// isGit tells a Git repository from other sources, whose commits are made here.
+func (s Source) isGit() bool { return !s.Charts && !s.Artifacts && !s.Bucket.Is }
 
 func (s Source) interval() time.Duration {
 	if s.Interval <= 0 {

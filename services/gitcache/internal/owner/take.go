@@ -70,7 +70,7 @@ func (t *tenure) head(ctx context.Context, s Source, o *mirror.Objects, ref stri
 		}
 		h.Ref, h.Object, h.Commit = ref, f.object, commit
 		h.CommitTime, h.Subject, h.Author = c.Time, c.Subject, c.Author
-		if s.Charts || s.Artifacts { // the commit has neither
+		if !s.isGit() { // the commit has neither
 			h.CommitTime, h.Author = f.listed.Created, ""
 		}
 	}

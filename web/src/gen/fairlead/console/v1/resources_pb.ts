@@ -27,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIpUBCgpTb3VyY2VTcGVjEisKA2dpdBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0U291cmNlEi0KBGhlbG0YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkhlbG1Tb3VyY2USKwoDb2NpGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5PQ0lTb3VyY2UiogIKCkhlbG1Tb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRIWCg53ZWJob29rX3NlY3JldBgFIAEoCRIWCg5hbGxvd19yZXBsYWNlZBgGIAEoCBIQCghpbnNlY3VyZRgHIAEoCBI3ChhpbnNlY3VyZV9za2lwX3Rsc192ZXJpZnkYCCABKAhSFWluc2VjdXJlU2tpcFRMU1ZlcmlmeRITCgt0b2tlbl9ob3N0cxgJIAMoCRIrCgZ2ZXJpZnkYCiABKAsyGy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeSLFAgoJT0NJU291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSFgoOd2ViaG9va19zZWNyZXQYBSABKAkSEAoIaW5zZWN1cmUYBiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAcgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSEwoLdG9rZW5faG9zdHMYCCADKAkSOgoObGF5ZXJfc2VsZWN0b3IYCSABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkxheWVyU2VsZWN0b3ISKwoGdmVyaWZ5GAogASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnkiYQoGVmVyaWZ5EjUKCHByb3ZpZGVyGAEgASgOMiMuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnlQcm92aWRlchIMCgRrZXlzGAIgAygJEhIKCnJlcG9zaXRvcnkYAyABKAkiIwoNTGF5ZXJTZWxlY3RvchISCgptZWRpYV90eXBlGAEgASgJIvgBCglHaXRTb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRISCgpzdWJtb2R1bGVzGAUgASgIEjcKDHZlcmlmaWNhdGlvbhgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uEhYKDndlYmhvb2tfc2VjcmV0GAcgASgJEh4KFnN1Ym1vZHVsZV9yZXBvc2l0b3JpZXMYCCADKAkSDQoFYWxsb3cYCSADKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0ingEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCSKKAQoHUHJvYmxlbRIPCgdtZXNzYWdlGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRyZWZzGAMgAygJEjUKDHJlZl9wcm9ibGVtcxgEIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVmUHJvYmxlbSJmCgpSZWZQcm9ibGVtEgsKA3JlZhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtaXNzaW5nGAQgASgIIswBCgdDbHVzdGVyEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTdGF0dXMSLAoGZnJlZXplGAogASgLMhwuZmFpcmxlYWQuZGVsaXZlcnkudjEuRnJlZXplIuYBCgtDbHVzdGVyU3BlYxITCgtkZXNjcmlwdGlvbhgBIAEoCRI8CgZjb25maWcYHiADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjLkNvbmZpZ0VudHJ5EjEKB3dpbmRvd3MYKCADKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jV2luZG93GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEi0gMKDUNsdXN0ZXJTdGF0dXMSLQoJam9pbl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3NlZW5fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYWdlbnRfdmVyc2lvbhgDIAEoCRIaChJrdWJlcm5ldGVzX3ZlcnNpb24YBCABKAkSEQoJY29ubmVjdGVkGAUgASgIEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRza2V3GB4gASgJEi4KCmxlYXZlX3RpbWUYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEHRva2VuX3JldXNlX3RpbWUYISABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Rva2VuX3JldXNlGCIgASgJEhUKDXRva2VuX3VuYm91bmQYIyABKAgSLQoKY2xvY2tfc2tldxgoIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1ob2xkc193aW5kb3dzGCkgASgIItIBCgdTZXJ2aWNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0dXMSMgoGbGV2ZXJzGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlTGV2ZXJzIpIBCg1TZXJ2aWNlTGV2ZXJzEigKBG1vZGUYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEicKA3BpbhgCIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISLgoEc3BlYxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMi7gEKBUxldmVyEiwKBG1vZGUYASABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jTW9kZRIOCgZjb21taXQYAiABKAkSEwoLdW5waW5fYWZ0ZXIYAyABKAkSEgoKZGVwbG95bWVudBgEIAEoAxIOCgZhdXRob3IYBSABKAkSDgoGcmVhc29uGAYgASgJEi4KCnNpbmNlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEg0KBWNoYXJ0GAkgASgJEg8KB3ZlcnNpb24YCiABKAkSDAoEcGF0aBgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIpgDCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SMgoHd2luZG93cxgoIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuV2luZG93U3RhdHVzIm8KDFdpbmRvd1N0YXR1cxIOCgZjbG9zZWQYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIvCgtjaGFuZ2VfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmF1bHQYBCABKAkimwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMixgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkSLgoKdW50aWxfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKm0KDlZlcmlmeVByb3ZpZGVyEh8KG1ZFUklGWV9QUk9WSURFUl9VTlNQRUNJRklFRBAAEhoKFlZFUklGWV9QUk9WSURFUl9DT1NJR04QARIeChpWRVJJRllfUFJPVklERVJfUFJPVkVOQU5DRRACKpQBChBWZXJpZmljYXRpb25Nb2RlEiEKHVZFUklGSUNBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASHAoYVkVSSUZJQ0FUSU9OX01PREVfQ09NTUlUEAESGQoVVkVSSUZJQ0FUSU9OX01PREVfVEFHEAISJAogVkVSSUZJQ0FUSU9OX01PREVfVEFHX0FORF9DT01NSVQQAyqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIsgBCgpTb3VyY2VTcGVjEisKA2dpdBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0U291cmNlEi0KBGhlbG0YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkhlbG1Tb3VyY2USKwoDb2NpGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5PQ0lTb3VyY2USMQoGYnVja2V0GAQgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5CdWNrZXRTb3VyY2UiogIKCkhlbG1Tb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRIWCg53ZWJob29rX3NlY3JldBgFIAEoCRIWCg5hbGxvd19yZXBsYWNlZBgGIAEoCBIQCghpbnNlY3VyZRgHIAEoCBI3ChhpbnNlY3VyZV9za2lwX3Rsc192ZXJpZnkYCCABKAhSFWluc2VjdXJlU2tpcFRMU1ZlcmlmeRITCgt0b2tlbl9ob3N0cxgJIAMoCRIrCgZ2ZXJpZnkYCiABKAsyGy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeSLFAgoJT0NJU291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSFgoOd2ViaG9va19zZWNyZXQYBSABKAkSEAoIaW5zZWN1cmUYBiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAcgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSEwoLdG9rZW5faG9zdHMYCCADKAkSOgoObGF5ZXJfc2VsZWN0b3IYCSABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkxheWVyU2VsZWN0b3ISKwoGdmVyaWZ5GAogASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnkilwIKDEJ1Y2tldFNvdXJjZRIQCghlbmRwb2ludBgBIAEoCRITCgtidWNrZXRfbmFtZRgCIAEoCRIOCgZyZWdpb24YAyABKAkSDgoGcHJlZml4GAQgASgJEhEKCXZlcnNpb25lZBgFIAEoCBIrCghpbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYByABKAkSDQoFcHJveHkYCCABKAkSFgoOd2ViaG9va19zZWNyZXQYCSABKAkSEAoIaW5zZWN1cmUYCiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAsgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkiYQoGVmVyaWZ5EjUKCHByb3ZpZGVyGAEgASgOMiMuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnlQcm92aWRlchIMCgRrZXlzGAIgAygJEhIKCnJlcG9zaXRvcnkYAyABKAkiIwoNTGF5ZXJTZWxlY3RvchISCgptZWRpYV90eXBlGAEgASgJIvgBCglHaXRTb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRISCgpzdWJtb2R1bGVzGAUgASgIEjcKDHZlcmlmaWNhdGlvbhgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uEhYKDndlYmhvb2tfc2VjcmV0GAcgASgJEh4KFnN1Ym1vZHVsZV9yZXBvc2l0b3JpZXMYCCADKAkSDQoFYWxsb3cYCSADKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0ingEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCSKKAQoHUHJvYmxlbRIPCgdtZXNzYWdlGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRyZWZzGAMgAygJEjUKDHJlZl9wcm9ibGVtcxgEIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVmUHJvYmxlbSJmCgpSZWZQcm9ibGVtEgsKA3JlZhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtaXNzaW5nGAQgASgIIswBCgdDbHVzdGVyEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTdGF0dXMSLAoGZnJlZXplGAogASgLMhwuZmFpcmxlYWQuZGVsaXZlcnkudjEuRnJlZXplIuYBCgtDbHVzdGVyU3BlYxITCgtkZXNjcmlwdGlvbhgBIAEoCRI8CgZjb25maWcYHiADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjLkNvbmZpZ0VudHJ5EjEKB3dpbmRvd3MYKCADKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jV2luZG93GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEi0gMKDUNsdXN0ZXJTdGF0dXMSLQoJam9pbl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3NlZW5fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYWdlbnRfdmVyc2lvbhgDIAEoCRIaChJrdWJlcm5ldGVzX3ZlcnNpb24YBCABKAkSEQoJY29ubmVjdGVkGAUgASgIEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRza2V3GB4gASgJEi4KCmxlYXZlX3RpbWUYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEHRva2VuX3JldXNlX3RpbWUYISABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Rva2VuX3JldXNlGCIgASgJEhUKDXRva2VuX3VuYm91bmQYIyABKAgSLQoKY2xvY2tfc2tldxgoIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1ob2xkc193aW5kb3dzGCkgASgIItIBCgdTZXJ2aWNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0dXMSMgoGbGV2ZXJzGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlTGV2ZXJzIpIBCg1TZXJ2aWNlTGV2ZXJzEigKBG1vZGUYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEicKA3BpbhgCIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISLgoEc3BlYxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMi7gEKBUxldmVyEiwKBG1vZGUYASABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jTW9kZRIOCgZjb21taXQYAiABKAkSEwoLdW5waW5fYWZ0ZXIYAyABKAkSEgoKZGVwbG95bWVudBgEIAEoAxIOCgZhdXRob3IYBSABKAkSDgoGcmVhc29uGAYgASgJEi4KCnNpbmNlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEg0KBWNoYXJ0GAkgASgJEg8KB3ZlcnNpb24YCiABKAkSDAoEcGF0aBgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIpgDCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SMgoHd2luZG93cxgoIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuV2luZG93U3RhdHVzIm8KDFdpbmRvd1N0YXR1cxIOCgZjbG9zZWQYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIvCgtjaGFuZ2VfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmF1bHQYBCABKAkimwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMixgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkSLgoKdW50aWxfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKm0KDlZlcmlmeVByb3ZpZGVyEh8KG1ZFUklGWV9QUk9WSURFUl9VTlNQRUNJRklFRBAAEhoKFlZFUklGWV9QUk9WSURFUl9DT1NJR04QARIeChpWRVJJRllfUFJPVklERVJfUFJPVkVOQU5DRRACKpQBChBWZXJpZmljYXRpb25Nb2RlEiEKHVZFUklGSUNBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASHAoYVkVSSUZJQ0FUSU9OX01PREVfQ09NTUlUEAESGQoVVkVSSUZJQ0FUSU9OX01PREVfVEFHEAISJAogVkVSSUZJQ0FUSU9OX01PREVfVEFHX0FORF9DT01NSVQQAyqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -143,6 +143,13 @@ export type SourceSpec = Message<"fairlead.console.v1.SourceSpec"> & {
    * @generated from field: fairlead.console.v1.OCISource oci = 3;
    */
   oci?: OCISource | undefined;
+
+  /**
+   * A bucket.
+   *
+   * @generated from field: fairlead.console.v1.BucketSource bucket = 4;
+   */
+  bucket?: BucketSource | undefined;
 };
 
 /**
@@ -328,6 +335,96 @@ export const OCISourceSchema: GenMessage<OCISource> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 4);
 
 /**
+ * BucketSource is a bucket of S3, or of a host that speaks like it. The objects below the prefix are the files; services name no ref.
+ *
+ * @generated from message fairlead.console.v1.BucketSource
+ */
+export type BucketSource = Message<"fairlead.console.v1.BucketSource"> & {
+  /**
+   * Host or host:port, such as s3.eu-central-1.amazonaws.com. The bucket is asked for in the path, not in the name of the host.
+   *
+   * @generated from field: string endpoint = 1;
+   */
+  endpoint: string;
+
+  /**
+   * @generated from field: string bucket_name = 2;
+   */
+  bucketName: string;
+
+  /**
+   * Default us-east-1, which hosts without regions take.
+   *
+   * @generated from field: string region = 3;
+   */
+  region: string;
+
+  /**
+   * A folder: objects whose keys begin with it and a slash are the files, by what follows in the key. Empty: all of the bucket.
+   *
+   * @generated from field: string prefix = 4;
+   */
+  prefix: string;
+
+  /**
+   * The bucket keeps versions of objects: ask for the versions that are listed, and not for what is there a moment later.
+   *
+   * @generated from field: bool versioned = 5;
+   */
+  versioned: boolean;
+
+  /**
+   * How often the bucket is listed. Default 120s, at least 5s.
+   *
+   * @generated from field: google.protobuf.Duration interval = 6;
+   */
+  interval?: Duration | undefined;
+
+  /**
+   * Name of a Secret with `accesskey` and `secretkey`. The secret key itself is never sent. Also `ca.crt` (PEM; only certificates from it
+   * are trusted then), `proxyUsername` and `proxyPassword`. Empty: the bucket is for everybody to read.
+   *
+   * @generated from field: string secret = 7;
+   */
+  secret: string;
+
+  /**
+   * http:// or https:// URL of the proxy, without credentials. Empty: the one of the gitcache's environment, if any.
+   *
+   * @generated from field: string proxy = 8;
+   */
+  proxy: string;
+
+  /**
+   * Name of a Secret with `token`: lets the host say that an object was written, as with GitSource.
+   *
+   * @generated from field: string webhook_secret = 9;
+   */
+  webhookSecret: string;
+
+  /**
+   * Ask by HTTP without TLS.
+   *
+   * @generated from field: bool insecure = 10;
+   */
+  insecure: boolean;
+
+  /**
+   * Take any certificate of the host.
+   *
+   * @generated from field: bool insecure_skip_tls_verify = 11 [json_name = "insecureSkipTLSVerify"];
+   */
+  insecureSkipTlsVerify: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.BucketSource.
+ * Use `create(BucketSourceSchema)` to create a new message.
+ */
+export const BucketSourceSchema: GenMessage<BucketSource> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 5);
+
+/**
  * Verify says who must have signed a chart or an artifact. It is signed if one of its signatures is by one of the keys.
  *
  * @generated from message fairlead.console.v1.Verify
@@ -359,7 +456,7 @@ export type Verify = Message<"fairlead.console.v1.Verify"> & {
  * Use `create(VerifySchema)` to create a new message.
  */
 export const VerifySchema: GenMessage<Verify> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 5);
+  messageDesc(file_fairlead_console_v1_resources, 6);
 
 /**
  * LayerSelector chooses a layer of an artifact.
@@ -380,7 +477,7 @@ export type LayerSelector = Message<"fairlead.console.v1.LayerSelector"> & {
  * Use `create(LayerSelectorSchema)` to create a new message.
  */
 export const LayerSelectorSchema: GenMessage<LayerSelector> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 6);
+  messageDesc(file_fairlead_console_v1_resources, 7);
 
 /**
  * @generated from message fairlead.console.v1.GitSource
@@ -465,7 +562,7 @@ export type GitSource = Message<"fairlead.console.v1.GitSource"> & {
  * Use `create(GitSourceSchema)` to create a new message.
  */
 export const GitSourceSchema: GenMessage<GitSource> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 7);
+  messageDesc(file_fairlead_console_v1_resources, 8);
 
 /**
  * Verification says who must have signed.
@@ -491,7 +588,7 @@ export type Verification = Message<"fairlead.console.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 8);
+  messageDesc(file_fairlead_console_v1_resources, 9);
 
 /**
  * @generated from message fairlead.console.v1.SourceStatus
@@ -529,7 +626,7 @@ export type SourceStatus = Message<"fairlead.console.v1.SourceStatus"> & {
  * Use `create(SourceStatusSchema)` to create a new message.
  */
 export const SourceStatusSchema: GenMessage<SourceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 9);
+  messageDesc(file_fairlead_console_v1_resources, 10);
 
 /**
  * Head is where a ref of a source points.
@@ -579,7 +676,7 @@ export type Head = Message<"fairlead.console.v1.Head"> & {
  * Use `create(HeadSchema)` to create a new message.
  */
 export const HeadSchema: GenMessage<Head> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 10);
+  messageDesc(file_fairlead_console_v1_resources, 11);
 
 /**
  * Problem is a thing that is wrong: what, since when. The message says what to do.
@@ -618,7 +715,7 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
  * Use `create(ProblemSchema)` to create a new message.
  */
 export const ProblemSchema: GenMessage<Problem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 11);
+  messageDesc(file_fairlead_console_v1_resources, 12);
 
 /**
  * RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
@@ -655,7 +752,7 @@ export type RefProblem = Message<"fairlead.console.v1.RefProblem"> & {
  * Use `create(RefProblemSchema)` to create a new message.
  */
 export const RefProblemSchema: GenMessage<RefProblem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 12);
+  messageDesc(file_fairlead_console_v1_resources, 13);
 
 /**
  * Cluster is a Kubernetes cluster with an agent.
@@ -693,7 +790,7 @@ export type Cluster = Message<"fairlead.console.v1.Cluster"> & {
  * Use `create(ClusterSchema)` to create a new message.
  */
 export const ClusterSchema: GenMessage<Cluster> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 13);
+  messageDesc(file_fairlead_console_v1_resources, 14);
 
 /**
  * @generated from message fairlead.console.v1.ClusterSpec
@@ -724,7 +821,7 @@ export type ClusterSpec = Message<"fairlead.console.v1.ClusterSpec"> & {
  * Use `create(ClusterSpecSchema)` to create a new message.
  */
 export const ClusterSpecSchema: GenMessage<ClusterSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 14);
+  messageDesc(file_fairlead_console_v1_resources, 15);
 
 /**
  * @generated from message fairlead.console.v1.ClusterStatus
@@ -824,7 +921,7 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
  * Use `create(ClusterStatusSchema)` to create a new message.
  */
 export const ClusterStatusSchema: GenMessage<ClusterStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 15);
+  messageDesc(file_fairlead_console_v1_resources, 16);
 
 /**
  * Service is a folder of a source that is kept applied in a cluster.
@@ -862,7 +959,7 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  * Use `create(ServiceSchema)` to create a new message.
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 16);
+  messageDesc(file_fairlead_console_v1_resources, 17);
 
 /**
  * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
@@ -899,7 +996,7 @@ export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
  * Use `create(ServiceLeversSchema)` to create a new message.
  */
 export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 17);
+  messageDesc(file_fairlead_console_v1_resources, 18);
 
 /**
  * Lever is what an operator pulled.
@@ -965,7 +1062,7 @@ export type Lever = Message<"fairlead.console.v1.Lever"> & {
  * Use `create(LeverSchema)` to create a new message.
  */
 export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 18);
+  messageDesc(file_fairlead_console_v1_resources, 19);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -1116,7 +1213,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 19);
+  messageDesc(file_fairlead_console_v1_resources, 20);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -1183,7 +1280,7 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 20);
+  messageDesc(file_fairlead_console_v1_resources, 21);
 
 /**
  * WindowStatus says whether new content of a service may be applied now.
@@ -1223,7 +1320,7 @@ export type WindowStatus = Message<"fairlead.console.v1.WindowStatus"> & {
  * Use `create(WindowStatusSchema)` to create a new message.
  */
 export const WindowStatusSchema: GenMessage<WindowStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 21);
+  messageDesc(file_fairlead_console_v1_resources, 22);
 
 /**
  * GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -1254,7 +1351,7 @@ export type GitTruth = Message<"fairlead.console.v1.GitTruth"> & {
  * Use `create(GitTruthSchema)` to create a new message.
  */
 export const GitTruthSchema: GenMessage<GitTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 22);
+  messageDesc(file_fairlead_console_v1_resources, 23);
 
 /**
  * HubTruth is what distributors hand to the cluster.
@@ -1302,7 +1399,7 @@ export type HubTruth = Message<"fairlead.console.v1.HubTruth"> & {
  * Use `create(HubTruthSchema)` to create a new message.
  */
 export const HubTruthSchema: GenMessage<HubTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 23);
+  messageDesc(file_fairlead_console_v1_resources, 24);
 
 /**
  * ClusterTruth is what the cluster's agent said last.
@@ -1326,7 +1423,7 @@ export type ClusterTruth = Message<"fairlead.console.v1.ClusterTruth"> & {
  * Use `create(ClusterTruthSchema)` to create a new message.
  */
 export const ClusterTruthSchema: GenMessage<ClusterTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 24);
+  messageDesc(file_fairlead_console_v1_resources, 25);
 
 /**
  * Secret holds credentials by key. Write-only: what is read back has the keys and no values.
@@ -1352,7 +1449,7 @@ export type Secret = Message<"fairlead.console.v1.Secret"> & {
  * Use `create(SecretSchema)` to create a new message.
  */
 export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 25);
+  messageDesc(file_fairlead_console_v1_resources, 26);
 
 /**
  * Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
@@ -1377,7 +1474,7 @@ export type Grant = Message<"fairlead.console.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 26);
+  messageDesc(file_fairlead_console_v1_resources, 27);
 
 /**
  * @generated from message fairlead.console.v1.GrantSpec
@@ -1423,7 +1520,7 @@ export type GrantSpec = Message<"fairlead.console.v1.GrantSpec"> & {
  * Use `create(GrantSpecSchema)` to create a new message.
  */
 export const GrantSpecSchema: GenMessage<GrantSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 27);
+  messageDesc(file_fairlead_console_v1_resources, 28);
 
 /**
  * GrantSubject is whom a grant is for.
@@ -1462,7 +1559,7 @@ export type GrantSubject = Message<"fairlead.console.v1.GrantSubject"> & {
  * Use `create(GrantSubjectSchema)` to create a new message.
  */
 export const GrantSubjectSchema: GenMessage<GrantSubject> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 28);
+  messageDesc(file_fairlead_console_v1_resources, 29);
 
 /**
  * GrantClusters chooses clusters.
@@ -1497,7 +1594,7 @@ export type GrantClusters = Message<"fairlead.console.v1.GrantClusters"> & {
  * Use `create(GrantClustersSchema)` to create a new message.
  */
 export const GrantClustersSchema: GenMessage<GrantClusters> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 29);
+  messageDesc(file_fairlead_console_v1_resources, 30);
 
 /**
  * VerifyProvider says how charts and artifacts are signed.
