@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fairlead.dev/e2e/process"
+	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/registrytest"
 )
@@ -34,6 +35,7 @@ func TestPushesToARegistryGoLive(t *testing.T) {
 			"values.yaml":              "greeting: hello\n",
 			"templates/namespace.yaml": namespaceManifest("pilot"),
 			"templates/config.yaml":    configMap("pilot", text+" {{ .Values.greeting }} {{ .Chart.Version }}"),
+			"templates/NOTES.txt":      "The " + text + " pilot says {{ .Values.greeting }}.",
 		}))
 	}
 	pushFolder := func(version, text string) {
@@ -90,12 +92,25 @@ func TestPushesToARegistryGoLive(t *testing.T) {
 	runs("pilot", "patched world 1.0.1")
 	runs("buoy", "patched")
 	traced(ctx, t, s, "pilot-"+s.Clusters[0].Name, "pilot ^1", "pilot 1.0.1 (app 9.9)")
+	awaitSays(ctx, t, s, "The patched pilot says world.", "get", "service", "pilot-"+s.Clusters[0].Name, "--notes")
 
 	registry.Stop()
 	fairlead("sources", "refresh", "registry-charts")
-	err := process.Await(ctx, "the source says that its registry is down", func(ctx context.Context) error {
-		out, err := s.Fairlead(ctx, "get", "source", "registry-charts")
-		if err == nil && !strings.Contains(out, registry.Host+": connection refused") {
+	awaitSays(ctx, t, s, registry.Host+": connection refused", "get", "source", "registry-charts")
+	apply("harbour")
+	runs("pilot", "patched harbour 1.0.1")
+	for _, c := range s.Clusters {
+		fairlead("rollback", "service", "buoy-"+c.Name, "--reason", "a test")
+	}
+	runs("buoy", "first")
+}
+
+// awaitSays repeats a command of the CLI until it prints a text.
+func awaitSays(ctx context.Context, t *testing.T, s *stack.Stack, want string, args ...string) {
+	t.Helper()
+	err := process.Await(ctx, fmt.Sprintf("fairlead %v says %q", args, want), func(ctx context.Context) error {
+		out, err := s.Fairlead(ctx, args...)
+		if err == nil && !strings.Contains(out, want) {
 			err = fmt.Errorf("it says %s", out)
 		}
 		return err
@@ -103,12 +118,6 @@ func TestPushesToARegistryGoLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply("harbour")
-	runs("pilot", "patched harbour 1.0.1")
-	for _, c := range s.Clusters {
-		fairlead("rollback", "service", "buoy-"+c.Name, "--reason", "a test")
-	}
-	runs("buoy", "first")
 }
 
 func namespaceManifest(name string) string {
