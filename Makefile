@@ -19,10 +19,12 @@ SHORT    := $(filter -short -short=true --short,$(ARGS))
 # `make lint` vet them. The short form is the root package alone: one product whose clusters all its tests share.
 E2E       = go test -count=1 -vet=off -p 2 -timeout 20m $(ARGS) fairlead.dev/e2e$(if $(SHORT),,/...)
 # What the short form leaves out, in words.
-LEFT_OUT := the other packages across services (e2e/...), real nodes, the pages, vet, images and manifests
+LEFT_OUT := the other packages across services (e2e/...), real nodes, the pages and what people do in a browser, vet, images and manifests
 # Tells how long a part of `make test` took.
 STEP     := tools/step.sh
 PROGRAMS := console gitcache distributor tunnel agent
+# What the command has in it and is compiled while its pages are built; what is wrong with it the build of the command says.
+WITHOUT_PAGES := ./services/gitcache ./services/distributor ./services/tunnel ./services/console/internal/store
 # Of the simulated fleet.
 CLUSTERS ?= 1000
 SERVICES ?= 30
@@ -35,7 +37,7 @@ help: ## Show this list
 up: ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
 	@mkdir -p bin
 	@echo "1 of 3: build the pages and the command, which has the hub in it (2 to 3 minutes the first time, then seconds)" >&2
-	@tools/web.sh
+	@tools/web.sh & web=$$!; go build $(WITHOUT_PAGES) 2>/dev/null || :; wait $$web
 	@$(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
 	@echo "2 of 3: start the hub and its Git server (seconds); 3 of 3: build Kubernetes and the agent (about 6 minutes the first time, then seconds), and have the clusters join" >&2
 	@exec bin/fairlead up --prepare tools/up.sh --nodelocal "$$(tools/nodelocal/build.sh --path)" $(ARGS)
@@ -44,7 +46,7 @@ build: ## Build all deployables into bin/
 	@mkdir -p bin
 	@echo "build web" >&2; tools/web.sh
 	@for s in $(filter-out agent,$(PROGRAMS)); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
-	@$(MAKE) --no-print-directory build-agent
+	@$(MAKE) --no-print-directory build-agent VERSION=$(VERSION)
 	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
 
 # The agent and what renders for it.
@@ -61,7 +63,7 @@ release: ## Make a release of the tag at HEAD, in bin/release (KEY=FILE signs it
 	@tools/web.sh
 	@cd tools/images && GOWORK=off go run . release -root ../.. -out ../../bin/release $(if $(KEY),-key $(abspath $(KEY))) $(ARGS)
 
-release-twice: ## Make a release here and in a copy elsewhere, and compare all but signatures and provenance (each platform twice: an hour cold)
+release-twice: ## Make a release here and in a copy elsewhere, and compare all but signatures and provenance (six platforms: long the first time)
 	@tools/release-twice.sh $(ARGS)
 
 kubelocal: ## Build the local Kubernetes (some minutes the first time, then cached)
@@ -73,7 +75,7 @@ nodelocal: ## Build real nodes for it, which `make up` takes then (some minutes 
 install: ## Install what the tests need
 	@tools/install.sh
 
-test: ## Run every test, after installing what the tests need (ARGS=-short: most of them in some minutes)
+test: ## Run every test, after installing what the tests need (ARGS=-short: most of them, and no module's again that passed and has not changed)
 	@$(STEP) --begin
 	@$(if $(SHORT),echo "== the short form leaves out $(LEFT_OUT): \`make test\` without -short runs them")
 	@$(STEP) "install what the tests need" tools/install.sh
@@ -83,12 +85,14 @@ test: ## Run every test, after installing what the tests need (ARGS=-short: most
 	@$(STEP) --end
 	@$(if $(SHORT),echo "== left out by -short: $(LEFT_OUT)")
 
+# Modules' tests are the same in both forms, and run with the same arguments: what has not changed since it passed in one isn't run again in the other.
+#
 # Parts of `make test`. The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
 # priority. A test that needs a program of those steps (the registry, Vault, the nodes', the Collector, docker compose) waits until it is built. A step
 # that fails doesn't keep the next ones from being tried.
 test-running:
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; failed=0; \
-	$(STEP) "test modules" go test -vet=off -timeout 20m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)) || failed=1; \
+	$(STEP) "test modules" go test -vet=off -timeout 20m $(filter-out $(SHORT),$(ARGS)) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)) || failed=1; \
 	$(STEP) "test across services" $(E2E) || failed=1; \
 	export GOWORK=off; \
 	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/... || failed=1; \

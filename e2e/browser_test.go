@@ -14,6 +14,7 @@ import (
 // A person logs in by a link, finds a service, holds and resumes it, and sees a bad commit come and go, on the real product.
 func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -33,6 +34,14 @@ func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
 		_, err := ship.PushFiles(ctx, event, files)
 		return err
 	}, strings.TrimSpace(link), ship.Service(s.Clusters[0]))
+}
+
+// needsABrowser leaves a test out of the short form: browsers take most of its time.
+func needsABrowser(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the short form has no browser")
+	}
 }
 
 // inChromium runs a script of e2e/browser with Chromium. Outside does what the script asks for, line by line, until it says "done".

@@ -16,6 +16,7 @@ import (
 // and no cluster is asked.
 func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	bins, err := stack.FindBinaries(ctx, "..")

@@ -73,6 +73,7 @@ source: {component: test}
 // text of the cluster is shown as text, and no value of a Secret reaches the browser.
 func TestPersonExploresAClusterInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()

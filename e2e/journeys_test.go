@@ -34,6 +34,7 @@ func loginLink(ctx context.Context, t *testing.T, s *stack.Stack, name string) s
 // its status is written as a kubelet would.
 func TestPersonFindsACauseByKeyboardInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -84,6 +85,7 @@ func TestPersonFindsACauseByKeyboardInABrowser(t *testing.T) {
 // A person changes a global service on one cluster first, sees a bad version stop there, and goes back.
 func TestPersonChangesTheFleetWithCareInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -125,6 +127,7 @@ func TestPersonChangesTheFleetWithCareInABrowser(t *testing.T) {
 // A Git host goes away: the pages say so, what was fetched is delivered and repaired all the same, and the source recovers.
 func TestPersonSeesAGitHostGoAwayInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -188,6 +191,7 @@ func TestPersonSeesAGitHostGoAwayInABrowser(t *testing.T) {
 // A cluster joins by what a page has a person download, and the page turns green by itself.
 func TestPersonJoinsAClusterInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	ctx, cancel := context.WithTimeout(t.Context(), joinPatience)
 	defer cancel()
 	j := newJoiner(ctx, t)
@@ -231,6 +235,7 @@ func TestPersonJoinsAClusterInABrowser(t *testing.T) {
 // A person's session ends in another browser while a page is open, other hosts get nothing of it, and hostile sizes break no page.
 func TestSessionAndHostileSizesInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()

@@ -46,6 +46,7 @@ spec: {containers: [{name: main, image: example.com/web}]}
 // replicas.
 func TestPersonSteersAndLendsInABrowser(t *testing.T) {
 	t.Parallel()
+	needsABrowser(t)
 	s := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
