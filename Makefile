@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up build-agent vuln test test-running test-beside test-beside-short race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
+.PHONY: help up build-agent vuln test test-fairlead test-kubernetes test-running test-beside test-beside-short race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -42,17 +42,18 @@ up: ## Run the whole product with two local Kubernetes clusters (ARGS=--empty st
 	@echo "2 of 3: start the hub and its Git server (seconds); 3 of 3: build Kubernetes and the agent (about 6 minutes the first time, then seconds), and have the clusters join" >&2
 	@exec bin/fairlead up --prepare tools/up.sh --nodelocal "$$(tools/nodelocal/build.sh --path)" $(ARGS)
 
+# One command for all of them: what one of them links alone is compiled while another is linked.
 build: ## Build all deployables into bin/
 	@mkdir -p bin
 	@echo "build web" >&2; tools/web.sh
-	@for s in $(filter-out agent,$(PROGRAMS)); do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/$$s/cmd/$$s; done
-	@$(MAKE) --no-print-directory build-agent VERSION=$(VERSION)
-	@echo "build fairlead" >&2; $(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
+	@echo "build $(PROGRAMS) agent-render fairlead" >&2
+	@$(GOBUILD) -o bin/ $(foreach s,$(PROGRAMS),./services/$s/cmd/$s) ./services/agent/cmd/agent-render ./cli/cmd/fairlead
 
 # The agent and what renders for it.
 build-agent:
 	@mkdir -p bin
-	@for s in agent agent-render; do echo "build $$s" >&2; $(GOBUILD) -o bin/$$s ./services/agent/cmd/$$s; done
+	@echo "build agent agent-render" >&2
+	@$(GOBUILD) -o bin/ ./services/agent/cmd/agent ./services/agent/cmd/agent-render
 
 images: ## Make the container images (ARGS=-try-out: also those of docker-compose.yml; PLATFORMS=linux/amd64,linux/arm64)
 	@tools/web.sh
@@ -79,15 +80,20 @@ test: ## Run every test, after installing what the tests need (ARGS=-short: most
 	@$(STEP) --begin
 	@$(if $(SHORT),echo "== the short form leaves out $(LEFT_OUT): \`make test\` without -short runs them")
 	@$(STEP) "install what the tests need" tools/install.sh
-	@$(STEP) "build Fairlead" $(MAKE) --no-print-directory build
-	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
+	@$(MAKE) --no-print-directory -j 2 test-fairlead test-kubernetes
 	@$(MAKE) --no-print-directory -j 2 test-running $(if $(SHORT),test-beside-short,test-beside)
 	@$(STEP) --end
 	@$(if $(SHORT),echo "== left out by -short: $(LEFT_OUT)")
 
+# Parts of `make test`. Side by side, because one downloads or links while the other compiles.
+test-fairlead:
+	@$(STEP) "build Fairlead" $(MAKE) --no-print-directory build
+test-kubernetes:
+	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
+
 # Modules' tests are the same in both forms, and run with the same arguments: what has not changed since it passed in one isn't run again in the other.
 #
-# Parts of `make test`. The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
+# The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
 # priority. A test that needs a program of those steps (the registry, Vault, the nodes', the Collector, docker compose) waits until it is built. A step
 # that fails doesn't keep the next ones from being tried.
 test-running:

@@ -7,7 +7,8 @@ export GOWORK=off CGO_ENABLED=0
 module=github.com/docker/compose/v2
 cache=${FAIRLEAD_CACHE:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/fairlead}/docker
 version=$(sed -n 's/.*docker\/compose\/v2 \(v[0-9.]*\).*/\1/p' go.mod)-$(go env GOVERSION)
-dir=$cache/compose-$version
+# Everything that can change the binary: the modules, this script, the compiler.
+dir=$cache/compose-$version-$(cat go.mod go.sum build.sh | sha256sum | cut -c1-16)
 if [ ! -x "$dir/docker-compose" ]; then
   mkdir -p "$cache"
   exec 9>"$cache/lock"
