@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -23,6 +24,405 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type GetHubRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Say how the database is and which alerts fire, too, if the caller is an administrator.
+	Condition     bool `protobuf:"varint,1,opt,name=condition,proto3" json:"condition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHubRequest) Reset() {
+	*x = GetHubRequest{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHubRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHubRequest) ProtoMessage() {}
+
+func (x *GetHubRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHubRequest.ProtoReflect.Descriptor instead.
+func (*GetHubRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *GetHubRequest) GetCondition() bool {
+	if x != nil {
+		return x.Condition
+	}
+	return false
+}
+
+type GetHubResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the console that answers: during an upgrade others have another one.
+	Version   string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Address of a trace, with {trace} in place of its id. Empty: the hub does not know where traces are shown.
+	TraceUrl string `protobuf:"bytes,3,opt,name=trace_url,json=traceUrl,proto3" json:"trace_url,omitempty"`
+	// Unset: not asked for, or the caller is no administrator. So are alerts.
+	Database      *DatabaseState `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
+	Alerts        *AlertState    `protobuf:"bytes,5,opt,name=alerts,proto3" json:"alerts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHubResponse) Reset() {
+	*x = GetHubResponse{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHubResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHubResponse) ProtoMessage() {}
+
+func (x *GetHubResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHubResponse.ProtoReflect.Descriptor instead.
+func (*GetHubResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetHubResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetHubResponse) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *GetHubResponse) GetTraceUrl() string {
+	if x != nil {
+		return x.TraceUrl
+	}
+	return ""
+}
+
+func (x *GetHubResponse) GetDatabase() *DatabaseState {
+	if x != nil {
+		return x.Database
+	}
+	return nil
+}
+
+func (x *GetHubResponse) GetAlerts() *AlertState {
+	if x != nil {
+		return x.Alerts
+	}
+	return nil
+}
+
+// DatabaseState is how the database is, as the console sees it.
+type DatabaseState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// sqlite or postgresql.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Empty: not known.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// What it takes on its disk. 0: not known.
+	Bytes int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Why it can't be used. Empty: it answers.
+	Problem string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Since when it answers, or does not, as far as this console knows: it asks every five seconds. Unset: it was not asked yet.
+	Since   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	AskTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ask_time,json=askTime,proto3" json:"ask_time,omitempty"`
+	// How long the last answer took.
+	RoundTrip *durationpb.Duration `protobuf:"bytes,7,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
+	// The last write of this console: when it was durable, and how long it took. Unset: there was none.
+	WriteTime     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=write_time,json=writeTime,proto3" json:"write_time,omitempty"`
+	WriteDuration *durationpb.Duration   `protobuf:"bytes,9,opt,name=write_duration,json=writeDuration,proto3" json:"write_duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DatabaseState) Reset() {
+	*x = DatabaseState{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DatabaseState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DatabaseState) ProtoMessage() {}
+
+func (x *DatabaseState) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DatabaseState.ProtoReflect.Descriptor instead.
+func (*DatabaseState) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DatabaseState) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DatabaseState) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *DatabaseState) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *DatabaseState) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *DatabaseState) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *DatabaseState) GetAskTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AskTime
+	}
+	return nil
+}
+
+func (x *DatabaseState) GetRoundTrip() *durationpb.Duration {
+	if x != nil {
+		return x.RoundTrip
+	}
+	return nil
+}
+
+func (x *DatabaseState) GetWriteTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WriteTime
+	}
+	return nil
+}
+
+func (x *DatabaseState) GetWriteDuration() *durationpb.Duration {
+	if x != nil {
+		return x.WriteDuration
+	}
+	return nil
+}
+
+// AlertState is what a Prometheus says of the alerts of the hub (deploy/observability/rules).
+type AlertState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the console knows a Prometheus (--prometheus-url).
+	Configured bool `protobuf:"varint,1,opt,name=configured,proto3" json:"configured,omitempty"`
+	// Why it could not be asked. Empty: it answered.
+	Problem string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	AskTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ask_time,json=askTime,proto3" json:"ask_time,omitempty"`
+	// Those that fire, the critical ones first, then the oldest.
+	Alerts        []*Alert `protobuf:"bytes,4,rep,name=alerts,proto3" json:"alerts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertState) Reset() {
+	*x = AlertState{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertState) ProtoMessage() {}
+
+func (x *AlertState) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertState.ProtoReflect.Descriptor instead.
+func (*AlertState) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AlertState) GetConfigured() bool {
+	if x != nil {
+		return x.Configured
+	}
+	return false
+}
+
+func (x *AlertState) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *AlertState) GetAskTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AskTime
+	}
+	return nil
+}
+
+func (x *AlertState) GetAlerts() []*Alert {
+	if x != nil {
+		return x.Alerts
+	}
+	return nil
+}
+
+// Alert is one that fires.
+type Alert struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// critical, warning, or what the rule says.
+	Severity    string                 `protobuf:"bytes,2,opt,name=severity,proto3" json:"severity,omitempty"`
+	Summary     string                 `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	Description string                 `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
+	ActiveTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
+	// What it is about, such as job and instance.
+	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alert) Reset() {
+	*x = Alert{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alert) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alert) ProtoMessage() {}
+
+func (x *Alert) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alert.ProtoReflect.Descriptor instead.
+func (*Alert) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Alert) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Alert) GetSeverity() string {
+	if x != nil {
+		return x.Severity
+	}
+	return ""
+}
+
+func (x *Alert) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Alert) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *Alert) GetActiveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActiveTime
+	}
+	return nil
+}
+
+func (x *Alert) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 type GetRemovalsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -31,7 +431,7 @@ type GetRemovalsRequest struct {
 
 func (x *GetRemovalsRequest) Reset() {
 	*x = GetRemovalsRequest{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +443,7 @@ func (x *GetRemovalsRequest) String() string {
 func (*GetRemovalsRequest) ProtoMessage() {}
 
 func (x *GetRemovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +456,7 @@ func (x *GetRemovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRemovalsRequest.ProtoReflect.Descriptor instead.
 func (*GetRemovalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{5}
 }
 
 type GetRemovalsResponse struct {
@@ -76,7 +476,7 @@ type GetRemovalsResponse struct {
 
 func (x *GetRemovalsResponse) Reset() {
 	*x = GetRemovalsResponse{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -88,7 +488,7 @@ func (x *GetRemovalsResponse) String() string {
 func (*GetRemovalsResponse) ProtoMessage() {}
 
 func (x *GetRemovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -101,7 +501,7 @@ func (x *GetRemovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRemovalsResponse.ProtoReflect.Descriptor instead.
 func (*GetRemovalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetRemovalsResponse) GetHoldTime() *timestamppb.Timestamp {
@@ -143,7 +543,7 @@ type HeldRemovals struct {
 
 func (x *HeldRemovals) Reset() {
 	*x = HeldRemovals{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -155,7 +555,7 @@ func (x *HeldRemovals) String() string {
 func (*HeldRemovals) ProtoMessage() {}
 
 func (x *HeldRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -168,7 +568,7 @@ func (x *HeldRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRemovals.ProtoReflect.Descriptor instead.
 func (*HeldRemovals) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HeldRemovals) GetCluster() string {
@@ -202,7 +602,7 @@ type ConfirmRemovalsRequest struct {
 
 func (x *ConfirmRemovalsRequest) Reset() {
 	*x = ConfirmRemovalsRequest{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -214,7 +614,7 @@ func (x *ConfirmRemovalsRequest) String() string {
 func (*ConfirmRemovalsRequest) ProtoMessage() {}
 
 func (x *ConfirmRemovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -227,7 +627,7 @@ func (x *ConfirmRemovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRemovalsRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRemovalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConfirmRemovalsRequest) GetId() string {
@@ -245,7 +645,7 @@ type ConfirmRemovalsResponse struct {
 
 func (x *ConfirmRemovalsResponse) Reset() {
 	*x = ConfirmRemovalsResponse{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -257,7 +657,7 @@ func (x *ConfirmRemovalsResponse) String() string {
 func (*ConfirmRemovalsResponse) ProtoMessage() {}
 
 func (x *ConfirmRemovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -270,7 +670,7 @@ func (x *ConfirmRemovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRemovalsResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRemovalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 type BackupRequest struct {
@@ -281,7 +681,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +693,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +706,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 type BackupResponse struct {
@@ -321,7 +721,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -333,7 +733,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -346,7 +746,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -367,7 +767,47 @@ var File_fairlead_console_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/admin_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"'fairlead/console/v1/admin_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"-\n" +
+	"\rGetHubRequest\x12\x1c\n" +
+	"\tcondition\x18\x01 \x01(\bR\tcondition\"\xfb\x01\n" +
+	"\x0eGetHubResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1b\n" +
+	"\ttrace_url\x18\x03 \x01(\tR\btraceUrl\x12>\n" +
+	"\bdatabase\x18\x04 \x01(\v2\".fairlead.console.v1.DatabaseStateR\bdatabase\x127\n" +
+	"\x06alerts\x18\x05 \x01(\v2\x1f.fairlead.console.v1.AlertStateR\x06alerts\"\x8d\x03\n" +
+	"\rDatabaseState\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
+	"\bask_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aaskTime\x128\n" +
+	"\n" +
+	"round_trip\x18\a \x01(\v2\x19.google.protobuf.DurationR\troundTrip\x129\n" +
+	"\n" +
+	"write_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\twriteTime\x12@\n" +
+	"\x0ewrite_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\rwriteDuration\"\xb1\x01\n" +
+	"\n" +
+	"AlertState\x12\x1e\n" +
+	"\n" +
+	"configured\x18\x01 \x01(\bR\n" +
+	"configured\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\x125\n" +
+	"\bask_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aaskTime\x122\n" +
+	"\x06alerts\x18\x04 \x03(\v2\x1a.fairlead.console.v1.AlertR\x06alerts\"\xab\x02\n" +
+	"\x05Alert\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12 \n" +
+	"\vdescription\x18\x04 \x01(\tR\vdescription\x12;\n" +
+	"\vactive_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"activeTime\x12>\n" +
+	"\x06labels\x18\x06 \x03(\v2&.fairlead.console.v1.Alert.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x14\n" +
 	"\x12GetRemovalsRequest\"\xb5\x01\n" +
 	"\x13GetRemovalsResponse\x127\n" +
 	"\thold_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bholdTime\x12\x16\n" +
@@ -384,8 +824,9 @@ const file_fairlead_console_v1_admin_service_proto_rawDesc = "" +
 	"\rBackupRequest\"V\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x120\n" +
-	"\x06sha256\x18\x02 \x01(\tB\x18\xbaH\x15r\x132\x11^([0-9a-f]{64})?$R\x06sha2562\xbc\x02\n" +
-	"\fAdminService\x12U\n" +
+	"\x06sha256\x18\x02 \x01(\tB\x18\xbaH\x15r\x132\x11^([0-9a-f]{64})?$R\x06sha2562\x94\x03\n" +
+	"\fAdminService\x12V\n" +
+	"\x06GetHub\x12\".fairlead.console.v1.GetHubRequest\x1a#.fairlead.console.v1.GetHubResponse\"\x03\x90\x02\x01\x12U\n" +
 	"\x06Backup\x12\".fairlead.console.v1.BackupRequest\x1a#.fairlead.console.v1.BackupResponse\"\x000\x01\x12e\n" +
 	"\vGetRemovals\x12'.fairlead.console.v1.GetRemovalsRequest\x1a(.fairlead.console.v1.GetRemovalsResponse\"\x03\x90\x02\x01\x12n\n" +
 	"\x0fConfirmRemovals\x12+.fairlead.console.v1.ConfirmRemovalsRequest\x1a,.fairlead.console.v1.ConfirmRemovalsResponse\"\x00B\xca\x01\n" +
@@ -403,32 +844,53 @@ func file_fairlead_console_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_admin_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_fairlead_console_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_fairlead_console_v1_admin_service_proto_goTypes = []any{
-	(*GetRemovalsRequest)(nil),      // 0: fairlead.console.v1.GetRemovalsRequest
-	(*GetRemovalsResponse)(nil),     // 1: fairlead.console.v1.GetRemovalsResponse
-	(*HeldRemovals)(nil),            // 2: fairlead.console.v1.HeldRemovals
-	(*ConfirmRemovalsRequest)(nil),  // 3: fairlead.console.v1.ConfirmRemovalsRequest
-	(*ConfirmRemovalsResponse)(nil), // 4: fairlead.console.v1.ConfirmRemovalsResponse
-	(*BackupRequest)(nil),           // 5: fairlead.console.v1.BackupRequest
-	(*BackupResponse)(nil),          // 6: fairlead.console.v1.BackupResponse
-	(*timestamppb.Timestamp)(nil),   // 7: google.protobuf.Timestamp
+	(*GetHubRequest)(nil),           // 0: fairlead.console.v1.GetHubRequest
+	(*GetHubResponse)(nil),          // 1: fairlead.console.v1.GetHubResponse
+	(*DatabaseState)(nil),           // 2: fairlead.console.v1.DatabaseState
+	(*AlertState)(nil),              // 3: fairlead.console.v1.AlertState
+	(*Alert)(nil),                   // 4: fairlead.console.v1.Alert
+	(*GetRemovalsRequest)(nil),      // 5: fairlead.console.v1.GetRemovalsRequest
+	(*GetRemovalsResponse)(nil),     // 6: fairlead.console.v1.GetRemovalsResponse
+	(*HeldRemovals)(nil),            // 7: fairlead.console.v1.HeldRemovals
+	(*ConfirmRemovalsRequest)(nil),  // 8: fairlead.console.v1.ConfirmRemovalsRequest
+	(*ConfirmRemovalsResponse)(nil), // 9: fairlead.console.v1.ConfirmRemovalsResponse
+	(*BackupRequest)(nil),           // 10: fairlead.console.v1.BackupRequest
+	(*BackupResponse)(nil),          // 11: fairlead.console.v1.BackupResponse
+	nil,                             // 12: fairlead.console.v1.Alert.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 14: google.protobuf.Duration
 }
 var file_fairlead_console_v1_admin_service_proto_depIdxs = []int32{
-	7, // 0: fairlead.console.v1.GetRemovalsResponse.hold_time:type_name -> google.protobuf.Timestamp
-	2, // 1: fairlead.console.v1.GetRemovalsResponse.clusters:type_name -> fairlead.console.v1.HeldRemovals
-	7, // 2: fairlead.console.v1.HeldRemovals.since:type_name -> google.protobuf.Timestamp
-	5, // 3: fairlead.console.v1.AdminService.Backup:input_type -> fairlead.console.v1.BackupRequest
-	0, // 4: fairlead.console.v1.AdminService.GetRemovals:input_type -> fairlead.console.v1.GetRemovalsRequest
-	3, // 5: fairlead.console.v1.AdminService.ConfirmRemovals:input_type -> fairlead.console.v1.ConfirmRemovalsRequest
-	6, // 6: fairlead.console.v1.AdminService.Backup:output_type -> fairlead.console.v1.BackupResponse
-	1, // 7: fairlead.console.v1.AdminService.GetRemovals:output_type -> fairlead.console.v1.GetRemovalsResponse
-	4, // 8: fairlead.console.v1.AdminService.ConfirmRemovals:output_type -> fairlead.console.v1.ConfirmRemovalsResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	13, // 0: fairlead.console.v1.GetHubResponse.start_time:type_name -> google.protobuf.Timestamp
+	2,  // 1: fairlead.console.v1.GetHubResponse.database:type_name -> fairlead.console.v1.DatabaseState
+	3,  // 2: fairlead.console.v1.GetHubResponse.alerts:type_name -> fairlead.console.v1.AlertState
+	13, // 3: fairlead.console.v1.DatabaseState.since:type_name -> google.protobuf.Timestamp
+	13, // 4: fairlead.console.v1.DatabaseState.ask_time:type_name -> google.protobuf.Timestamp
+	14, // 5: fairlead.console.v1.DatabaseState.round_trip:type_name -> google.protobuf.Duration
+	13, // 6: fairlead.console.v1.DatabaseState.write_time:type_name -> google.protobuf.Timestamp
+	14, // 7: fairlead.console.v1.DatabaseState.write_duration:type_name -> google.protobuf.Duration
+	13, // 8: fairlead.console.v1.AlertState.ask_time:type_name -> google.protobuf.Timestamp
+	4,  // 9: fairlead.console.v1.AlertState.alerts:type_name -> fairlead.console.v1.Alert
+	13, // 10: fairlead.console.v1.Alert.active_time:type_name -> google.protobuf.Timestamp
+	12, // 11: fairlead.console.v1.Alert.labels:type_name -> fairlead.console.v1.Alert.LabelsEntry
+	13, // 12: fairlead.console.v1.GetRemovalsResponse.hold_time:type_name -> google.protobuf.Timestamp
+	7,  // 13: fairlead.console.v1.GetRemovalsResponse.clusters:type_name -> fairlead.console.v1.HeldRemovals
+	13, // 14: fairlead.console.v1.HeldRemovals.since:type_name -> google.protobuf.Timestamp
+	0,  // 15: fairlead.console.v1.AdminService.GetHub:input_type -> fairlead.console.v1.GetHubRequest
+	10, // 16: fairlead.console.v1.AdminService.Backup:input_type -> fairlead.console.v1.BackupRequest
+	5,  // 17: fairlead.console.v1.AdminService.GetRemovals:input_type -> fairlead.console.v1.GetRemovalsRequest
+	8,  // 18: fairlead.console.v1.AdminService.ConfirmRemovals:input_type -> fairlead.console.v1.ConfirmRemovalsRequest
+	1,  // 19: fairlead.console.v1.AdminService.GetHub:output_type -> fairlead.console.v1.GetHubResponse
+	11, // 20: fairlead.console.v1.AdminService.Backup:output_type -> fairlead.console.v1.BackupResponse
+	6,  // 21: fairlead.console.v1.AdminService.GetRemovals:output_type -> fairlead.console.v1.GetRemovalsResponse
+	9,  // 22: fairlead.console.v1.AdminService.ConfirmRemovals:output_type -> fairlead.console.v1.ConfirmRemovalsResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_admin_service_proto_init() }
@@ -442,7 +904,7 @@ func file_fairlead_console_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_admin_service_proto_rawDesc), len(file_fairlead_console_v1_admin_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -405,7 +405,12 @@ func (x *ApplyRequest) GetConfirmation() string {
 type ApplyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of the request; behind them what was pruned.
-	Results       []*Applied `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	Results []*Applied `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// Services that were there before and get another configuration because of it: other values, or values again after a problem, or a problem. In the order
+	// of their names, at most a hundred, and only those that the caller may see.
+	TouchedServices []*TouchedService `protobuf:"bytes,2,rep,name=touched_services,json=touchedServices,proto3" json:"touched_services,omitempty"`
+	// All of them.
+	TouchedTotal  int32 `protobuf:"varint,3,opt,name=touched_total,json=touchedTotal,proto3" json:"touched_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -447,6 +452,91 @@ func (x *ApplyResponse) GetResults() []*Applied {
 	return nil
 }
 
+func (x *ApplyResponse) GetTouchedServices() []*TouchedService {
+	if x != nil {
+		return x.TouchedServices
+	}
+	return nil
+}
+
+func (x *ApplyResponse) GetTouchedTotal() int32 {
+	if x != nil {
+		return x.TouchedTotal
+	}
+	return 0
+}
+
+// TouchedService is a service that gets another configuration.
+type TouchedService struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Cluster string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Names of the entries that come, go, or have another value. Empty: none of them can be told.
+	Entries []string `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Why it will keep the values that it has. Empty: it gets the new ones.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TouchedService) Reset() {
+	*x = TouchedService{}
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TouchedService) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TouchedService) ProtoMessage() {}
+
+func (x *TouchedService) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TouchedService.ProtoReflect.Descriptor instead.
+func (*TouchedService) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TouchedService) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TouchedService) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *TouchedService) GetEntries() []string {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *TouchedService) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Applied is what became of one resource.
 type Applied struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -464,7 +554,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +566,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +579,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Applied) GetKind() Kind {
@@ -544,7 +634,7 @@ type ApplyProblems struct {
 
 func (x *ApplyProblems) Reset() {
 	*x = ApplyProblems{}
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +646,7 @@ func (x *ApplyProblems) String() string {
 func (*ApplyProblems) ProtoMessage() {}
 
 func (x *ApplyProblems) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +659,7 @@ func (x *ApplyProblems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProblems.ProtoReflect.Descriptor instead.
 func (*ApplyProblems) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApplyProblems) GetProblems() []*ApplyProblem {
@@ -595,7 +685,7 @@ type ApplyProblem struct {
 
 func (x *ApplyProblem) Reset() {
 	*x = ApplyProblem{}
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +697,7 @@ func (x *ApplyProblem) String() string {
 func (*ApplyProblem) ProtoMessage() {}
 
 func (x *ApplyProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +710,7 @@ func (x *ApplyProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyProblem.ProtoReflect.Descriptor instead.
 func (*ApplyProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApplyProblem) GetIndex() int32 {
@@ -671,7 +761,7 @@ type ConfirmationWanted struct {
 
 func (x *ConfirmationWanted) Reset() {
 	*x = ConfirmationWanted{}
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +773,7 @@ func (x *ConfirmationWanted) String() string {
 func (*ConfirmationWanted) ProtoMessage() {}
 
 func (x *ConfirmationWanted) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_apply_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +786,7 @@ func (x *ConfirmationWanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmationWanted.ProtoReflect.Descriptor instead.
 func (*ConfirmationWanted) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_apply_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConfirmationWanted) GetConfirmation() string {
@@ -739,9 +829,16 @@ const file_fairlead_console_v1_apply_service_proto_rawDesc = "" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12@\n" +
 	"\x03set\x18\x03 \x01(\tB.\xbaH+r)2'^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$R\x03set\x12\x14\n" +
 	"\x05prune\x18\x04 \x01(\bR\x05prune\x12,\n" +
-	"\fconfirmation\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\fconfirmation\"G\n" +
+	"\fconfirmation\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\fconfirmation\"\xbc\x01\n" +
 	"\rApplyResponse\x126\n" +
-	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.console.v1.AppliedR\aresults\"\xc5\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1c.fairlead.console.v1.AppliedR\aresults\x12N\n" +
+	"\x10touched_services\x18\x02 \x03(\v2#.fairlead.console.v1.TouchedServiceR\x0ftouchedServices\x12#\n" +
+	"\rtouched_total\x18\x03 \x01(\x05R\ftouchedTotal\"r\n" +
+	"\x0eTouchedService\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
+	"\aentries\x18\x03 \x03(\tR\aentries\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xc5\x01\n" +
 	"\aApplied\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12;\n" +
@@ -783,56 +880,58 @@ func file_fairlead_console_v1_apply_service_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_apply_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_console_v1_apply_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_fairlead_console_v1_apply_service_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_fairlead_console_v1_apply_service_proto_goTypes = []any{
 	(ApplyOutcome)(0),          // 0: fairlead.console.v1.ApplyOutcome
 	(*Resource)(nil),           // 1: fairlead.console.v1.Resource
 	(*ApplyRequest)(nil),       // 2: fairlead.console.v1.ApplyRequest
 	(*ApplyResponse)(nil),      // 3: fairlead.console.v1.ApplyResponse
-	(*Applied)(nil),            // 4: fairlead.console.v1.Applied
-	(*ApplyProblems)(nil),      // 5: fairlead.console.v1.ApplyProblems
-	(*ApplyProblem)(nil),       // 6: fairlead.console.v1.ApplyProblem
-	(*ConfirmationWanted)(nil), // 7: fairlead.console.v1.ConfirmationWanted
-	(*Role)(nil),               // 8: fairlead.console.v1.Role
-	(*ServiceAccount)(nil),     // 9: fairlead.console.v1.ServiceAccount
-	(*Secret)(nil),             // 10: fairlead.console.v1.Secret
-	(*Backend)(nil),            // 11: fairlead.console.v1.Backend
-	(*Source)(nil),             // 12: fairlead.console.v1.Source
-	(*Project)(nil),            // 13: fairlead.console.v1.Project
-	(*Cluster)(nil),            // 14: fairlead.console.v1.Cluster
-	(*ConfigSet)(nil),          // 15: fairlead.console.v1.ConfigSet
-	(*GlobalService)(nil),      // 16: fairlead.console.v1.GlobalService
-	(*Service)(nil),            // 17: fairlead.console.v1.Service
-	(*Grant)(nil),              // 18: fairlead.console.v1.Grant
-	(*Sink)(nil),               // 19: fairlead.console.v1.Sink
-	(Kind)(0),                  // 20: fairlead.console.v1.Kind
+	(*TouchedService)(nil),     // 4: fairlead.console.v1.TouchedService
+	(*Applied)(nil),            // 5: fairlead.console.v1.Applied
+	(*ApplyProblems)(nil),      // 6: fairlead.console.v1.ApplyProblems
+	(*ApplyProblem)(nil),       // 7: fairlead.console.v1.ApplyProblem
+	(*ConfirmationWanted)(nil), // 8: fairlead.console.v1.ConfirmationWanted
+	(*Role)(nil),               // 9: fairlead.console.v1.Role
+	(*ServiceAccount)(nil),     // 10: fairlead.console.v1.ServiceAccount
+	(*Secret)(nil),             // 11: fairlead.console.v1.Secret
+	(*Backend)(nil),            // 12: fairlead.console.v1.Backend
+	(*Source)(nil),             // 13: fairlead.console.v1.Source
+	(*Project)(nil),            // 14: fairlead.console.v1.Project
+	(*Cluster)(nil),            // 15: fairlead.console.v1.Cluster
+	(*ConfigSet)(nil),          // 16: fairlead.console.v1.ConfigSet
+	(*GlobalService)(nil),      // 17: fairlead.console.v1.GlobalService
+	(*Service)(nil),            // 18: fairlead.console.v1.Service
+	(*Grant)(nil),              // 19: fairlead.console.v1.Grant
+	(*Sink)(nil),               // 20: fairlead.console.v1.Sink
+	(Kind)(0),                  // 21: fairlead.console.v1.Kind
 }
 var file_fairlead_console_v1_apply_service_proto_depIdxs = []int32{
-	8,  // 0: fairlead.console.v1.Resource.role:type_name -> fairlead.console.v1.Role
-	9,  // 1: fairlead.console.v1.Resource.service_account:type_name -> fairlead.console.v1.ServiceAccount
-	10, // 2: fairlead.console.v1.Resource.secret:type_name -> fairlead.console.v1.Secret
-	11, // 3: fairlead.console.v1.Resource.backend:type_name -> fairlead.console.v1.Backend
-	12, // 4: fairlead.console.v1.Resource.source:type_name -> fairlead.console.v1.Source
-	13, // 5: fairlead.console.v1.Resource.project:type_name -> fairlead.console.v1.Project
-	14, // 6: fairlead.console.v1.Resource.cluster:type_name -> fairlead.console.v1.Cluster
-	15, // 7: fairlead.console.v1.Resource.config_set:type_name -> fairlead.console.v1.ConfigSet
-	16, // 8: fairlead.console.v1.Resource.global_service:type_name -> fairlead.console.v1.GlobalService
-	17, // 9: fairlead.console.v1.Resource.service:type_name -> fairlead.console.v1.Service
-	18, // 10: fairlead.console.v1.Resource.grant:type_name -> fairlead.console.v1.Grant
-	19, // 11: fairlead.console.v1.Resource.sink:type_name -> fairlead.console.v1.Sink
+	9,  // 0: fairlead.console.v1.Resource.role:type_name -> fairlead.console.v1.Role
+	10, // 1: fairlead.console.v1.Resource.service_account:type_name -> fairlead.console.v1.ServiceAccount
+	11, // 2: fairlead.console.v1.Resource.secret:type_name -> fairlead.console.v1.Secret
+	12, // 3: fairlead.console.v1.Resource.backend:type_name -> fairlead.console.v1.Backend
+	13, // 4: fairlead.console.v1.Resource.source:type_name -> fairlead.console.v1.Source
+	14, // 5: fairlead.console.v1.Resource.project:type_name -> fairlead.console.v1.Project
+	15, // 6: fairlead.console.v1.Resource.cluster:type_name -> fairlead.console.v1.Cluster
+	16, // 7: fairlead.console.v1.Resource.config_set:type_name -> fairlead.console.v1.ConfigSet
+	17, // 8: fairlead.console.v1.Resource.global_service:type_name -> fairlead.console.v1.GlobalService
+	18, // 9: fairlead.console.v1.Resource.service:type_name -> fairlead.console.v1.Service
+	19, // 10: fairlead.console.v1.Resource.grant:type_name -> fairlead.console.v1.Grant
+	20, // 11: fairlead.console.v1.Resource.sink:type_name -> fairlead.console.v1.Sink
 	1,  // 12: fairlead.console.v1.ApplyRequest.resources:type_name -> fairlead.console.v1.Resource
-	4,  // 13: fairlead.console.v1.ApplyResponse.results:type_name -> fairlead.console.v1.Applied
-	20, // 14: fairlead.console.v1.Applied.kind:type_name -> fairlead.console.v1.Kind
-	0,  // 15: fairlead.console.v1.Applied.outcome:type_name -> fairlead.console.v1.ApplyOutcome
-	6,  // 16: fairlead.console.v1.ApplyProblems.problems:type_name -> fairlead.console.v1.ApplyProblem
-	20, // 17: fairlead.console.v1.ApplyProblem.kind:type_name -> fairlead.console.v1.Kind
-	2,  // 18: fairlead.console.v1.ApplyService.Apply:input_type -> fairlead.console.v1.ApplyRequest
-	3,  // 19: fairlead.console.v1.ApplyService.Apply:output_type -> fairlead.console.v1.ApplyResponse
-	19, // [19:20] is the sub-list for method output_type
-	18, // [18:19] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	5,  // 13: fairlead.console.v1.ApplyResponse.results:type_name -> fairlead.console.v1.Applied
+	4,  // 14: fairlead.console.v1.ApplyResponse.touched_services:type_name -> fairlead.console.v1.TouchedService
+	21, // 15: fairlead.console.v1.Applied.kind:type_name -> fairlead.console.v1.Kind
+	0,  // 16: fairlead.console.v1.Applied.outcome:type_name -> fairlead.console.v1.ApplyOutcome
+	7,  // 17: fairlead.console.v1.ApplyProblems.problems:type_name -> fairlead.console.v1.ApplyProblem
+	21, // 18: fairlead.console.v1.ApplyProblem.kind:type_name -> fairlead.console.v1.Kind
+	2,  // 19: fairlead.console.v1.ApplyService.Apply:input_type -> fairlead.console.v1.ApplyRequest
+	3,  // 20: fairlead.console.v1.ApplyService.Apply:output_type -> fairlead.console.v1.ApplyResponse
+	20, // [20:21] is the sub-list for method output_type
+	19, // [19:20] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_apply_service_proto_init() }
@@ -869,7 +968,7 @@ func file_fairlead_console_v1_apply_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_apply_service_proto_rawDesc), len(file_fairlead_console_v1_apply_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

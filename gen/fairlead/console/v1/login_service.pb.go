@@ -11,6 +11,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -23,6 +24,452 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LoginClient says what a login is used by.
+type LoginClient int32
+
+const (
+	LoginClient_LOGIN_CLIENT_UNSPECIFIED LoginClient = 0
+	// A session in a browser.
+	LoginClient_LOGIN_CLIENT_BROWSER LoginClient = 1
+	// The token of a command, which is renewed by use.
+	LoginClient_LOGIN_CLIENT_COMMAND LoginClient = 2
+	// A token that an administrator made for the caller.
+	LoginClient_LOGIN_CLIENT_TOKEN LoginClient = 3
+)
+
+// Enum value maps for LoginClient.
+var (
+	LoginClient_name = map[int32]string{
+		0: "LOGIN_CLIENT_UNSPECIFIED",
+		1: "LOGIN_CLIENT_BROWSER",
+		2: "LOGIN_CLIENT_COMMAND",
+		3: "LOGIN_CLIENT_TOKEN",
+	}
+	LoginClient_value = map[string]int32{
+		"LOGIN_CLIENT_UNSPECIFIED": 0,
+		"LOGIN_CLIENT_BROWSER":     1,
+		"LOGIN_CLIENT_COMMAND":     2,
+		"LOGIN_CLIENT_TOKEN":       3,
+	}
+)
+
+func (x LoginClient) Enum() *LoginClient {
+	p := new(LoginClient)
+	*p = x
+	return p
+}
+
+func (x LoginClient) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LoginClient) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_console_v1_login_service_proto_enumTypes[0].Descriptor()
+}
+
+func (LoginClient) Type() protoreflect.EnumType {
+	return &file_fairlead_console_v1_login_service_proto_enumTypes[0]
+}
+
+func (x LoginClient) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LoginClient.Descriptor instead.
+func (LoginClient) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{0}
+}
+
+// Login is how a person is known to the hub from one place, from the time at which the person logged in until the login ends.
+type Login struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names its tokens in the audit trail.
+	Id     string      `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Client LoginClient `protobuf:"varint,2,opt,name=client,proto3,enum=fairlead.console.v1.LoginClient" json:"client,omitempty"`
+	// The action by which it began in the audit trail, such as login.oidc. Empty: it began before the hub kept logins.
+	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// What the program that logged in calls itself (User-Agent). Nobody has checked it.
+	Program   string                 `protobuf:"bytes,4,opt,name=program,proto3" json:"program,omitempty"`
+	BeginTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=begin_time,json=beginTime,proto3" json:"begin_time,omitempty"`
+	// From where, as the console saw it. Empty: not known.
+	BeginAddress string `protobuf:"bytes,6,opt,name=begin_address,json=beginAddress,proto3" json:"begin_address,omitempty"`
+	// The last request to a console, to the minute. Unset: never.
+	LastUseTime    *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_use_time,json=lastUseTime,proto3" json:"last_use_time,omitempty"`
+	LastUseAddress string                 `protobuf:"bytes,8,opt,name=last_use_address,json=lastUseAddress,proto3" json:"last_use_address,omitempty"`
+	// When it ends unless it is used before.
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// The caller's own.
+	Own           bool `protobuf:"varint,10,opt,name=own,proto3" json:"own,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Login) Reset() {
+	*x = Login{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Login) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Login) ProtoMessage() {}
+
+func (x *Login) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Login.ProtoReflect.Descriptor instead.
+func (*Login) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Login) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Login) GetClient() LoginClient {
+	if x != nil {
+		return x.Client
+	}
+	return LoginClient_LOGIN_CLIENT_UNSPECIFIED
+}
+
+func (x *Login) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Login) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Login) GetBeginTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeginTime
+	}
+	return nil
+}
+
+func (x *Login) GetBeginAddress() string {
+	if x != nil {
+		return x.BeginAddress
+	}
+	return ""
+}
+
+func (x *Login) GetLastUseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUseTime
+	}
+	return nil
+}
+
+func (x *Login) GetLastUseAddress() string {
+	if x != nil {
+		return x.LastUseAddress
+	}
+	return ""
+}
+
+func (x *Login) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *Login) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+type ListLoginsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in the other lists.
+	PageSize      int32  `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLoginsRequest) Reset() {
+	*x = ListLoginsRequest{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLoginsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLoginsRequest) ProtoMessage() {}
+
+func (x *ListLoginsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLoginsRequest.ProtoReflect.Descriptor instead.
+func (*ListLoginsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListLoginsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListLoginsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListLoginsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Logins        []*Login               `protobuf:"bytes,1,rep,name=logins,proto3" json:"logins,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLoginsResponse) Reset() {
+	*x = ListLoginsResponse{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLoginsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLoginsResponse) ProtoMessage() {}
+
+func (x *ListLoginsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLoginsResponse.ProtoReflect.Descriptor instead.
+func (*ListLoginsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListLoginsResponse) GetLogins() []*Login {
+	if x != nil {
+		return x.Logins
+	}
+	return nil
+}
+
+func (x *ListLoginsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type EndLoginRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndLoginRequest) Reset() {
+	*x = EndLoginRequest{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndLoginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndLoginRequest) ProtoMessage() {}
+
+func (x *EndLoginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndLoginRequest.ProtoReflect.Descriptor instead.
+func (*EndLoginRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *EndLoginRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type EndLoginResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndLoginResponse) Reset() {
+	*x = EndLoginResponse{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndLoginResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndLoginResponse) ProtoMessage() {}
+
+func (x *EndLoginResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndLoginResponse.ProtoReflect.Descriptor instead.
+func (*EndLoginResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{4}
+}
+
+type EndOtherLoginsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndOtherLoginsRequest) Reset() {
+	*x = EndOtherLoginsRequest{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndOtherLoginsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndOtherLoginsRequest) ProtoMessage() {}
+
+func (x *EndOtherLoginsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndOtherLoginsRequest.ProtoReflect.Descriptor instead.
+func (*EndOtherLoginsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{5}
+}
+
+type EndOtherLoginsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many ended.
+	Ended         int32 `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndOtherLoginsResponse) Reset() {
+	*x = EndOtherLoginsResponse{}
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndOtherLoginsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndOtherLoginsResponse) ProtoMessage() {}
+
+func (x *EndOtherLoginsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndOtherLoginsResponse.ProtoReflect.Descriptor instead.
+func (*EndOtherLoginsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EndOtherLoginsResponse) GetEnded() int32 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
 type LogoutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -31,7 +478,7 @@ type LogoutRequest struct {
 
 func (x *LogoutRequest) Reset() {
 	*x = LogoutRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -43,7 +490,7 @@ func (x *LogoutRequest) String() string {
 func (*LogoutRequest) ProtoMessage() {}
 
 func (x *LogoutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -56,7 +503,7 @@ func (x *LogoutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogoutRequest.ProtoReflect.Descriptor instead.
 func (*LogoutRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{7}
 }
 
 type LogoutResponse struct {
@@ -67,7 +514,7 @@ type LogoutResponse struct {
 
 func (x *LogoutResponse) Reset() {
 	*x = LogoutResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -79,7 +526,7 @@ func (x *LogoutResponse) String() string {
 func (*LogoutResponse) ProtoMessage() {}
 
 func (x *LogoutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -92,7 +539,7 @@ func (x *LogoutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogoutResponse.ProtoReflect.Descriptor instead.
 func (*LogoutResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{8}
 }
 
 type GetLoginOptionsRequest struct {
@@ -103,7 +550,7 @@ type GetLoginOptionsRequest struct {
 
 func (x *GetLoginOptionsRequest) Reset() {
 	*x = GetLoginOptionsRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -115,7 +562,7 @@ func (x *GetLoginOptionsRequest) String() string {
 func (*GetLoginOptionsRequest) ProtoMessage() {}
 
 func (x *GetLoginOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -128,7 +575,7 @@ func (x *GetLoginOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLoginOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetLoginOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{9}
 }
 
 type GetLoginOptionsResponse struct {
@@ -143,7 +590,7 @@ type GetLoginOptionsResponse struct {
 
 func (x *GetLoginOptionsResponse) Reset() {
 	*x = GetLoginOptionsResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -155,7 +602,7 @@ func (x *GetLoginOptionsResponse) String() string {
 func (*GetLoginOptionsResponse) ProtoMessage() {}
 
 func (x *GetLoginOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -168,7 +615,7 @@ func (x *GetLoginOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLoginOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetLoginOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetLoginOptionsResponse) GetOidc() *OIDCOptions {
@@ -197,7 +644,7 @@ type OIDCOptions struct {
 
 func (x *OIDCOptions) Reset() {
 	*x = OIDCOptions{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -209,7 +656,7 @@ func (x *OIDCOptions) String() string {
 func (*OIDCOptions) ProtoMessage() {}
 
 func (x *OIDCOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -222,7 +669,7 @@ func (x *OIDCOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OIDCOptions.ProtoReflect.Descriptor instead.
 func (*OIDCOptions) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OIDCOptions) GetIssuer() string {
@@ -256,7 +703,7 @@ type ExchangeLoginLinkRequest struct {
 
 func (x *ExchangeLoginLinkRequest) Reset() {
 	*x = ExchangeLoginLinkRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -268,7 +715,7 @@ func (x *ExchangeLoginLinkRequest) String() string {
 func (*ExchangeLoginLinkRequest) ProtoMessage() {}
 
 func (x *ExchangeLoginLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -281,7 +728,7 @@ func (x *ExchangeLoginLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeLoginLinkRequest.ProtoReflect.Descriptor instead.
 func (*ExchangeLoginLinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExchangeLoginLinkRequest) GetLink() string {
@@ -302,7 +749,7 @@ type ExchangeLoginLinkResponse struct {
 
 func (x *ExchangeLoginLinkResponse) Reset() {
 	*x = ExchangeLoginLinkResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +761,7 @@ func (x *ExchangeLoginLinkResponse) String() string {
 func (*ExchangeLoginLinkResponse) ProtoMessage() {}
 
 func (x *ExchangeLoginLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +774,7 @@ func (x *ExchangeLoginLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeLoginLinkResponse.ProtoReflect.Descriptor instead.
 func (*ExchangeLoginLinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExchangeLoginLinkResponse) GetToken() *Token {
@@ -363,7 +810,7 @@ type CreateLoginLinkRequest struct {
 
 func (x *CreateLoginLinkRequest) Reset() {
 	*x = CreateLoginLinkRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +822,7 @@ func (x *CreateLoginLinkRequest) String() string {
 func (*CreateLoginLinkRequest) ProtoMessage() {}
 
 func (x *CreateLoginLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,7 +835,7 @@ func (x *CreateLoginLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLoginLinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateLoginLinkRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateLoginLinkRequest) GetUser() string {
@@ -421,7 +868,7 @@ type CreateLoginLinkResponse struct {
 
 func (x *CreateLoginLinkResponse) Reset() {
 	*x = CreateLoginLinkResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +880,7 @@ func (x *CreateLoginLinkResponse) String() string {
 func (*CreateLoginLinkResponse) ProtoMessage() {}
 
 func (x *CreateLoginLinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +893,7 @@ func (x *CreateLoginLinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLoginLinkResponse.ProtoReflect.Descriptor instead.
 func (*CreateLoginLinkResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateLoginLinkResponse) GetLink() string {
@@ -465,7 +912,7 @@ type ExchangeIDTokenRequest struct {
 
 func (x *ExchangeIDTokenRequest) Reset() {
 	*x = ExchangeIDTokenRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +924,7 @@ func (x *ExchangeIDTokenRequest) String() string {
 func (*ExchangeIDTokenRequest) ProtoMessage() {}
 
 func (x *ExchangeIDTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +937,7 @@ func (x *ExchangeIDTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeIDTokenRequest.ProtoReflect.Descriptor instead.
 func (*ExchangeIDTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExchangeIDTokenRequest) GetIdToken() string {
@@ -511,7 +958,7 @@ type ExchangeIDTokenResponse struct {
 
 func (x *ExchangeIDTokenResponse) Reset() {
 	*x = ExchangeIDTokenResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +970,7 @@ func (x *ExchangeIDTokenResponse) String() string {
 func (*ExchangeIDTokenResponse) ProtoMessage() {}
 
 func (x *ExchangeIDTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +983,7 @@ func (x *ExchangeIDTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeIDTokenResponse.ProtoReflect.Descriptor instead.
 func (*ExchangeIDTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExchangeIDTokenResponse) GetToken() *Token {
@@ -570,7 +1017,7 @@ type LeaveClusterRequest struct {
 
 func (x *LeaveClusterRequest) Reset() {
 	*x = LeaveClusterRequest{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +1029,7 @@ func (x *LeaveClusterRequest) String() string {
 func (*LeaveClusterRequest) ProtoMessage() {}
 
 func (x *LeaveClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +1042,7 @@ func (x *LeaveClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveClusterRequest.ProtoReflect.Descriptor instead.
 func (*LeaveClusterRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaveClusterRequest) GetCluster() string {
@@ -613,7 +1060,7 @@ type LeaveClusterResponse struct {
 
 func (x *LeaveClusterResponse) Reset() {
 	*x = LeaveClusterResponse{}
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +1072,7 @@ func (x *LeaveClusterResponse) String() string {
 func (*LeaveClusterResponse) ProtoMessage() {}
 
 func (x *LeaveClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_login_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,14 +1085,42 @@ func (x *LeaveClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveClusterResponse.ProtoReflect.Descriptor instead.
 func (*LeaveClusterResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_login_service_proto_rawDescGZIP(), []int{19}
 }
 
 var File_fairlead_console_v1_login_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/login_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a*fairlead/console/v1/identity_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n" +
+	"'fairlead/console/v1/login_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a*fairlead/console/v1/identity_service.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x03\n" +
+	"\x05Login\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x128\n" +
+	"\x06client\x18\x02 \x01(\x0e2 .fairlead.console.v1.LoginClientR\x06client\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x18\n" +
+	"\aprogram\x18\x04 \x01(\tR\aprogram\x129\n" +
+	"\n" +
+	"begin_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tbeginTime\x12#\n" +
+	"\rbegin_address\x18\x06 \x01(\tR\fbeginAddress\x12>\n" +
+	"\rlast_use_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vlastUseTime\x12(\n" +
+	"\x10last_use_address\x18\b \x01(\tR\x0elastUseAddress\x12;\n" +
+	"\vexpire_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x10\n" +
+	"\x03own\x18\n" +
+	" \x01(\bR\x03own\"e\n" +
+	"\x11ListLoginsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"p\n" +
+	"\x12ListLoginsResponse\x122\n" +
+	"\x06logins\x18\x01 \x03(\v2\x1a.fairlead.console.v1.LoginR\x06logins\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\",\n" +
+	"\x0fEndLoginRequest\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18PR\x02id\"\x12\n" +
+	"\x10EndLoginResponse\"\x17\n" +
+	"\x15EndOtherLoginsRequest\".\n" +
+	"\x16EndOtherLoginsResponse\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\x05R\x05ended\"\x0f\n" +
 	"\rLogoutRequest\"\x10\n" +
 	"\x0eLogoutResponse\"\x18\n" +
 	"\x16GetLoginOptionsRequest\"l\n" +
@@ -679,14 +1154,23 @@ const file_fairlead_console_v1_login_service_proto_rawDesc = "" +
 	"\x04user\x18\x03 \x01(\tR\x04user\"8\n" +
 	"\x13LeaveClusterRequest\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\acluster\"\x16\n" +
-	"\x14LeaveClusterResponse2\x99\x05\n" +
+	"\x14LeaveClusterResponse*w\n" +
+	"\vLoginClient\x12\x1c\n" +
+	"\x18LOGIN_CLIENT_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14LOGIN_CLIENT_BROWSER\x10\x01\x12\x18\n" +
+	"\x14LOGIN_CLIENT_COMMAND\x10\x02\x12\x16\n" +
+	"\x12LOGIN_CLIENT_TOKEN\x10\x032\xcb\a\n" +
 	"\fLoginService\x12q\n" +
 	"\x0fGetLoginOptions\x12+.fairlead.console.v1.GetLoginOptionsRequest\x1a,.fairlead.console.v1.GetLoginOptionsResponse\"\x03\x90\x02\x01\x12t\n" +
 	"\x11ExchangeLoginLink\x12-.fairlead.console.v1.ExchangeLoginLinkRequest\x1a..fairlead.console.v1.ExchangeLoginLinkResponse\"\x00\x12n\n" +
 	"\x0fCreateLoginLink\x12+.fairlead.console.v1.CreateLoginLinkRequest\x1a,.fairlead.console.v1.CreateLoginLinkResponse\"\x00\x12n\n" +
 	"\x0fExchangeIDToken\x12+.fairlead.console.v1.ExchangeIDTokenRequest\x1a,.fairlead.console.v1.ExchangeIDTokenResponse\"\x00\x12h\n" +
 	"\fLeaveCluster\x12(.fairlead.console.v1.LeaveClusterRequest\x1a).fairlead.console.v1.LeaveClusterResponse\"\x03\x90\x02\x02\x12V\n" +
-	"\x06Logout\x12\".fairlead.console.v1.LogoutRequest\x1a#.fairlead.console.v1.LogoutResponse\"\x03\x90\x02\x02B\xca\x01\n" +
+	"\x06Logout\x12\".fairlead.console.v1.LogoutRequest\x1a#.fairlead.console.v1.LogoutResponse\"\x03\x90\x02\x02\x12b\n" +
+	"\n" +
+	"ListLogins\x12&.fairlead.console.v1.ListLoginsRequest\x1a'.fairlead.console.v1.ListLoginsResponse\"\x03\x90\x02\x01\x12\\\n" +
+	"\bEndLogin\x12$.fairlead.console.v1.EndLoginRequest\x1a%.fairlead.console.v1.EndLoginResponse\"\x03\x90\x02\x02\x12n\n" +
+	"\x0eEndOtherLogins\x12*.fairlead.console.v1.EndOtherLoginsRequest\x1a+.fairlead.console.v1.EndOtherLoginsResponse\"\x03\x90\x02\x02B\xca\x01\n" +
 	"\x17com.fairlead.console.v1B\x11LoginServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
 var (
@@ -701,49 +1185,70 @@ func file_fairlead_console_v1_login_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_login_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_login_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_fairlead_console_v1_login_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_fairlead_console_v1_login_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fairlead_console_v1_login_service_proto_goTypes = []any{
-	(*LogoutRequest)(nil),             // 0: fairlead.console.v1.LogoutRequest
-	(*LogoutResponse)(nil),            // 1: fairlead.console.v1.LogoutResponse
-	(*GetLoginOptionsRequest)(nil),    // 2: fairlead.console.v1.GetLoginOptionsRequest
-	(*GetLoginOptionsResponse)(nil),   // 3: fairlead.console.v1.GetLoginOptionsResponse
-	(*OIDCOptions)(nil),               // 4: fairlead.console.v1.OIDCOptions
-	(*ExchangeLoginLinkRequest)(nil),  // 5: fairlead.console.v1.ExchangeLoginLinkRequest
-	(*ExchangeLoginLinkResponse)(nil), // 6: fairlead.console.v1.ExchangeLoginLinkResponse
-	(*CreateLoginLinkRequest)(nil),    // 7: fairlead.console.v1.CreateLoginLinkRequest
-	(*CreateLoginLinkResponse)(nil),   // 8: fairlead.console.v1.CreateLoginLinkResponse
-	(*ExchangeIDTokenRequest)(nil),    // 9: fairlead.console.v1.ExchangeIDTokenRequest
-	(*ExchangeIDTokenResponse)(nil),   // 10: fairlead.console.v1.ExchangeIDTokenResponse
-	(*LeaveClusterRequest)(nil),       // 11: fairlead.console.v1.LeaveClusterRequest
-	(*LeaveClusterResponse)(nil),      // 12: fairlead.console.v1.LeaveClusterResponse
-	(*Token)(nil),                     // 13: fairlead.console.v1.Token
-	(*Endpoints)(nil),                 // 14: fairlead.console.v1.Endpoints
-	(*durationpb.Duration)(nil),       // 15: google.protobuf.Duration
+	(LoginClient)(0),                  // 0: fairlead.console.v1.LoginClient
+	(*Login)(nil),                     // 1: fairlead.console.v1.Login
+	(*ListLoginsRequest)(nil),         // 2: fairlead.console.v1.ListLoginsRequest
+	(*ListLoginsResponse)(nil),        // 3: fairlead.console.v1.ListLoginsResponse
+	(*EndLoginRequest)(nil),           // 4: fairlead.console.v1.EndLoginRequest
+	(*EndLoginResponse)(nil),          // 5: fairlead.console.v1.EndLoginResponse
+	(*EndOtherLoginsRequest)(nil),     // 6: fairlead.console.v1.EndOtherLoginsRequest
+	(*EndOtherLoginsResponse)(nil),    // 7: fairlead.console.v1.EndOtherLoginsResponse
+	(*LogoutRequest)(nil),             // 8: fairlead.console.v1.LogoutRequest
+	(*LogoutResponse)(nil),            // 9: fairlead.console.v1.LogoutResponse
+	(*GetLoginOptionsRequest)(nil),    // 10: fairlead.console.v1.GetLoginOptionsRequest
+	(*GetLoginOptionsResponse)(nil),   // 11: fairlead.console.v1.GetLoginOptionsResponse
+	(*OIDCOptions)(nil),               // 12: fairlead.console.v1.OIDCOptions
+	(*ExchangeLoginLinkRequest)(nil),  // 13: fairlead.console.v1.ExchangeLoginLinkRequest
+	(*ExchangeLoginLinkResponse)(nil), // 14: fairlead.console.v1.ExchangeLoginLinkResponse
+	(*CreateLoginLinkRequest)(nil),    // 15: fairlead.console.v1.CreateLoginLinkRequest
+	(*CreateLoginLinkResponse)(nil),   // 16: fairlead.console.v1.CreateLoginLinkResponse
+	(*ExchangeIDTokenRequest)(nil),    // 17: fairlead.console.v1.ExchangeIDTokenRequest
+	(*ExchangeIDTokenResponse)(nil),   // 18: fairlead.console.v1.ExchangeIDTokenResponse
+	(*LeaveClusterRequest)(nil),       // 19: fairlead.console.v1.LeaveClusterRequest
+	(*LeaveClusterResponse)(nil),      // 20: fairlead.console.v1.LeaveClusterResponse
+	(*timestamppb.Timestamp)(nil),     // 21: google.protobuf.Timestamp
+	(*Token)(nil),                     // 22: fairlead.console.v1.Token
+	(*Endpoints)(nil),                 // 23: fairlead.console.v1.Endpoints
+	(*durationpb.Duration)(nil),       // 24: google.protobuf.Duration
 }
 var file_fairlead_console_v1_login_service_proto_depIdxs = []int32{
-	4,  // 0: fairlead.console.v1.GetLoginOptionsResponse.oidc:type_name -> fairlead.console.v1.OIDCOptions
-	13, // 1: fairlead.console.v1.ExchangeLoginLinkResponse.token:type_name -> fairlead.console.v1.Token
-	14, // 2: fairlead.console.v1.ExchangeLoginLinkResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	15, // 3: fairlead.console.v1.CreateLoginLinkRequest.lifetime:type_name -> google.protobuf.Duration
-	13, // 4: fairlead.console.v1.ExchangeIDTokenResponse.token:type_name -> fairlead.console.v1.Token
-	14, // 5: fairlead.console.v1.ExchangeIDTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
-	2,  // 6: fairlead.console.v1.LoginService.GetLoginOptions:input_type -> fairlead.console.v1.GetLoginOptionsRequest
-	5,  // 7: fairlead.console.v1.LoginService.ExchangeLoginLink:input_type -> fairlead.console.v1.ExchangeLoginLinkRequest
-	7,  // 8: fairlead.console.v1.LoginService.CreateLoginLink:input_type -> fairlead.console.v1.CreateLoginLinkRequest
-	9,  // 9: fairlead.console.v1.LoginService.ExchangeIDToken:input_type -> fairlead.console.v1.ExchangeIDTokenRequest
-	11, // 10: fairlead.console.v1.LoginService.LeaveCluster:input_type -> fairlead.console.v1.LeaveClusterRequest
-	0,  // 11: fairlead.console.v1.LoginService.Logout:input_type -> fairlead.console.v1.LogoutRequest
-	3,  // 12: fairlead.console.v1.LoginService.GetLoginOptions:output_type -> fairlead.console.v1.GetLoginOptionsResponse
-	6,  // 13: fairlead.console.v1.LoginService.ExchangeLoginLink:output_type -> fairlead.console.v1.ExchangeLoginLinkResponse
-	8,  // 14: fairlead.console.v1.LoginService.CreateLoginLink:output_type -> fairlead.console.v1.CreateLoginLinkResponse
-	10, // 15: fairlead.console.v1.LoginService.ExchangeIDToken:output_type -> fairlead.console.v1.ExchangeIDTokenResponse
-	12, // 16: fairlead.console.v1.LoginService.LeaveCluster:output_type -> fairlead.console.v1.LeaveClusterResponse
-	1,  // 17: fairlead.console.v1.LoginService.Logout:output_type -> fairlead.console.v1.LogoutResponse
-	12, // [12:18] is the sub-list for method output_type
-	6,  // [6:12] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	0,  // 0: fairlead.console.v1.Login.client:type_name -> fairlead.console.v1.LoginClient
+	21, // 1: fairlead.console.v1.Login.begin_time:type_name -> google.protobuf.Timestamp
+	21, // 2: fairlead.console.v1.Login.last_use_time:type_name -> google.protobuf.Timestamp
+	21, // 3: fairlead.console.v1.Login.expire_time:type_name -> google.protobuf.Timestamp
+	1,  // 4: fairlead.console.v1.ListLoginsResponse.logins:type_name -> fairlead.console.v1.Login
+	12, // 5: fairlead.console.v1.GetLoginOptionsResponse.oidc:type_name -> fairlead.console.v1.OIDCOptions
+	22, // 6: fairlead.console.v1.ExchangeLoginLinkResponse.token:type_name -> fairlead.console.v1.Token
+	23, // 7: fairlead.console.v1.ExchangeLoginLinkResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	24, // 8: fairlead.console.v1.CreateLoginLinkRequest.lifetime:type_name -> google.protobuf.Duration
+	22, // 9: fairlead.console.v1.ExchangeIDTokenResponse.token:type_name -> fairlead.console.v1.Token
+	23, // 10: fairlead.console.v1.ExchangeIDTokenResponse.endpoints:type_name -> fairlead.console.v1.Endpoints
+	10, // 11: fairlead.console.v1.LoginService.GetLoginOptions:input_type -> fairlead.console.v1.GetLoginOptionsRequest
+	13, // 12: fairlead.console.v1.LoginService.ExchangeLoginLink:input_type -> fairlead.console.v1.ExchangeLoginLinkRequest
+	15, // 13: fairlead.console.v1.LoginService.CreateLoginLink:input_type -> fairlead.console.v1.CreateLoginLinkRequest
+	17, // 14: fairlead.console.v1.LoginService.ExchangeIDToken:input_type -> fairlead.console.v1.ExchangeIDTokenRequest
+	19, // 15: fairlead.console.v1.LoginService.LeaveCluster:input_type -> fairlead.console.v1.LeaveClusterRequest
+	8,  // 16: fairlead.console.v1.LoginService.Logout:input_type -> fairlead.console.v1.LogoutRequest
+	2,  // 17: fairlead.console.v1.LoginService.ListLogins:input_type -> fairlead.console.v1.ListLoginsRequest
+	4,  // 18: fairlead.console.v1.LoginService.EndLogin:input_type -> fairlead.console.v1.EndLoginRequest
+	6,  // 19: fairlead.console.v1.LoginService.EndOtherLogins:input_type -> fairlead.console.v1.EndOtherLoginsRequest
+	11, // 20: fairlead.console.v1.LoginService.GetLoginOptions:output_type -> fairlead.console.v1.GetLoginOptionsResponse
+	14, // 21: fairlead.console.v1.LoginService.ExchangeLoginLink:output_type -> fairlead.console.v1.ExchangeLoginLinkResponse
+	16, // 22: fairlead.console.v1.LoginService.CreateLoginLink:output_type -> fairlead.console.v1.CreateLoginLinkResponse
+	18, // 23: fairlead.console.v1.LoginService.ExchangeIDToken:output_type -> fairlead.console.v1.ExchangeIDTokenResponse
+	20, // 24: fairlead.console.v1.LoginService.LeaveCluster:output_type -> fairlead.console.v1.LeaveClusterResponse
+	9,  // 25: fairlead.console.v1.LoginService.Logout:output_type -> fairlead.console.v1.LogoutResponse
+	3,  // 26: fairlead.console.v1.LoginService.ListLogins:output_type -> fairlead.console.v1.ListLoginsResponse
+	5,  // 27: fairlead.console.v1.LoginService.EndLogin:output_type -> fairlead.console.v1.EndLoginResponse
+	7,  // 28: fairlead.console.v1.LoginService.EndOtherLogins:output_type -> fairlead.console.v1.EndOtherLoginsResponse
+	20, // [20:29] is the sub-list for method output_type
+	11, // [11:20] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_login_service_proto_init() }
@@ -757,13 +1262,14 @@ func file_fairlead_console_v1_login_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_login_service_proto_rawDesc), len(file_fairlead_console_v1_login_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   13,
+			NumEnums:      1,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_fairlead_console_v1_login_service_proto_goTypes,
 		DependencyIndexes: file_fairlead_console_v1_login_service_proto_depIdxs,
+		EnumInfos:         file_fairlead_console_v1_login_service_proto_enumTypes,
 		MessageInfos:      file_fairlead_console_v1_login_service_proto_msgTypes,
 	}.Build()
 	File_fairlead_console_v1_login_service_proto = out.File

@@ -10,6 +10,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -402,6 +403,131 @@ func (x *Shard) GetNote() string {
 	return ""
 }
 
+type GetCoordinationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCoordinationRequest) Reset() {
+	*x = GetCoordinationRequest{}
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCoordinationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCoordinationRequest) ProtoMessage() {}
+
+func (x *GetCoordinationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCoordinationRequest.ProtoReflect.Descriptor instead.
+func (*GetCoordinationRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{6}
+}
+
+type GetCoordinationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The replica that answers.
+	Replica string `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	// memory: the hub is one process; or redis.
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Why the store can't be used. Empty: it answers.
+	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Since when the store answers, or does not, as far as this replica knows: it asks every five seconds. Unset: it was not asked yet.
+	Since   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	AskTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ask_time,json=askTime,proto3" json:"ask_time,omitempty"`
+	// How long the last answer took.
+	RoundTrip     *durationpb.Duration `protobuf:"bytes,6,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCoordinationResponse) Reset() {
+	*x = GetCoordinationResponse{}
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCoordinationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCoordinationResponse) ProtoMessage() {}
+
+func (x *GetCoordinationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCoordinationResponse.ProtoReflect.Descriptor instead.
+func (*GetCoordinationResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetCoordinationResponse) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *GetCoordinationResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GetCoordinationResponse) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *GetCoordinationResponse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *GetCoordinationResponse) GetAskTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AskTime
+	}
+	return nil
+}
+
+func (x *GetCoordinationResponse) GetRoundTrip() *durationpb.Duration {
+	if x != nil {
+		return x.RoundTrip
+	}
+	return nil
+}
+
 type SetDrainingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
@@ -412,7 +538,7 @@ type SetDrainingRequest struct {
 
 func (x *SetDrainingRequest) Reset() {
 	*x = SetDrainingRequest{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -424,7 +550,7 @@ func (x *SetDrainingRequest) String() string {
 func (*SetDrainingRequest) ProtoMessage() {}
 
 func (x *SetDrainingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -437,7 +563,7 @@ func (x *SetDrainingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrainingRequest.ProtoReflect.Descriptor instead.
 func (*SetDrainingRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SetDrainingRequest) GetReplica() string {
@@ -462,7 +588,7 @@ type SetDrainingResponse struct {
 
 func (x *SetDrainingResponse) Reset() {
 	*x = SetDrainingResponse{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +600,7 @@ func (x *SetDrainingResponse) String() string {
 func (*SetDrainingResponse) ProtoMessage() {}
 
 func (x *SetDrainingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +613,7 @@ func (x *SetDrainingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrainingResponse.ProtoReflect.Descriptor instead.
 func (*SetDrainingResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{9}
 }
 
 type MoveSourceRequest struct {
@@ -500,7 +626,7 @@ type MoveSourceRequest struct {
 
 func (x *MoveSourceRequest) Reset() {
 	*x = MoveSourceRequest{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +638,7 @@ func (x *MoveSourceRequest) String() string {
 func (*MoveSourceRequest) ProtoMessage() {}
 
 func (x *MoveSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +651,7 @@ func (x *MoveSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveSourceRequest.ProtoReflect.Descriptor instead.
 func (*MoveSourceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *MoveSourceRequest) GetSource() string {
@@ -550,7 +676,7 @@ type MoveSourceResponse struct {
 
 func (x *MoveSourceResponse) Reset() {
 	*x = MoveSourceResponse{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +688,7 @@ func (x *MoveSourceResponse) String() string {
 func (*MoveSourceResponse) ProtoMessage() {}
 
 func (x *MoveSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,14 +701,14 @@ func (x *MoveSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveSourceResponse.ProtoReflect.Descriptor instead.
 func (*MoveSourceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{11}
 }
 
 var File_fairlead_gitcache_v1_shard_proto protoreflect.FileDescriptor
 
 const file_fairlead_gitcache_v1_shard_proto_rawDesc = "" +
 	"\n" +
-	" fairlead/gitcache/v1/shard.proto\x12\x14fairlead.gitcache.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x15\n" +
+	" fairlead/gitcache/v1/shard.proto\x12\x14fairlead.gitcache.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x15\n" +
 	"\x13ListReplicasRequest\"Q\n" +
 	"\x14ListReplicasResponse\x129\n" +
 	"\breplicas\x18\x01 \x03(\v2\x1d.fairlead.gitcache.v1.ReplicaR\breplicas\"\xec\x01\n" +
@@ -610,7 +736,16 @@ const file_fairlead_gitcache_v1_shard_proto_rawDesc = "" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x1c\n" +
 	"\tpreferred\x18\x04 \x03(\tR\tpreferred\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\tR\x04note\"V\n" +
+	"\x04note\x18\x05 \x01(\tR\x04note\"\x18\n" +
+	"\x16GetCoordinationRequest\"\x84\x02\n" +
+	"\x17GetCoordinationResponse\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
+	"\bask_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aaskTime\x128\n" +
+	"\n" +
+	"round_trip\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\"V\n" +
 	"\x12SetDrainingRequest\x12$\n" +
 	"\areplica\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\areplica\x12\x1a\n" +
@@ -620,11 +755,12 @@ const file_fairlead_gitcache_v1_shard_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12$\n" +
 	"\areplica\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\areplica\"\x14\n" +
-	"\x12MoveSourceResponse2\xaf\x03\n" +
+	"\x12MoveSourceResponse2\xa4\x04\n" +
 	"\fShardService\x12j\n" +
 	"\fListReplicas\x12).fairlead.gitcache.v1.ListReplicasRequest\x1a*.fairlead.gitcache.v1.ListReplicasResponse\"\x03\x90\x02\x01\x12d\n" +
 	"\n" +
-	"ListShards\x12'.fairlead.gitcache.v1.ListShardsRequest\x1a(.fairlead.gitcache.v1.ListShardsResponse\"\x03\x90\x02\x01\x12g\n" +
+	"ListShards\x12'.fairlead.gitcache.v1.ListShardsRequest\x1a(.fairlead.gitcache.v1.ListShardsResponse\"\x03\x90\x02\x01\x12s\n" +
+	"\x0fGetCoordination\x12,.fairlead.gitcache.v1.GetCoordinationRequest\x1a-.fairlead.gitcache.v1.GetCoordinationResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\vSetDraining\x12(.fairlead.gitcache.v1.SetDrainingRequest\x1a).fairlead.gitcache.v1.SetDrainingResponse\"\x03\x90\x02\x02\x12d\n" +
 	"\n" +
 	"MoveSource\x12'.fairlead.gitcache.v1.MoveSourceRequest\x1a(.fairlead.gitcache.v1.MoveSourceResponse\"\x03\x90\x02\x02B\xca\x01\n" +
@@ -643,37 +779,45 @@ func file_fairlead_gitcache_v1_shard_proto_rawDescGZIP() []byte {
 	return file_fairlead_gitcache_v1_shard_proto_rawDescData
 }
 
-var file_fairlead_gitcache_v1_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_fairlead_gitcache_v1_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_fairlead_gitcache_v1_shard_proto_goTypes = []any{
-	(*ListReplicasRequest)(nil),   // 0: fairlead.gitcache.v1.ListReplicasRequest
-	(*ListReplicasResponse)(nil),  // 1: fairlead.gitcache.v1.ListReplicasResponse
-	(*Replica)(nil),               // 2: fairlead.gitcache.v1.Replica
-	(*ListShardsRequest)(nil),     // 3: fairlead.gitcache.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),    // 4: fairlead.gitcache.v1.ListShardsResponse
-	(*Shard)(nil),                 // 5: fairlead.gitcache.v1.Shard
-	(*SetDrainingRequest)(nil),    // 6: fairlead.gitcache.v1.SetDrainingRequest
-	(*SetDrainingResponse)(nil),   // 7: fairlead.gitcache.v1.SetDrainingResponse
-	(*MoveSourceRequest)(nil),     // 8: fairlead.gitcache.v1.MoveSourceRequest
-	(*MoveSourceResponse)(nil),    // 9: fairlead.gitcache.v1.MoveSourceResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*ListReplicasRequest)(nil),     // 0: fairlead.gitcache.v1.ListReplicasRequest
+	(*ListReplicasResponse)(nil),    // 1: fairlead.gitcache.v1.ListReplicasResponse
+	(*Replica)(nil),                 // 2: fairlead.gitcache.v1.Replica
+	(*ListShardsRequest)(nil),       // 3: fairlead.gitcache.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),      // 4: fairlead.gitcache.v1.ListShardsResponse
+	(*Shard)(nil),                   // 5: fairlead.gitcache.v1.Shard
+	(*GetCoordinationRequest)(nil),  // 6: fairlead.gitcache.v1.GetCoordinationRequest
+	(*GetCoordinationResponse)(nil), // 7: fairlead.gitcache.v1.GetCoordinationResponse
+	(*SetDrainingRequest)(nil),      // 8: fairlead.gitcache.v1.SetDrainingRequest
+	(*SetDrainingResponse)(nil),     // 9: fairlead.gitcache.v1.SetDrainingResponse
+	(*MoveSourceRequest)(nil),       // 10: fairlead.gitcache.v1.MoveSourceRequest
+	(*MoveSourceResponse)(nil),      // 11: fairlead.gitcache.v1.MoveSourceResponse
+	(*timestamppb.Timestamp)(nil),   // 12: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
 }
 var file_fairlead_gitcache_v1_shard_proto_depIdxs = []int32{
 	2,  // 0: fairlead.gitcache.v1.ListReplicasResponse.replicas:type_name -> fairlead.gitcache.v1.Replica
-	10, // 1: fairlead.gitcache.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
+	12, // 1: fairlead.gitcache.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
 	5,  // 2: fairlead.gitcache.v1.ListShardsResponse.shards:type_name -> fairlead.gitcache.v1.Shard
-	0,  // 3: fairlead.gitcache.v1.ShardService.ListReplicas:input_type -> fairlead.gitcache.v1.ListReplicasRequest
-	3,  // 4: fairlead.gitcache.v1.ShardService.ListShards:input_type -> fairlead.gitcache.v1.ListShardsRequest
-	6,  // 5: fairlead.gitcache.v1.ShardService.SetDraining:input_type -> fairlead.gitcache.v1.SetDrainingRequest
-	8,  // 6: fairlead.gitcache.v1.ShardService.MoveSource:input_type -> fairlead.gitcache.v1.MoveSourceRequest
-	1,  // 7: fairlead.gitcache.v1.ShardService.ListReplicas:output_type -> fairlead.gitcache.v1.ListReplicasResponse
-	4,  // 8: fairlead.gitcache.v1.ShardService.ListShards:output_type -> fairlead.gitcache.v1.ListShardsResponse
-	7,  // 9: fairlead.gitcache.v1.ShardService.SetDraining:output_type -> fairlead.gitcache.v1.SetDrainingResponse
-	9,  // 10: fairlead.gitcache.v1.ShardService.MoveSource:output_type -> fairlead.gitcache.v1.MoveSourceResponse
-	7,  // [7:11] is the sub-list for method output_type
-	3,  // [3:7] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	12, // 3: fairlead.gitcache.v1.GetCoordinationResponse.since:type_name -> google.protobuf.Timestamp
+	12, // 4: fairlead.gitcache.v1.GetCoordinationResponse.ask_time:type_name -> google.protobuf.Timestamp
+	13, // 5: fairlead.gitcache.v1.GetCoordinationResponse.round_trip:type_name -> google.protobuf.Duration
+	0,  // 6: fairlead.gitcache.v1.ShardService.ListReplicas:input_type -> fairlead.gitcache.v1.ListReplicasRequest
+	3,  // 7: fairlead.gitcache.v1.ShardService.ListShards:input_type -> fairlead.gitcache.v1.ListShardsRequest
+	6,  // 8: fairlead.gitcache.v1.ShardService.GetCoordination:input_type -> fairlead.gitcache.v1.GetCoordinationRequest
+	8,  // 9: fairlead.gitcache.v1.ShardService.SetDraining:input_type -> fairlead.gitcache.v1.SetDrainingRequest
+	10, // 10: fairlead.gitcache.v1.ShardService.MoveSource:input_type -> fairlead.gitcache.v1.MoveSourceRequest
+	1,  // 11: fairlead.gitcache.v1.ShardService.ListReplicas:output_type -> fairlead.gitcache.v1.ListReplicasResponse
+	4,  // 12: fairlead.gitcache.v1.ShardService.ListShards:output_type -> fairlead.gitcache.v1.ListShardsResponse
+	7,  // 13: fairlead.gitcache.v1.ShardService.GetCoordination:output_type -> fairlead.gitcache.v1.GetCoordinationResponse
+	9,  // 14: fairlead.gitcache.v1.ShardService.SetDraining:output_type -> fairlead.gitcache.v1.SetDrainingResponse
+	11, // 15: fairlead.gitcache.v1.ShardService.MoveSource:output_type -> fairlead.gitcache.v1.MoveSourceResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_gitcache_v1_shard_proto_init() }
@@ -687,7 +831,7 @@ func file_fairlead_gitcache_v1_shard_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_gitcache_v1_shard_proto_rawDesc), len(file_fairlead_gitcache_v1_shard_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

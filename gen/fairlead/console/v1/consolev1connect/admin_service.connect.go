@@ -33,6 +33,8 @@ const (
 // reflection-formatted method names, remove the leading slash and convert the remaining slash to a
 // period.
 const (
+	// AdminServiceGetHubProcedure is the fully-qualified name of the AdminService's GetHub RPC.
+	AdminServiceGetHubProcedure = "/fairlead.console.v1.AdminService/GetHub"
 	// AdminServiceBackupProcedure is the fully-qualified name of the AdminService's Backup RPC.
 	AdminServiceBackupProcedure = "/fairlead.console.v1.AdminService/Backup"
 	// AdminServiceGetRemovalsProcedure is the fully-qualified name of the AdminService's GetRemovals
@@ -45,6 +47,9 @@ const (
 
 // AdminServiceClient is a client for the fairlead.console.v1.AdminService service.
 type AdminServiceClient interface {
+	// GetHub returns the version of the console that answers, and where traces are shown; to administrators that ask for it besides how its database is, and
+	// which alerts fire. Called by users. It answers with the database away, too.
+	GetHub(context.Context, *v1.GetHubRequest) (*v1.GetHubResponse, error)
 	// Backup streams all that the console keeps, as of one moment, in a form that either database is restored from by
 	// `fairlead admin restore`. Secrets in it stay sealed: the master key is not in it. Called by administrators.
 	// Errors: Unavailable (the database does not answer).
@@ -68,6 +73,13 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 	baseURL = strings.TrimRight(baseURL, "/")
 	adminServiceMethods := v1.File_fairlead_console_v1_admin_service_proto.Services().ByName("AdminService").Methods()
 	return &adminServiceClient{
+		getHub: connect.NewClient[v1.GetHubRequest, v1.GetHubResponse](
+			httpClient,
+			baseURL+AdminServiceGetHubProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetHub")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		backup: connect.NewClient[v1.BackupRequest, v1.BackupResponse](
 			httpClient,
 			baseURL+AdminServiceBackupProcedure,
@@ -92,9 +104,19 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // adminServiceClient implements AdminServiceClient.
 type adminServiceClient struct {
+	getHub          *connect.Client[v1.GetHubRequest, v1.GetHubResponse]
 	backup          *connect.Client[v1.BackupRequest, v1.BackupResponse]
 	getRemovals     *connect.Client[v1.GetRemovalsRequest, v1.GetRemovalsResponse]
 	confirmRemovals *connect.Client[v1.ConfirmRemovalsRequest, v1.ConfirmRemovalsResponse]
+}
+
+// GetHub calls fairlead.console.v1.AdminService.GetHub.
+func (c *adminServiceClient) GetHub(ctx context.Context, req *v1.GetHubRequest) (*v1.GetHubResponse, error) {
+	response, err := c.getHub.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Backup calls fairlead.console.v1.AdminService.Backup.
@@ -122,6 +144,9 @@ func (c *adminServiceClient) ConfirmRemovals(ctx context.Context, req *v1.Confir
 
 // AdminServiceHandler is an implementation of the fairlead.console.v1.AdminService service.
 type AdminServiceHandler interface {
+	// GetHub returns the version of the console that answers, and where traces are shown; to administrators that ask for it besides how its database is, and
+	// which alerts fire. Called by users. It answers with the database away, too.
+	GetHub(context.Context, *v1.GetHubRequest) (*v1.GetHubResponse, error)
 	// Backup streams all that the console keeps, as of one moment, in a form that either database is restored from by
 	// `fairlead admin restore`. Secrets in it stay sealed: the master key is not in it. Called by administrators.
 	// Errors: Unavailable (the database does not answer).
@@ -141,6 +166,13 @@ type AdminServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	adminServiceMethods := v1.File_fairlead_console_v1_admin_service_proto.Services().ByName("AdminService").Methods()
+	adminServiceGetHubHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceGetHubProcedure,
+		svc.GetHub,
+		connect.WithSchema(adminServiceMethods.ByName("GetHub")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceBackupHandler := connect.NewServerStreamHandlerSimple(
 		AdminServiceBackupProcedure,
 		svc.Backup,
@@ -162,6 +194,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 	)
 	return "/fairlead.console.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
+		case AdminServiceGetHubProcedure:
+			adminServiceGetHubHandler.ServeHTTP(w, r)
 		case AdminServiceBackupProcedure:
 			adminServiceBackupHandler.ServeHTTP(w, r)
 		case AdminServiceGetRemovalsProcedure:
@@ -176,6 +210,10 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 
 // UnimplementedAdminServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedAdminServiceHandler struct{}
+
+func (UnimplementedAdminServiceHandler) GetHub(context.Context, *v1.GetHubRequest) (*v1.GetHubResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.AdminService.GetHub is not implemented"))
+}
 
 func (UnimplementedAdminServiceHandler) Backup(context.Context, *v1.BackupRequest, *connect.ServerStream[v1.BackupResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.AdminService.Backup is not implemented"))

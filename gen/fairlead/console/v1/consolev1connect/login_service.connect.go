@@ -50,6 +50,13 @@ const (
 	LoginServiceLeaveClusterProcedure = "/fairlead.console.v1.LoginService/LeaveCluster"
 	// LoginServiceLogoutProcedure is the fully-qualified name of the LoginService's Logout RPC.
 	LoginServiceLogoutProcedure = "/fairlead.console.v1.LoginService/Logout"
+	// LoginServiceListLoginsProcedure is the fully-qualified name of the LoginService's ListLogins RPC.
+	LoginServiceListLoginsProcedure = "/fairlead.console.v1.LoginService/ListLogins"
+	// LoginServiceEndLoginProcedure is the fully-qualified name of the LoginService's EndLogin RPC.
+	LoginServiceEndLoginProcedure = "/fairlead.console.v1.LoginService/EndLogin"
+	// LoginServiceEndOtherLoginsProcedure is the fully-qualified name of the LoginService's
+	// EndOtherLogins RPC.
+	LoginServiceEndOtherLoginsProcedure = "/fairlead.console.v1.LoginService/EndOtherLogins"
 )
 
 // LoginServiceClient is a client for the fairlead.console.v1.LoginService service.
@@ -72,6 +79,15 @@ type LoginServiceClient interface {
 	// Logout makes the caller's token, and what it was renewed to, invalid everywhere within 30 s. Called by people and programs about
 	// their own. An API token is revoked for good.
 	Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error)
+	// ListLogins returns the caller's logins: sessions in browsers, tokens of the command, and tokens that an administrator made for the caller, the newest
+	// first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token asks).
+	ListLogins(context.Context, *v1.ListLoginsRequest) (*v1.ListLoginsResponse, error)
+	// EndLogin makes one of the caller's logins, and what it was renewed to, invalid everywhere within 30 s. Idempotent. Errors: NotFound (the caller has
+	// no such login), PermissionDenied (an API token asks).
+	EndLogin(context.Context, *v1.EndLoginRequest) (*v1.EndLoginResponse, error)
+	// EndOtherLogins makes all of the caller's logins but the one that calls, and the one that its session was begun with, invalid everywhere within
+	// 30 s. API tokens stay. Errors: PermissionDenied (an API token asks).
+	EndOtherLogins(context.Context, *v1.EndOtherLoginsRequest) (*v1.EndOtherLoginsResponse, error)
 }
 
 // NewLoginServiceClient constructs a client for the fairlead.console.v1.LoginService service. By
@@ -124,6 +140,27 @@ func NewLoginServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		listLogins: connect.NewClient[v1.ListLoginsRequest, v1.ListLoginsResponse](
+			httpClient,
+			baseURL+LoginServiceListLoginsProcedure,
+			connect.WithSchema(loginServiceMethods.ByName("ListLogins")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		endLogin: connect.NewClient[v1.EndLoginRequest, v1.EndLoginResponse](
+			httpClient,
+			baseURL+LoginServiceEndLoginProcedure,
+			connect.WithSchema(loginServiceMethods.ByName("EndLogin")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
+		endOtherLogins: connect.NewClient[v1.EndOtherLoginsRequest, v1.EndOtherLoginsResponse](
+			httpClient,
+			baseURL+LoginServiceEndOtherLoginsProcedure,
+			connect.WithSchema(loginServiceMethods.ByName("EndOtherLogins")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -135,6 +172,9 @@ type loginServiceClient struct {
 	exchangeIDToken   *connect.Client[v1.ExchangeIDTokenRequest, v1.ExchangeIDTokenResponse]
 	leaveCluster      *connect.Client[v1.LeaveClusterRequest, v1.LeaveClusterResponse]
 	logout            *connect.Client[v1.LogoutRequest, v1.LogoutResponse]
+	listLogins        *connect.Client[v1.ListLoginsRequest, v1.ListLoginsResponse]
+	endLogin          *connect.Client[v1.EndLoginRequest, v1.EndLoginResponse]
+	endOtherLogins    *connect.Client[v1.EndOtherLoginsRequest, v1.EndOtherLoginsResponse]
 }
 
 // GetLoginOptions calls fairlead.console.v1.LoginService.GetLoginOptions.
@@ -191,6 +231,33 @@ func (c *loginServiceClient) Logout(ctx context.Context, req *v1.LogoutRequest) 
 	return nil, err
 }
 
+// ListLogins calls fairlead.console.v1.LoginService.ListLogins.
+func (c *loginServiceClient) ListLogins(ctx context.Context, req *v1.ListLoginsRequest) (*v1.ListLoginsResponse, error) {
+	response, err := c.listLogins.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// EndLogin calls fairlead.console.v1.LoginService.EndLogin.
+func (c *loginServiceClient) EndLogin(ctx context.Context, req *v1.EndLoginRequest) (*v1.EndLoginResponse, error) {
+	response, err := c.endLogin.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// EndOtherLogins calls fairlead.console.v1.LoginService.EndOtherLogins.
+func (c *loginServiceClient) EndOtherLogins(ctx context.Context, req *v1.EndOtherLoginsRequest) (*v1.EndOtherLoginsResponse, error) {
+	response, err := c.endOtherLogins.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // LoginServiceHandler is an implementation of the fairlead.console.v1.LoginService service.
 type LoginServiceHandler interface {
 	// GetLoginOptions says which ways in there are. Called by everybody, without a token.
@@ -211,6 +278,15 @@ type LoginServiceHandler interface {
 	// Logout makes the caller's token, and what it was renewed to, invalid everywhere within 30 s. Called by people and programs about
 	// their own. An API token is revoked for good.
 	Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error)
+	// ListLogins returns the caller's logins: sessions in browsers, tokens of the command, and tokens that an administrator made for the caller, the newest
+	// first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token asks).
+	ListLogins(context.Context, *v1.ListLoginsRequest) (*v1.ListLoginsResponse, error)
+	// EndLogin makes one of the caller's logins, and what it was renewed to, invalid everywhere within 30 s. Idempotent. Errors: NotFound (the caller has
+	// no such login), PermissionDenied (an API token asks).
+	EndLogin(context.Context, *v1.EndLoginRequest) (*v1.EndLoginResponse, error)
+	// EndOtherLogins makes all of the caller's logins but the one that calls, and the one that its session was begun with, invalid everywhere within
+	// 30 s. API tokens stay. Errors: PermissionDenied (an API token asks).
+	EndOtherLogins(context.Context, *v1.EndOtherLoginsRequest) (*v1.EndOtherLoginsResponse, error)
 }
 
 // NewLoginServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -259,6 +335,27 @@ func NewLoginServiceHandler(svc LoginServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	loginServiceListLoginsHandler := connect.NewUnaryHandlerSimple(
+		LoginServiceListLoginsProcedure,
+		svc.ListLogins,
+		connect.WithSchema(loginServiceMethods.ByName("ListLogins")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	loginServiceEndLoginHandler := connect.NewUnaryHandlerSimple(
+		LoginServiceEndLoginProcedure,
+		svc.EndLogin,
+		connect.WithSchema(loginServiceMethods.ByName("EndLogin")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
+	loginServiceEndOtherLoginsHandler := connect.NewUnaryHandlerSimple(
+		LoginServiceEndOtherLoginsProcedure,
+		svc.EndOtherLogins,
+		connect.WithSchema(loginServiceMethods.ByName("EndOtherLogins")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.console.v1.LoginService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case LoginServiceGetLoginOptionsProcedure:
@@ -273,6 +370,12 @@ func NewLoginServiceHandler(svc LoginServiceHandler, opts ...connect.HandlerOpti
 			loginServiceLeaveClusterHandler.ServeHTTP(w, r)
 		case LoginServiceLogoutProcedure:
 			loginServiceLogoutHandler.ServeHTTP(w, r)
+		case LoginServiceListLoginsProcedure:
+			loginServiceListLoginsHandler.ServeHTTP(w, r)
+		case LoginServiceEndLoginProcedure:
+			loginServiceEndLoginHandler.ServeHTTP(w, r)
+		case LoginServiceEndOtherLoginsProcedure:
+			loginServiceEndOtherLoginsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -304,4 +407,16 @@ func (UnimplementedLoginServiceHandler) LeaveCluster(context.Context, *v1.LeaveC
 
 func (UnimplementedLoginServiceHandler) Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LoginService.Logout is not implemented"))
+}
+
+func (UnimplementedLoginServiceHandler) ListLogins(context.Context, *v1.ListLoginsRequest) (*v1.ListLoginsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LoginService.ListLogins is not implemented"))
+}
+
+func (UnimplementedLoginServiceHandler) EndLogin(context.Context, *v1.EndLoginRequest) (*v1.EndLoginResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LoginService.EndLogin is not implemented"))
+}
+
+func (UnimplementedLoginServiceHandler) EndOtherLogins(context.Context, *v1.EndOtherLoginsRequest) (*v1.EndOtherLoginsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LoginService.EndOtherLogins is not implemented"))
 }

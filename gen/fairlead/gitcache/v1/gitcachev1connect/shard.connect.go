@@ -38,6 +38,9 @@ const (
 	ShardServiceListReplicasProcedure = "/fairlead.gitcache.v1.ShardService/ListReplicas"
 	// ShardServiceListShardsProcedure is the fully-qualified name of the ShardService's ListShards RPC.
 	ShardServiceListShardsProcedure = "/fairlead.gitcache.v1.ShardService/ListShards"
+	// ShardServiceGetCoordinationProcedure is the fully-qualified name of the ShardService's
+	// GetCoordination RPC.
+	ShardServiceGetCoordinationProcedure = "/fairlead.gitcache.v1.ShardService/GetCoordination"
 	// ShardServiceSetDrainingProcedure is the fully-qualified name of the ShardService's SetDraining
 	// RPC.
 	ShardServiceSetDrainingProcedure = "/fairlead.gitcache.v1.ShardService/SetDraining"
@@ -52,6 +55,9 @@ type ShardServiceClient interface {
 	// ListShards returns a page of sources in the order of their names: who owns each and who should.
 	// Called by users.
 	ListShards(context.Context, *v1.ListShardsRequest) (*v1.ListShardsResponse, error)
+	// GetCoordination returns how this replica reaches the store by which the replicas agree. Called by administrators. It answers with that store
+	// down, too.
+	GetCoordination(context.Context, *v1.GetCoordinationRequest) (*v1.GetCoordinationResponse, error)
 	// SetDraining makes a replica hand over what it owns, one source after the other, and own nothing
 	// until it is taken back or the replica restarts. It goes on serving. Called by administrators.
 	// Idempotent. Errors: NotFound (no such replica), FailedPrecondition (the last one that does not drain).
@@ -88,6 +94,13 @@ func NewShardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getCoordination: connect.NewClient[v1.GetCoordinationRequest, v1.GetCoordinationResponse](
+			httpClient,
+			baseURL+ShardServiceGetCoordinationProcedure,
+			connect.WithSchema(shardServiceMethods.ByName("GetCoordination")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		setDraining: connect.NewClient[v1.SetDrainingRequest, v1.SetDrainingResponse](
 			httpClient,
 			baseURL+ShardServiceSetDrainingProcedure,
@@ -107,10 +120,11 @@ func NewShardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // shardServiceClient implements ShardServiceClient.
 type shardServiceClient struct {
-	listReplicas *connect.Client[v1.ListReplicasRequest, v1.ListReplicasResponse]
-	listShards   *connect.Client[v1.ListShardsRequest, v1.ListShardsResponse]
-	setDraining  *connect.Client[v1.SetDrainingRequest, v1.SetDrainingResponse]
-	moveSource   *connect.Client[v1.MoveSourceRequest, v1.MoveSourceResponse]
+	listReplicas    *connect.Client[v1.ListReplicasRequest, v1.ListReplicasResponse]
+	listShards      *connect.Client[v1.ListShardsRequest, v1.ListShardsResponse]
+	getCoordination *connect.Client[v1.GetCoordinationRequest, v1.GetCoordinationResponse]
+	setDraining     *connect.Client[v1.SetDrainingRequest, v1.SetDrainingResponse]
+	moveSource      *connect.Client[v1.MoveSourceRequest, v1.MoveSourceResponse]
 }
 
 // ListReplicas calls fairlead.gitcache.v1.ShardService.ListReplicas.
@@ -125,6 +139,15 @@ func (c *shardServiceClient) ListReplicas(ctx context.Context, req *v1.ListRepli
 // ListShards calls fairlead.gitcache.v1.ShardService.ListShards.
 func (c *shardServiceClient) ListShards(ctx context.Context, req *v1.ListShardsRequest) (*v1.ListShardsResponse, error) {
 	response, err := c.listShards.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetCoordination calls fairlead.gitcache.v1.ShardService.GetCoordination.
+func (c *shardServiceClient) GetCoordination(ctx context.Context, req *v1.GetCoordinationRequest) (*v1.GetCoordinationResponse, error) {
+	response, err := c.getCoordination.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -156,6 +179,9 @@ type ShardServiceHandler interface {
 	// ListShards returns a page of sources in the order of their names: who owns each and who should.
 	// Called by users.
 	ListShards(context.Context, *v1.ListShardsRequest) (*v1.ListShardsResponse, error)
+	// GetCoordination returns how this replica reaches the store by which the replicas agree. Called by administrators. It answers with that store
+	// down, too.
+	GetCoordination(context.Context, *v1.GetCoordinationRequest) (*v1.GetCoordinationResponse, error)
 	// SetDraining makes a replica hand over what it owns, one source after the other, and own nothing
 	// until it is taken back or the replica restarts. It goes on serving. Called by administrators.
 	// Idempotent. Errors: NotFound (no such replica), FailedPrecondition (the last one that does not drain).
@@ -188,6 +214,13 @@ func NewShardServiceHandler(svc ShardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	shardServiceGetCoordinationHandler := connect.NewUnaryHandlerSimple(
+		ShardServiceGetCoordinationProcedure,
+		svc.GetCoordination,
+		connect.WithSchema(shardServiceMethods.ByName("GetCoordination")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	shardServiceSetDrainingHandler := connect.NewUnaryHandlerSimple(
 		ShardServiceSetDrainingProcedure,
 		svc.SetDraining,
@@ -208,6 +241,8 @@ func NewShardServiceHandler(svc ShardServiceHandler, opts ...connect.HandlerOpti
 			shardServiceListReplicasHandler.ServeHTTP(w, r)
 		case ShardServiceListShardsProcedure:
 			shardServiceListShardsHandler.ServeHTTP(w, r)
+		case ShardServiceGetCoordinationProcedure:
+			shardServiceGetCoordinationHandler.ServeHTTP(w, r)
 		case ShardServiceSetDrainingProcedure:
 			shardServiceSetDrainingHandler.ServeHTTP(w, r)
 		case ShardServiceMoveSourceProcedure:
@@ -227,6 +262,10 @@ func (UnimplementedShardServiceHandler) ListReplicas(context.Context, *v1.ListRe
 
 func (UnimplementedShardServiceHandler) ListShards(context.Context, *v1.ListShardsRequest) (*v1.ListShardsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.ShardService.ListShards is not implemented"))
+}
+
+func (UnimplementedShardServiceHandler) GetCoordination(context.Context, *v1.GetCoordinationRequest) (*v1.GetCoordinationResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.gitcache.v1.ShardService.GetCoordination is not implemented"))
 }
 
 func (UnimplementedShardServiceHandler) SetDraining(context.Context, *v1.SetDrainingRequest) (*v1.SetDrainingResponse, error) {

@@ -4,15 +4,238 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file fairlead/console/v1/admin_service.proto.
  */
 export const file_fairlead_console_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiFAoSR2V0UmVtb3ZhbHNSZXF1ZXN0IpUBChNHZXRSZW1vdmFsc1Jlc3BvbnNlEi0KCWhvbGRfdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAIgASgJEjMKCGNsdXN0ZXJzGAMgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5IZWxkUmVtb3ZhbHMSCgoCaWQYBCABKAkiXAoMSGVsZFJlbW92YWxzEg8KB2NsdXN0ZXIYASABKAkSEAoIc2VydmljZXMYAiADKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiQKFkNvbmZpcm1SZW1vdmFsc1JlcXVlc3QSCgoCaWQYASABKAkiGQoXQ29uZmlybVJlbW92YWxzUmVzcG9uc2UiDwoNQmFja3VwUmVxdWVzdCIuCg5CYWNrdXBSZXNwb25zZRIMCgRkYXRhGAEgASgMEg4KBnNoYTI1NhgCIAEoCTK4AgoMQWRtaW5TZXJ2aWNlElMKBkJhY2t1cBIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQmFja3VwUmVxdWVzdBojLmZhaXJsZWFkLmNvbnNvbGUudjEuQmFja3VwUmVzcG9uc2UwARJlCgtHZXRSZW1vdmFscxInLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0UmVtb3ZhbHNSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5HZXRSZW1vdmFsc1Jlc3BvbnNlIgOQAgESbAoPQ29uZmlybVJlbW92YWxzEisuZmFpcmxlYWQuY29uc29sZS52MS5Db25maXJtUmVtb3ZhbHNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5Db25maXJtUmVtb3ZhbHNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiIgoNR2V0SHViUmVxdWVzdBIRCgljb25kaXRpb24YASABKAgiywEKDkdldEh1YlJlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJdHJhY2VfdXJsGAMgASgJEjQKCGRhdGFiYXNlGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5EYXRhYmFzZVN0YXRlEi8KBmFsZXJ0cxgFIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQWxlcnRTdGF0ZSK5AgoNRGF0YWJhc2VTdGF0ZRIMCgRraW5kGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKAMSDwoHcHJvYmxlbRgEIAEoCRIpCgVzaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIYXNrX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCnJvdW5kX3RyaXAYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoKd3JpdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoOd3JpdGVfZHVyYXRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iiwEKCkFsZXJ0U3RhdGUSEgoKY29uZmlndXJlZBgBIAEoCBIPCgdwcm9ibGVtGAIgASgJEiwKCGFza190aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgZhbGVydHMYBCADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkFsZXJ0IuUBCgVBbGVydBIMCgRuYW1lGAEgASgJEhAKCHNldmVyaXR5GAIgASgJEg8KB3N1bW1hcnkYAyABKAkSEwoLZGVzY3JpcHRpb24YBCABKAkSLwoLYWN0aXZlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjYKBmxhYmVscxgGIAMoCzImLmZhaXJsZWFkLmNvbnNvbGUudjEuQWxlcnQuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIUChJHZXRSZW1vdmFsc1JlcXVlc3QilQEKE0dldFJlbW92YWxzUmVzcG9uc2USLQoJaG9sZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YAiABKAkSMwoIY2x1c3RlcnMYAyADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkhlbGRSZW1vdmFscxIKCgJpZBgEIAEoCSJcCgxIZWxkUmVtb3ZhbHMSDwoHY2x1c3RlchgBIAEoCRIQCghzZXJ2aWNlcxgCIAMoCRIpCgVzaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJAoWQ29uZmlybVJlbW92YWxzUmVxdWVzdBIKCgJpZBgBIAEoCSIZChdDb25maXJtUmVtb3ZhbHNSZXNwb25zZSIPCg1CYWNrdXBSZXF1ZXN0Ii4KDkJhY2t1cFJlc3BvbnNlEgwKBGRhdGEYASABKAwSDgoGc2hhMjU2GAIgASgJMpADCgxBZG1pblNlcnZpY2USVgoGR2V0SHViEiIuZmFpcmxlYWQuY29uc29sZS52MS5HZXRIdWJSZXF1ZXN0GiMuZmFpcmxlYWQuY29uc29sZS52MS5HZXRIdWJSZXNwb25zZSIDkAIBElMKBkJhY2t1cBIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQmFja3VwUmVxdWVzdBojLmZhaXJsZWFkLmNvbnNvbGUudjEuQmFja3VwUmVzcG9uc2UwARJlCgtHZXRSZW1vdmFscxInLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0UmVtb3ZhbHNSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5HZXRSZW1vdmFsc1Jlc3BvbnNlIgOQAgESbAoPQ29uZmlybVJlbW92YWxzEisuZmFpcmxlYWQuY29uc29sZS52MS5Db25maXJtUmVtb3ZhbHNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5Db25maXJtUmVtb3ZhbHNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message fairlead.console.v1.GetHubRequest
+ */
+export type GetHubRequest = Message<"fairlead.console.v1.GetHubRequest"> & {
+  /**
+   * Say how the database is and which alerts fire, too, if the caller is an administrator.
+   *
+   * @generated from field: bool condition = 1;
+   */
+  condition: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.GetHubRequest.
+ * Use `create(GetHubRequestSchema)` to create a new message.
+ */
+export const GetHubRequestSchema: GenMessage<GetHubRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_admin_service, 0);
+
+/**
+ * @generated from message fairlead.console.v1.GetHubResponse
+ */
+export type GetHubResponse = Message<"fairlead.console.v1.GetHubResponse"> & {
+  /**
+   * Of the console that answers: during an upgrade others have another one.
+   *
+   * @generated from field: string version = 1;
+   */
+  version: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp start_time = 2;
+   */
+  startTime?: Timestamp | undefined;
+
+  /**
+   * Address of a trace, with {trace} in place of its id. Empty: the hub does not know where traces are shown.
+   *
+   * @generated from field: string trace_url = 3;
+   */
+  traceUrl: string;
+
+  /**
+   * Unset: not asked for, or the caller is no administrator. So are alerts.
+   *
+   * @generated from field: fairlead.console.v1.DatabaseState database = 4;
+   */
+  database?: DatabaseState | undefined;
+
+  /**
+   * @generated from field: fairlead.console.v1.AlertState alerts = 5;
+   */
+  alerts?: AlertState | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.GetHubResponse.
+ * Use `create(GetHubResponseSchema)` to create a new message.
+ */
+export const GetHubResponseSchema: GenMessage<GetHubResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_admin_service, 1);
+
+/**
+ * DatabaseState is how the database is, as the console sees it.
+ *
+ * @generated from message fairlead.console.v1.DatabaseState
+ */
+export type DatabaseState = Message<"fairlead.console.v1.DatabaseState"> & {
+  /**
+   * sqlite or postgresql.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Empty: not known.
+   *
+   * @generated from field: string version = 2;
+   */
+  version: string;
+
+  /**
+   * What it takes on its disk. 0: not known.
+   *
+   * @generated from field: int64 bytes = 3;
+   */
+  bytes: bigint;
+
+  /**
+   * Why it can't be used. Empty: it answers.
+   *
+   * @generated from field: string problem = 4;
+   */
+  problem: string;
+
+  /**
+   * Since when it answers, or does not, as far as this console knows: it asks every five seconds. Unset: it was not asked yet.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 5;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ask_time = 6;
+   */
+  askTime?: Timestamp | undefined;
+
+  /**
+   * How long the last answer took.
+   *
+   * @generated from field: google.protobuf.Duration round_trip = 7;
+   */
+  roundTrip?: Duration | undefined;
+
+  /**
+   * The last write of this console: when it was durable, and how long it took. Unset: there was none.
+   *
+   * @generated from field: google.protobuf.Timestamp write_time = 8;
+   */
+  writeTime?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Duration write_duration = 9;
+   */
+  writeDuration?: Duration | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.DatabaseState.
+ * Use `create(DatabaseStateSchema)` to create a new message.
+ */
+export const DatabaseStateSchema: GenMessage<DatabaseState> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_admin_service, 2);
+
+/**
+ * AlertState is what a Prometheus says of the alerts of the hub (deploy/observability/rules).
+ *
+ * @generated from message fairlead.console.v1.AlertState
+ */
+export type AlertState = Message<"fairlead.console.v1.AlertState"> & {
+  /**
+   * Whether the console knows a Prometheus (--prometheus-url).
+   *
+   * @generated from field: bool configured = 1;
+   */
+  configured: boolean;
+
+  /**
+   * Why it could not be asked. Empty: it answered.
+   *
+   * @generated from field: string problem = 2;
+   */
+  problem: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ask_time = 3;
+   */
+  askTime?: Timestamp | undefined;
+
+  /**
+   * Those that fire, the critical ones first, then the oldest.
+   *
+   * @generated from field: repeated fairlead.console.v1.Alert alerts = 4;
+   */
+  alerts: Alert[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.AlertState.
+ * Use `create(AlertStateSchema)` to create a new message.
+ */
+export const AlertStateSchema: GenMessage<AlertState> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_admin_service, 3);
+
+/**
+ * Alert is one that fires.
+ *
+ * @generated from message fairlead.console.v1.Alert
+ */
+export type Alert = Message<"fairlead.console.v1.Alert"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * critical, warning, or what the rule says.
+   *
+   * @generated from field: string severity = 2;
+   */
+  severity: string;
+
+  /**
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+
+  /**
+   * @generated from field: string description = 4;
+   */
+  description: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp active_time = 5;
+   */
+  activeTime?: Timestamp | undefined;
+
+  /**
+   * What it is about, such as job and instance.
+   *
+   * @generated from field: map<string, string> labels = 6;
+   */
+  labels: { [key: string]: string };
+};
+
+/**
+ * Describes the message fairlead.console.v1.Alert.
+ * Use `create(AlertSchema)` to create a new message.
+ */
+export const AlertSchema: GenMessage<Alert> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_admin_service, 4);
 
 /**
  * @generated from message fairlead.console.v1.GetRemovalsRequest
@@ -25,7 +248,7 @@ export type GetRemovalsRequest = Message<"fairlead.console.v1.GetRemovalsRequest
  * Use `create(GetRemovalsRequestSchema)` to create a new message.
  */
 export const GetRemovalsRequestSchema: GenMessage<GetRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 0);
+  messageDesc(file_fairlead_console_v1_admin_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.GetRemovalsResponse
@@ -66,7 +289,7 @@ export type GetRemovalsResponse = Message<"fairlead.console.v1.GetRemovalsRespon
  * Use `create(GetRemovalsResponseSchema)` to create a new message.
  */
 export const GetRemovalsResponseSchema: GenMessage<GetRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 1);
+  messageDesc(file_fairlead_console_v1_admin_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.HeldRemovals
@@ -93,7 +316,7 @@ export type HeldRemovals = Message<"fairlead.console.v1.HeldRemovals"> & {
  * Use `create(HeldRemovalsSchema)` to create a new message.
  */
 export const HeldRemovalsSchema: GenMessage<HeldRemovals> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 2);
+  messageDesc(file_fairlead_console_v1_admin_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.ConfirmRemovalsRequest
@@ -112,7 +335,7 @@ export type ConfirmRemovalsRequest = Message<"fairlead.console.v1.ConfirmRemoval
  * Use `create(ConfirmRemovalsRequestSchema)` to create a new message.
  */
 export const ConfirmRemovalsRequestSchema: GenMessage<ConfirmRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 3);
+  messageDesc(file_fairlead_console_v1_admin_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.ConfirmRemovalsResponse
@@ -125,7 +348,7 @@ export type ConfirmRemovalsResponse = Message<"fairlead.console.v1.ConfirmRemova
  * Use `create(ConfirmRemovalsResponseSchema)` to create a new message.
  */
 export const ConfirmRemovalsResponseSchema: GenMessage<ConfirmRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 4);
+  messageDesc(file_fairlead_console_v1_admin_service, 9);
 
 /**
  * @generated from message fairlead.console.v1.BackupRequest
@@ -138,7 +361,7 @@ export type BackupRequest = Message<"fairlead.console.v1.BackupRequest"> & {
  * Use `create(BackupRequestSchema)` to create a new message.
  */
 export const BackupRequestSchema: GenMessage<BackupRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 5);
+  messageDesc(file_fairlead_console_v1_admin_service, 10);
 
 /**
  * @generated from message fairlead.console.v1.BackupResponse
@@ -164,7 +387,7 @@ export type BackupResponse = Message<"fairlead.console.v1.BackupResponse"> & {
  * Use `create(BackupResponseSchema)` to create a new message.
  */
 export const BackupResponseSchema: GenMessage<BackupResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 6);
+  messageDesc(file_fairlead_console_v1_admin_service, 11);
 
 /**
  * AdminService is for those who run the hub.
@@ -172,6 +395,17 @@ export const BackupResponseSchema: GenMessage<BackupResponse> = /*@__PURE__*/
  * @generated from service fairlead.console.v1.AdminService
  */
 export const AdminService: GenService<{
+  /**
+   * GetHub returns the version of the console that answers, and where traces are shown; to administrators that ask for it besides how its database is, and
+   * which alerts fire. Called by users. It answers with the database away, too.
+   *
+   * @generated from rpc fairlead.console.v1.AdminService.GetHub
+   */
+  getHub: {
+    methodKind: "unary";
+    input: typeof GetHubRequestSchema;
+    output: typeof GetHubResponseSchema;
+  },
   /**
    * Backup streams all that the console keeps, as of one moment, in a form that either database is restored from by
    * `fairlead admin restore`. Secrets in it stay sealed: the master key is not in it. Called by administrators.

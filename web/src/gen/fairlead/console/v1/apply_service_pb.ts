@@ -28,7 +28,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/apply_service.proto.
  */
 export const file_fairlead_console_v1_apply_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FwcGx5X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEi7wQKCFJlc291cmNlEikKBHJvbGUYCiABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlJvbGVIABI+Cg9zZXJ2aWNlX2FjY291bnQYCyABKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VBY2NvdW50SAASLQoGc2VjcmV0GAEgASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXRIABIvCgdiYWNrZW5kGAkgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5CYWNrZW5kSAASLQoGc291cmNlGAIgASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VIABIvCgdwcm9qZWN0GAYgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9qZWN0SAASLwoHY2x1c3RlchgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckgAEjQKCmNvbmZpZ19zZXQYCCABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldEgAEjwKDmdsb2JhbF9zZXJ2aWNlGAcgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5HbG9iYWxTZXJ2aWNlSAASLwoHc2VydmljZRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUgAEisKBWdyYW50GAUgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5HcmFudEgAEikKBHNpbmsYDCABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtIAEIKCghyZXNvdXJjZSKDAQoMQXBwbHlSZXF1ZXN0EjAKCXJlc291cmNlcxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USDwoHZHJ5X3J1bhgCIAEoCBILCgNzZXQYAyABKAkSDQoFcHJ1bmUYBCABKAgSFAoMY29uZmlybWF0aW9uGAUgASgJIj4KDUFwcGx5UmVzcG9uc2USLQoHcmVzdWx0cxgBIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbGllZCKeAQoHQXBwbGllZBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSMgoHb3V0Y29tZRgDIAEoDjIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlPdXRjb21lEgwKBGRpZmYYBCABKAkSDAoEbm90ZRgFIAEoCRIMCgRldGFnGAYgASgJIkQKDUFwcGx5UHJvYmxlbXMSMwoIcHJvYmxlbXMYASADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5UHJvYmxlbSJ0CgxBcHBseVByb2JsZW0SDQoFaW5kZXgYASABKAUSJwoEa2luZBgCIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIMCgRuYW1lGAMgASgJEg0KBWZpZWxkGAQgASgJEg8KB21lc3NhZ2UYBSABKAkiQAoSQ29uZmlybWF0aW9uV2FudGVkEhQKDGNvbmZpcm1hdGlvbhgBIAEoCRIUCgxjb25zZXF1ZW5jZXMYAiADKAkqmwEKDEFwcGx5T3V0Y29tZRIdChlBUFBMWV9PVVRDT01FX1VOU1BFQ0lGSUVEEAASGQoVQVBQTFlfT1VUQ09NRV9DUkVBVEVEEAESGQoVQVBQTFlfT1VUQ09NRV9VUERBVEVEEAISGwoXQVBQTFlfT1VUQ09NRV9VTkNIQU5HRUQQAxIZChVBUFBMWV9PVVRDT01FX0RFTEVURUQQBDJjCgxBcHBseVNlcnZpY2USUwoFQXBwbHkSIS5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGx5UmVxdWVzdBoiLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlSZXNwb25zZSIDkAICYgZwcm90bzM", [file_fairlead_console_v1_access_service, file_fairlead_console_v1_backend_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_config_set_service, file_fairlead_console_v1_global_service_service, file_fairlead_console_v1_project_service, file_fairlead_console_v1_resources, file_fairlead_console_v1_service_account_service, file_fairlead_console_v1_sink_service]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FwcGx5X3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEi7wQKCFJlc291cmNlEikKBHJvbGUYCiABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlJvbGVIABI+Cg9zZXJ2aWNlX2FjY291bnQYCyABKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VBY2NvdW50SAASLQoGc2VjcmV0GAEgASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXRIABIvCgdiYWNrZW5kGAkgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5CYWNrZW5kSAASLQoGc291cmNlGAIgASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VIABIvCgdwcm9qZWN0GAYgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9qZWN0SAASLwoHY2x1c3RlchgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckgAEjQKCmNvbmZpZ19zZXQYCCABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldEgAEjwKDmdsb2JhbF9zZXJ2aWNlGAcgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5HbG9iYWxTZXJ2aWNlSAASLwoHc2VydmljZRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUgAEisKBWdyYW50GAUgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5HcmFudEgAEikKBHNpbmsYDCABKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLlNpbmtIAEIKCghyZXNvdXJjZSKDAQoMQXBwbHlSZXF1ZXN0EjAKCXJlc291cmNlcxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USDwoHZHJ5X3J1bhgCIAEoCBILCgNzZXQYAyABKAkSDQoFcHJ1bmUYBCABKAgSFAoMY29uZmlybWF0aW9uGAUgASgJIpQBCg1BcHBseVJlc3BvbnNlEi0KB3Jlc3VsdHMYASADKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLkFwcGxpZWQSPQoQdG91Y2hlZF9zZXJ2aWNlcxgCIAMoCzIjLmZhaXJsZWFkLmNvbnNvbGUudjEuVG91Y2hlZFNlcnZpY2USFQoNdG91Y2hlZF90b3RhbBgDIAEoBSJRCg5Ub3VjaGVkU2VydmljZRIMCgRuYW1lGAEgASgJEg8KB2NsdXN0ZXIYAiABKAkSDwoHZW50cmllcxgDIAMoCRIPCgdwcm9ibGVtGAQgASgJIp4BCgdBcHBsaWVkEicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDAoEbmFtZRgCIAEoCRIyCgdvdXRjb21lGAMgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5BcHBseU91dGNvbWUSDAoEZGlmZhgEIAEoCRIMCgRub3RlGAUgASgJEgwKBGV0YWcYBiABKAkiRAoNQXBwbHlQcm9ibGVtcxIzCghwcm9ibGVtcxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlQcm9ibGVtInQKDEFwcGx5UHJvYmxlbRINCgVpbmRleBgBIAEoBRInCgRraW5kGAIgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAyABKAkSDQoFZmllbGQYBCABKAkSDwoHbWVzc2FnZRgFIAEoCSJAChJDb25maXJtYXRpb25XYW50ZWQSFAoMY29uZmlybWF0aW9uGAEgASgJEhQKDGNvbnNlcXVlbmNlcxgCIAMoCSqbAQoMQXBwbHlPdXRjb21lEh0KGUFQUExZX09VVENPTUVfVU5TUEVDSUZJRUQQABIZChVBUFBMWV9PVVRDT01FX0NSRUFURUQQARIZChVBUFBMWV9PVVRDT01FX1VQREFURUQQAhIbChdBUFBMWV9PVVRDT01FX1VOQ0hBTkdFRBADEhkKFUFQUExZX09VVENPTUVfREVMRVRFRBAEMmMKDEFwcGx5U2VydmljZRJTCgVBcHBseRIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQXBwbHlSZXF1ZXN0GiIuZmFpcmxlYWQuY29uc29sZS52MS5BcHBseVJlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_fairlead_console_v1_access_service, file_fairlead_console_v1_backend_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_config_set_service, file_fairlead_console_v1_global_service_service, file_fairlead_console_v1_project_service, file_fairlead_console_v1_resources, file_fairlead_console_v1_service_account_service, file_fairlead_console_v1_sink_service]);
 
 /**
  * Resource is one of any kind. This is the table of the kinds: a kind stands behind those that it may name, and all parts of the suite
@@ -177,6 +177,21 @@ export type ApplyResponse = Message<"fairlead.console.v1.ApplyResponse"> & {
    * @generated from field: repeated fairlead.console.v1.Applied results = 1;
    */
   results: Applied[];
+
+  /**
+   * Services that were there before and get another configuration because of it: other values, or values again after a problem, or a problem. In the order
+   * of their names, at most a hundred, and only those that the caller may see.
+   *
+   * @generated from field: repeated fairlead.console.v1.TouchedService touched_services = 2;
+   */
+  touchedServices: TouchedService[];
+
+  /**
+   * All of them.
+   *
+   * @generated from field: int32 touched_total = 3;
+   */
+  touchedTotal: number;
 };
 
 /**
@@ -185,6 +200,44 @@ export type ApplyResponse = Message<"fairlead.console.v1.ApplyResponse"> & {
  */
 export const ApplyResponseSchema: GenMessage<ApplyResponse> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_apply_service, 2);
+
+/**
+ * TouchedService is a service that gets another configuration.
+ *
+ * @generated from message fairlead.console.v1.TouchedService
+ */
+export type TouchedService = Message<"fairlead.console.v1.TouchedService"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string cluster = 2;
+   */
+  cluster: string;
+
+  /**
+   * Names of the entries that come, go, or have another value. Empty: none of them can be told.
+   *
+   * @generated from field: repeated string entries = 3;
+   */
+  entries: string[];
+
+  /**
+   * Why it will keep the values that it has. Empty: it gets the new ones.
+   *
+   * @generated from field: string problem = 4;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.TouchedService.
+ * Use `create(TouchedServiceSchema)` to create a new message.
+ */
+export const TouchedServiceSchema: GenMessage<TouchedService> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_apply_service, 3);
 
 /**
  * Applied is what became of one resource.
@@ -232,7 +285,7 @@ export type Applied = Message<"fairlead.console.v1.Applied"> & {
  * Use `create(AppliedSchema)` to create a new message.
  */
 export const AppliedSchema: GenMessage<Applied> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_apply_service, 3);
+  messageDesc(file_fairlead_console_v1_apply_service, 4);
 
 /**
  * ApplyProblems is a detail of an error: why nothing was written.
@@ -251,7 +304,7 @@ export type ApplyProblems = Message<"fairlead.console.v1.ApplyProblems"> & {
  * Use `create(ApplyProblemsSchema)` to create a new message.
  */
 export const ApplyProblemsSchema: GenMessage<ApplyProblems> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_apply_service, 4);
+  messageDesc(file_fairlead_console_v1_apply_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.ApplyProblem
@@ -294,7 +347,7 @@ export type ApplyProblem = Message<"fairlead.console.v1.ApplyProblem"> & {
  * Use `create(ApplyProblemSchema)` to create a new message.
  */
 export const ApplyProblemSchema: GenMessage<ApplyProblem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_apply_service, 5);
+  messageDesc(file_fairlead_console_v1_apply_service, 6);
 
 /**
  * ConfirmationWanted is a detail of an error: what would come of it, and what to send back to have it done. It holds
@@ -321,7 +374,7 @@ export type ConfirmationWanted = Message<"fairlead.console.v1.ConfirmationWanted
  * Use `create(ConfirmationWantedSchema)` to create a new message.
  */
 export const ConfirmationWantedSchema: GenMessage<ConfirmationWanted> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_apply_service, 6);
+  messageDesc(file_fairlead_console_v1_apply_service, 7);
 
 /**
  * @generated from enum fairlead.console.v1.ApplyOutcome

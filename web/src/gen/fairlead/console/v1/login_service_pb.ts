@@ -2,19 +2,205 @@
 // @generated from file fairlead/console/v1/login_service.proto (package fairlead.console.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Endpoints, Token } from "./identity_service_pb";
 import { file_fairlead_console_v1_identity_service } from "./identity_service_pb";
-import type { Duration } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file fairlead/console/v1/login_service.proto.
  */
 export const file_fairlead_console_v1_login_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2xvZ2luX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiDwoNTG9nb3V0UmVxdWVzdCIQCg5Mb2dvdXRSZXNwb25zZSIYChZHZXRMb2dpbk9wdGlvbnNSZXF1ZXN0IlwKF0dldExvZ2luT3B0aW9uc1Jlc3BvbnNlEi4KBG9pZGMYASABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLk9JRENPcHRpb25zEhEKCXBhZ2VzX3VybBgCIAEoCSJACgtPSURDT3B0aW9ucxIOCgZpc3N1ZXIYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEg4KBnNjb3BlcxgDIAMoCSIoChhFeGNoYW5nZUxvZ2luTGlua1JlcXVlc3QSDAoEbGluaxgBIAEoCSKHAQoZRXhjaGFuZ2VMb2dpbkxpbmtSZXNwb25zZRIpCgV0b2tlbhgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuVG9rZW4SMQoJZW5kcG9pbnRzGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5FbmRwb2ludHMSDAoEdXNlchgDIAEoCSJjChZDcmVhdGVMb2dpbkxpbmtSZXF1ZXN0EgwKBHVzZXIYASABKAkSDgoGZ3JvdXBzGAIgAygJEisKCGxpZmV0aW1lGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIicKF0NyZWF0ZUxvZ2luTGlua1Jlc3BvbnNlEgwKBGxpbmsYASABKAkiKgoWRXhjaGFuZ2VJRFRva2VuUmVxdWVzdBIQCghpZF90b2tlbhgBIAEoCSKFAQoXRXhjaGFuZ2VJRFRva2VuUmVzcG9uc2USKQoFdG9rZW4YASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlRva2VuEjEKCWVuZHBvaW50cxgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW5kcG9pbnRzEgwKBHVzZXIYAyABKAkiJgoTTGVhdmVDbHVzdGVyUmVxdWVzdBIPCgdjbHVzdGVyGAEgASgJIhYKFExlYXZlQ2x1c3RlclJlc3BvbnNlMpMFCgxMb2dpblNlcnZpY2UScQoPR2V0TG9naW5PcHRpb25zEisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRMb2dpbk9wdGlvbnNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5HZXRMb2dpbk9wdGlvbnNSZXNwb25zZSIDkAIBEnIKEUV4Y2hhbmdlTG9naW5MaW5rEi0uZmFpcmxlYWQuY29uc29sZS52MS5FeGNoYW5nZUxvZ2luTGlua1JlcXVlc3QaLi5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlTG9naW5MaW5rUmVzcG9uc2USbAoPQ3JlYXRlTG9naW5MaW5rEisuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVMb2dpbkxpbmtSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5DcmVhdGVMb2dpbkxpbmtSZXNwb25zZRJsCg9FeGNoYW5nZUlEVG9rZW4SKy5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlSURUb2tlblJlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlSURUb2tlblJlc3BvbnNlEmgKDExlYXZlQ2x1c3RlchIoLmZhaXJsZWFkLmNvbnNvbGUudjEuTGVhdmVDbHVzdGVyUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuTGVhdmVDbHVzdGVyUmVzcG9uc2UiA5ACAhJWCgZMb2dvdXQSIi5mYWlybGVhZC5jb25zb2xlLnYxLkxvZ291dFJlcXVlc3QaIy5mYWlybGVhZC5jb25zb2xlLnYxLkxvZ291dFJlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_fairlead_console_v1_identity_service, file_google_protobuf_duration]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2xvZ2luX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiuAIKBUxvZ2luEgoKAmlkGAEgASgJEjAKBmNsaWVudBgCIAEoDjIgLmZhaXJsZWFkLmNvbnNvbGUudjEuTG9naW5DbGllbnQSDgoGYWN0aW9uGAMgASgJEg8KB3Byb2dyYW0YBCABKAkSLgoKYmVnaW5fdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYmVnaW5fYWRkcmVzcxgGIAEoCRIxCg1sYXN0X3VzZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIYChBsYXN0X3VzZV9hZGRyZXNzGAggASgJEi8KC2V4cGlyZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBILCgNvd24YCiABKAgiOgoRTGlzdExvZ2luc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiWQoSTGlzdExvZ2luc1Jlc3BvbnNlEioKBmxvZ2lucxgBIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTG9naW4SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIh0KD0VuZExvZ2luUmVxdWVzdBIKCgJpZBgBIAEoCSISChBFbmRMb2dpblJlc3BvbnNlIhcKFUVuZE90aGVyTG9naW5zUmVxdWVzdCInChZFbmRPdGhlckxvZ2luc1Jlc3BvbnNlEg0KBWVuZGVkGAEgASgFIg8KDUxvZ291dFJlcXVlc3QiEAoOTG9nb3V0UmVzcG9uc2UiGAoWR2V0TG9naW5PcHRpb25zUmVxdWVzdCJcChdHZXRMb2dpbk9wdGlvbnNSZXNwb25zZRIuCgRvaWRjGAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5PSURDT3B0aW9ucxIRCglwYWdlc191cmwYAiABKAkiQAoLT0lEQ09wdGlvbnMSDgoGaXNzdWVyGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIOCgZzY29wZXMYAyADKAkiKAoYRXhjaGFuZ2VMb2dpbkxpbmtSZXF1ZXN0EgwKBGxpbmsYASABKAkihwEKGUV4Y2hhbmdlTG9naW5MaW5rUmVzcG9uc2USKQoFdG9rZW4YASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlRva2VuEjEKCWVuZHBvaW50cxgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuRW5kcG9pbnRzEgwKBHVzZXIYAyABKAkiYwoWQ3JlYXRlTG9naW5MaW5rUmVxdWVzdBIMCgR1c2VyGAEgASgJEg4KBmdyb3VwcxgCIAMoCRIrCghsaWZldGltZRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiInChdDcmVhdGVMb2dpbkxpbmtSZXNwb25zZRIMCgRsaW5rGAEgASgJIioKFkV4Y2hhbmdlSURUb2tlblJlcXVlc3QSEAoIaWRfdG9rZW4YASABKAkihQEKF0V4Y2hhbmdlSURUb2tlblJlc3BvbnNlEikKBXRva2VuGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5Ub2tlbhIxCgllbmRwb2ludHMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkVuZHBvaW50cxIMCgR1c2VyGAMgASgJIiYKE0xlYXZlQ2x1c3RlclJlcXVlc3QSDwoHY2x1c3RlchgBIAEoCSIWChRMZWF2ZUNsdXN0ZXJSZXNwb25zZSp3CgtMb2dpbkNsaWVudBIcChhMT0dJTl9DTElFTlRfVU5TUEVDSUZJRUQQABIYChRMT0dJTl9DTElFTlRfQlJPV1NFUhABEhgKFExPR0lOX0NMSUVOVF9DT01NQU5EEAISFgoSTE9HSU5fQ0xJRU5UX1RPS0VOEAMyxQcKDExvZ2luU2VydmljZRJxCg9HZXRMb2dpbk9wdGlvbnMSKy5mYWlybGVhZC5jb25zb2xlLnYxLkdldExvZ2luT3B0aW9uc1JlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkdldExvZ2luT3B0aW9uc1Jlc3BvbnNlIgOQAgEScgoRRXhjaGFuZ2VMb2dpbkxpbmsSLS5mYWlybGVhZC5jb25zb2xlLnYxLkV4Y2hhbmdlTG9naW5MaW5rUmVxdWVzdBouLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VMb2dpbkxpbmtSZXNwb25zZRJsCg9DcmVhdGVMb2dpbkxpbmsSKy5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUxvZ2luTGlua1JlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkNyZWF0ZUxvZ2luTGlua1Jlc3BvbnNlEmwKD0V4Y2hhbmdlSURUb2tlbhIrLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VJRFRva2VuUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuRXhjaGFuZ2VJRFRva2VuUmVzcG9uc2USaAoMTGVhdmVDbHVzdGVyEiguZmFpcmxlYWQuY29uc29sZS52MS5MZWF2ZUNsdXN0ZXJSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5MZWF2ZUNsdXN0ZXJSZXNwb25zZSIDkAICElYKBkxvZ291dBIiLmZhaXJsZWFkLmNvbnNvbGUudjEuTG9nb3V0UmVxdWVzdBojLmZhaXJsZWFkLmNvbnNvbGUudjEuTG9nb3V0UmVzcG9uc2UiA5ACAhJiCgpMaXN0TG9naW5zEiYuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0TG9naW5zUmVxdWVzdBonLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdExvZ2luc1Jlc3BvbnNlIgOQAgESXAoIRW5kTG9naW4SJC5mYWlybGVhZC5jb25zb2xlLnYxLkVuZExvZ2luUmVxdWVzdBolLmZhaXJsZWFkLmNvbnNvbGUudjEuRW5kTG9naW5SZXNwb25zZSIDkAICEm4KDkVuZE90aGVyTG9naW5zEiouZmFpcmxlYWQuY29uc29sZS52MS5FbmRPdGhlckxvZ2luc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLkVuZE90aGVyTG9naW5zUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_console_v1_identity_service, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+
+/**
+ * Login is how a person is known to the hub from one place, from the time at which the person logged in until the login ends.
+ *
+ * @generated from message fairlead.console.v1.Login
+ */
+export type Login = Message<"fairlead.console.v1.Login"> & {
+  /**
+   * Names its tokens in the audit trail.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: fairlead.console.v1.LoginClient client = 2;
+   */
+  client: LoginClient;
+
+  /**
+   * The action by which it began in the audit trail, such as login.oidc. Empty: it began before the hub kept logins.
+   *
+   * @generated from field: string action = 3;
+   */
+  action: string;
+
+  /**
+   * What the program that logged in calls itself (User-Agent). Nobody has checked it.
+   *
+   * @generated from field: string program = 4;
+   */
+  program: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp begin_time = 5;
+   */
+  beginTime?: Timestamp | undefined;
+
+  /**
+   * From where, as the console saw it. Empty: not known.
+   *
+   * @generated from field: string begin_address = 6;
+   */
+  beginAddress: string;
+
+  /**
+   * The last request to a console, to the minute. Unset: never.
+   *
+   * @generated from field: google.protobuf.Timestamp last_use_time = 7;
+   */
+  lastUseTime?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string last_use_address = 8;
+   */
+  lastUseAddress: string;
+
+  /**
+   * When it ends unless it is used before.
+   *
+   * @generated from field: google.protobuf.Timestamp expire_time = 9;
+   */
+  expireTime?: Timestamp | undefined;
+
+  /**
+   * The caller's own.
+   *
+   * @generated from field: bool own = 10;
+   */
+  own: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.Login.
+ * Use `create(LoginSchema)` to create a new message.
+ */
+export const LoginSchema: GenMessage<Login> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 0);
+
+/**
+ * @generated from message fairlead.console.v1.ListLoginsRequest
+ */
+export type ListLoginsRequest = Message<"fairlead.console.v1.ListLoginsRequest"> & {
+  /**
+   * As in the other lists.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ListLoginsRequest.
+ * Use `create(ListLoginsRequestSchema)` to create a new message.
+ */
+export const ListLoginsRequestSchema: GenMessage<ListLoginsRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 1);
+
+/**
+ * @generated from message fairlead.console.v1.ListLoginsResponse
+ */
+export type ListLoginsResponse = Message<"fairlead.console.v1.ListLoginsResponse"> & {
+  /**
+   * @generated from field: repeated fairlead.console.v1.Login logins = 1;
+   */
+  logins: Login[];
+
+  /**
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ListLoginsResponse.
+ * Use `create(ListLoginsResponseSchema)` to create a new message.
+ */
+export const ListLoginsResponseSchema: GenMessage<ListLoginsResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 2);
+
+/**
+ * @generated from message fairlead.console.v1.EndLoginRequest
+ */
+export type EndLoginRequest = Message<"fairlead.console.v1.EndLoginRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.EndLoginRequest.
+ * Use `create(EndLoginRequestSchema)` to create a new message.
+ */
+export const EndLoginRequestSchema: GenMessage<EndLoginRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 3);
+
+/**
+ * @generated from message fairlead.console.v1.EndLoginResponse
+ */
+export type EndLoginResponse = Message<"fairlead.console.v1.EndLoginResponse"> & {
+};
+
+/**
+ * Describes the message fairlead.console.v1.EndLoginResponse.
+ * Use `create(EndLoginResponseSchema)` to create a new message.
+ */
+export const EndLoginResponseSchema: GenMessage<EndLoginResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 4);
+
+/**
+ * @generated from message fairlead.console.v1.EndOtherLoginsRequest
+ */
+export type EndOtherLoginsRequest = Message<"fairlead.console.v1.EndOtherLoginsRequest"> & {
+};
+
+/**
+ * Describes the message fairlead.console.v1.EndOtherLoginsRequest.
+ * Use `create(EndOtherLoginsRequestSchema)` to create a new message.
+ */
+export const EndOtherLoginsRequestSchema: GenMessage<EndOtherLoginsRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 5);
+
+/**
+ * @generated from message fairlead.console.v1.EndOtherLoginsResponse
+ */
+export type EndOtherLoginsResponse = Message<"fairlead.console.v1.EndOtherLoginsResponse"> & {
+  /**
+   * How many ended.
+   *
+   * @generated from field: int32 ended = 1;
+   */
+  ended: number;
+};
+
+/**
+ * Describes the message fairlead.console.v1.EndOtherLoginsResponse.
+ * Use `create(EndOtherLoginsResponseSchema)` to create a new message.
+ */
+export const EndOtherLoginsResponseSchema: GenMessage<EndOtherLoginsResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_login_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.LogoutRequest
@@ -27,7 +213,7 @@ export type LogoutRequest = Message<"fairlead.console.v1.LogoutRequest"> & {
  * Use `create(LogoutRequestSchema)` to create a new message.
  */
 export const LogoutRequestSchema: GenMessage<LogoutRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 0);
+  messageDesc(file_fairlead_console_v1_login_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.LogoutResponse
@@ -40,7 +226,7 @@ export type LogoutResponse = Message<"fairlead.console.v1.LogoutResponse"> & {
  * Use `create(LogoutResponseSchema)` to create a new message.
  */
 export const LogoutResponseSchema: GenMessage<LogoutResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 1);
+  messageDesc(file_fairlead_console_v1_login_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.GetLoginOptionsRequest
@@ -53,7 +239,7 @@ export type GetLoginOptionsRequest = Message<"fairlead.console.v1.GetLoginOption
  * Use `create(GetLoginOptionsRequestSchema)` to create a new message.
  */
 export const GetLoginOptionsRequestSchema: GenMessage<GetLoginOptionsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 2);
+  messageDesc(file_fairlead_console_v1_login_service, 9);
 
 /**
  * @generated from message fairlead.console.v1.GetLoginOptionsResponse
@@ -79,7 +265,7 @@ export type GetLoginOptionsResponse = Message<"fairlead.console.v1.GetLoginOptio
  * Use `create(GetLoginOptionsResponseSchema)` to create a new message.
  */
 export const GetLoginOptionsResponseSchema: GenMessage<GetLoginOptionsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 3);
+  messageDesc(file_fairlead_console_v1_login_service, 10);
 
 /**
  * OIDCOptions is what a client needs for the device flow (RFC 8628). Browsers go to /v1/login of the console.
@@ -108,7 +294,7 @@ export type OIDCOptions = Message<"fairlead.console.v1.OIDCOptions"> & {
  * Use `create(OIDCOptionsSchema)` to create a new message.
  */
 export const OIDCOptionsSchema: GenMessage<OIDCOptions> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 4);
+  messageDesc(file_fairlead_console_v1_login_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeLoginLinkRequest
@@ -127,7 +313,7 @@ export type ExchangeLoginLinkRequest = Message<"fairlead.console.v1.ExchangeLogi
  * Use `create(ExchangeLoginLinkRequestSchema)` to create a new message.
  */
 export const ExchangeLoginLinkRequestSchema: GenMessage<ExchangeLoginLinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 5);
+  messageDesc(file_fairlead_console_v1_login_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeLoginLinkResponse
@@ -154,7 +340,7 @@ export type ExchangeLoginLinkResponse = Message<"fairlead.console.v1.ExchangeLog
  * Use `create(ExchangeLoginLinkResponseSchema)` to create a new message.
  */
 export const ExchangeLoginLinkResponseSchema: GenMessage<ExchangeLoginLinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 6);
+  messageDesc(file_fairlead_console_v1_login_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.CreateLoginLinkRequest
@@ -183,7 +369,7 @@ export type CreateLoginLinkRequest = Message<"fairlead.console.v1.CreateLoginLin
  * Use `create(CreateLoginLinkRequestSchema)` to create a new message.
  */
 export const CreateLoginLinkRequestSchema: GenMessage<CreateLoginLinkRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 7);
+  messageDesc(file_fairlead_console_v1_login_service, 14);
 
 /**
  * @generated from message fairlead.console.v1.CreateLoginLinkResponse
@@ -200,7 +386,7 @@ export type CreateLoginLinkResponse = Message<"fairlead.console.v1.CreateLoginLi
  * Use `create(CreateLoginLinkResponseSchema)` to create a new message.
  */
 export const CreateLoginLinkResponseSchema: GenMessage<CreateLoginLinkResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 8);
+  messageDesc(file_fairlead_console_v1_login_service, 15);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeIDTokenRequest
@@ -217,7 +403,7 @@ export type ExchangeIDTokenRequest = Message<"fairlead.console.v1.ExchangeIDToke
  * Use `create(ExchangeIDTokenRequestSchema)` to create a new message.
  */
 export const ExchangeIDTokenRequestSchema: GenMessage<ExchangeIDTokenRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 9);
+  messageDesc(file_fairlead_console_v1_login_service, 16);
 
 /**
  * @generated from message fairlead.console.v1.ExchangeIDTokenResponse
@@ -244,7 +430,7 @@ export type ExchangeIDTokenResponse = Message<"fairlead.console.v1.ExchangeIDTok
  * Use `create(ExchangeIDTokenResponseSchema)` to create a new message.
  */
 export const ExchangeIDTokenResponseSchema: GenMessage<ExchangeIDTokenResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 10);
+  messageDesc(file_fairlead_console_v1_login_service, 17);
 
 /**
  * @generated from message fairlead.console.v1.LeaveClusterRequest
@@ -263,7 +449,7 @@ export type LeaveClusterRequest = Message<"fairlead.console.v1.LeaveClusterReque
  * Use `create(LeaveClusterRequestSchema)` to create a new message.
  */
 export const LeaveClusterRequestSchema: GenMessage<LeaveClusterRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 11);
+  messageDesc(file_fairlead_console_v1_login_service, 18);
 
 /**
  * @generated from message fairlead.console.v1.LeaveClusterResponse
@@ -276,7 +462,46 @@ export type LeaveClusterResponse = Message<"fairlead.console.v1.LeaveClusterResp
  * Use `create(LeaveClusterResponseSchema)` to create a new message.
  */
 export const LeaveClusterResponseSchema: GenMessage<LeaveClusterResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_login_service, 12);
+  messageDesc(file_fairlead_console_v1_login_service, 19);
+
+/**
+ * LoginClient says what a login is used by.
+ *
+ * @generated from enum fairlead.console.v1.LoginClient
+ */
+export enum LoginClient {
+  /**
+   * @generated from enum value: LOGIN_CLIENT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * A session in a browser.
+   *
+   * @generated from enum value: LOGIN_CLIENT_BROWSER = 1;
+   */
+  BROWSER = 1,
+
+  /**
+   * The token of a command, which is renewed by use.
+   *
+   * @generated from enum value: LOGIN_CLIENT_COMMAND = 2;
+   */
+  COMMAND = 2,
+
+  /**
+   * A token that an administrator made for the caller.
+   *
+   * @generated from enum value: LOGIN_CLIENT_TOKEN = 3;
+   */
+  TOKEN = 3,
+}
+
+/**
+ * Describes the enum fairlead.console.v1.LoginClient.
+ */
+export const LoginClientSchema: GenEnum<LoginClient> = /*@__PURE__*/
+  enumDesc(file_fairlead_console_v1_login_service, 0);
 
 /**
  * LoginService is how people, and agents that go, get and give back what they are known by.
@@ -349,6 +574,39 @@ export const LoginService: GenService<{
     methodKind: "unary";
     input: typeof LogoutRequestSchema;
     output: typeof LogoutResponseSchema;
+  },
+  /**
+   * ListLogins returns the caller's logins: sessions in browsers, tokens of the command, and tokens that an administrator made for the caller, the newest
+   * first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token asks).
+   *
+   * @generated from rpc fairlead.console.v1.LoginService.ListLogins
+   */
+  listLogins: {
+    methodKind: "unary";
+    input: typeof ListLoginsRequestSchema;
+    output: typeof ListLoginsResponseSchema;
+  },
+  /**
+   * EndLogin makes one of the caller's logins, and what it was renewed to, invalid everywhere within 30 s. Idempotent. Errors: NotFound (the caller has
+   * no such login), PermissionDenied (an API token asks).
+   *
+   * @generated from rpc fairlead.console.v1.LoginService.EndLogin
+   */
+  endLogin: {
+    methodKind: "unary";
+    input: typeof EndLoginRequestSchema;
+    output: typeof EndLoginResponseSchema;
+  },
+  /**
+   * EndOtherLogins makes all of the caller's logins but the one that calls, and the one that its session was begun with, invalid everywhere within
+   * 30 s. API tokens stay. Errors: PermissionDenied (an API token asks).
+   *
+   * @generated from rpc fairlead.console.v1.LoginService.EndOtherLogins
+   */
+  endOtherLogins: {
+    methodKind: "unary";
+    input: typeof EndOtherLoginsRequestSchema;
+    output: typeof EndOtherLoginsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_fairlead_console_v1_login_service, 0);

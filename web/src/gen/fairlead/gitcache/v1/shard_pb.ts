@@ -4,15 +4,15 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file fairlead/gitcache/v1/shard.proto.
  */
 export const file_fairlead_gitcache_v1_shard: GenFile = /*@__PURE__*/
-  fileDesc("CiBmYWlybGVhZC9naXRjYWNoZS92MS9zaGFyZC5wcm90bxIUZmFpcmxlYWQuZ2l0Y2FjaGUudjEiFQoTTGlzdFJlcGxpY2FzUmVxdWVzdCJHChRMaXN0UmVwbGljYXNSZXNwb25zZRIvCghyZXBsaWNhcxgBIAMoCzIdLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlJlcGxpY2EiqQEKB1JlcGxpY2ESDAoEbmFtZRgBIAEoCRILCgN1cmwYAiABKAkSEAoIZHJhaW5pbmcYAyABKAgSDQoFb3duZWQYBCABKAUSDgoGY29waWVzGAUgASgFEhEKCXByZWZlcnJlZBgGIAEoBRIPCgd2ZXJzaW9uGAcgASgJEi4KCnN0YXJ0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIksKEUxpc3RTaGFyZHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEg8KB3JlcGxpY2EYAyABKAkiWgoSTGlzdFNoYXJkc1Jlc3BvbnNlEisKBnNoYXJkcxgBIAMoCzIbLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlNoYXJkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJWCgVTaGFyZBIOCgZzb3VyY2UYASABKAkSDQoFb3duZXIYAiABKAkSDQoFZXBvY2gYAyABKAMSEQoJcHJlZmVycmVkGAQgAygJEgwKBG5vdGUYBSABKAkiNwoSU2V0RHJhaW5pbmdSZXF1ZXN0Eg8KB3JlcGxpY2EYASABKAkSEAoIZHJhaW5pbmcYAiABKAgiFQoTU2V0RHJhaW5pbmdSZXNwb25zZSI0ChFNb3ZlU291cmNlUmVxdWVzdBIOCgZzb3VyY2UYASABKAkSDwoHcmVwbGljYRgCIAEoCSIUChJNb3ZlU291cmNlUmVzcG9uc2UyrwMKDFNoYXJkU2VydmljZRJqCgxMaXN0UmVwbGljYXMSKS5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0UmVwbGljYXNSZXF1ZXN0GiouZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFJlcGxpY2FzUmVzcG9uc2UiA5ACARJkCgpMaXN0U2hhcmRzEicuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFNoYXJkc1JlcXVlc3QaKC5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0U2hhcmRzUmVzcG9uc2UiA5ACARJnCgtTZXREcmFpbmluZxIoLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlNldERyYWluaW5nUmVxdWVzdBopLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlNldERyYWluaW5nUmVzcG9uc2UiA5ACAhJkCgpNb3ZlU291cmNlEicuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTW92ZVNvdXJjZVJlcXVlc3QaKC5mYWlybGVhZC5naXRjYWNoZS52MS5Nb3ZlU291cmNlUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("CiBmYWlybGVhZC9naXRjYWNoZS92MS9zaGFyZC5wcm90bxIUZmFpcmxlYWQuZ2l0Y2FjaGUudjEiFQoTTGlzdFJlcGxpY2FzUmVxdWVzdCJHChRMaXN0UmVwbGljYXNSZXNwb25zZRIvCghyZXBsaWNhcxgBIAMoCzIdLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlJlcGxpY2EiqQEKB1JlcGxpY2ESDAoEbmFtZRgBIAEoCRILCgN1cmwYAiABKAkSEAoIZHJhaW5pbmcYAyABKAgSDQoFb3duZWQYBCABKAUSDgoGY29waWVzGAUgASgFEhEKCXByZWZlcnJlZBgGIAEoBRIPCgd2ZXJzaW9uGAcgASgJEi4KCnN0YXJ0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIksKEUxpc3RTaGFyZHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEg8KB3JlcGxpY2EYAyABKAkiWgoSTGlzdFNoYXJkc1Jlc3BvbnNlEisKBnNoYXJkcxgBIAMoCzIbLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlNoYXJkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJWCgVTaGFyZBIOCgZzb3VyY2UYASABKAkSDQoFb3duZXIYAiABKAkSDQoFZXBvY2gYAyABKAMSEQoJcHJlZmVycmVkGAQgAygJEgwKBG5vdGUYBSABKAkiGAoWR2V0Q29vcmRpbmF0aW9uUmVxdWVzdCLRAQoXR2V0Q29vcmRpbmF0aW9uUmVzcG9uc2USDwoHcmVwbGljYRgBIAEoCRIMCgRraW5kGAIgASgJEg8KB3Byb2JsZW0YAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGFza190aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgpyb3VuZF90cmlwGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjcKElNldERyYWluaW5nUmVxdWVzdBIPCgdyZXBsaWNhGAEgASgJEhAKCGRyYWluaW5nGAIgASgIIhUKE1NldERyYWluaW5nUmVzcG9uc2UiNAoRTW92ZVNvdXJjZVJlcXVlc3QSDgoGc291cmNlGAEgASgJEg8KB3JlcGxpY2EYAiABKAkiFAoSTW92ZVNvdXJjZVJlc3BvbnNlMqQECgxTaGFyZFNlcnZpY2USagoMTGlzdFJlcGxpY2FzEikuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFJlcGxpY2FzUmVxdWVzdBoqLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpc3RSZXBsaWNhc1Jlc3BvbnNlIgOQAgESZAoKTGlzdFNoYXJkcxInLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpc3RTaGFyZHNSZXF1ZXN0GiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFNoYXJkc1Jlc3BvbnNlIgOQAgEScwoPR2V0Q29vcmRpbmF0aW9uEiwuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuR2V0Q29vcmRpbmF0aW9uUmVxdWVzdBotLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkdldENvb3JkaW5hdGlvblJlc3BvbnNlIgOQAgESZwoLU2V0RHJhaW5pbmcSKC5mYWlybGVhZC5naXRjYWNoZS52MS5TZXREcmFpbmluZ1JlcXVlc3QaKS5mYWlybGVhZC5naXRjYWNoZS52MS5TZXREcmFpbmluZ1Jlc3BvbnNlIgOQAgISZAoKTW92ZVNvdXJjZRInLmZhaXJsZWFkLmdpdGNhY2hlLnYxLk1vdmVTb3VyY2VSZXF1ZXN0GiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTW92ZVNvdXJjZVJlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.gitcache.v1.ListReplicasRequest
@@ -205,6 +205,71 @@ export const ShardSchema: GenMessage<Shard> = /*@__PURE__*/
   messageDesc(file_fairlead_gitcache_v1_shard, 5);
 
 /**
+ * @generated from message fairlead.gitcache.v1.GetCoordinationRequest
+ */
+export type GetCoordinationRequest = Message<"fairlead.gitcache.v1.GetCoordinationRequest"> & {
+};
+
+/**
+ * Describes the message fairlead.gitcache.v1.GetCoordinationRequest.
+ * Use `create(GetCoordinationRequestSchema)` to create a new message.
+ */
+export const GetCoordinationRequestSchema: GenMessage<GetCoordinationRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_gitcache_v1_shard, 6);
+
+/**
+ * @generated from message fairlead.gitcache.v1.GetCoordinationResponse
+ */
+export type GetCoordinationResponse = Message<"fairlead.gitcache.v1.GetCoordinationResponse"> & {
+  /**
+   * The replica that answers.
+   *
+   * @generated from field: string replica = 1;
+   */
+  replica: string;
+
+  /**
+   * memory: the hub is one process; or redis.
+   *
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+
+  /**
+   * Why the store can't be used. Empty: it answers.
+   *
+   * @generated from field: string problem = 3;
+   */
+  problem: string;
+
+  /**
+   * Since when the store answers, or does not, as far as this replica knows: it asks every five seconds. Unset: it was not asked yet.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 4;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ask_time = 5;
+   */
+  askTime?: Timestamp | undefined;
+
+  /**
+   * How long the last answer took.
+   *
+   * @generated from field: google.protobuf.Duration round_trip = 6;
+   */
+  roundTrip?: Duration | undefined;
+};
+
+/**
+ * Describes the message fairlead.gitcache.v1.GetCoordinationResponse.
+ * Use `create(GetCoordinationResponseSchema)` to create a new message.
+ */
+export const GetCoordinationResponseSchema: GenMessage<GetCoordinationResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_gitcache_v1_shard, 7);
+
+/**
  * @generated from message fairlead.gitcache.v1.SetDrainingRequest
  */
 export type SetDrainingRequest = Message<"fairlead.gitcache.v1.SetDrainingRequest"> & {
@@ -224,7 +289,7 @@ export type SetDrainingRequest = Message<"fairlead.gitcache.v1.SetDrainingReques
  * Use `create(SetDrainingRequestSchema)` to create a new message.
  */
 export const SetDrainingRequestSchema: GenMessage<SetDrainingRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 6);
+  messageDesc(file_fairlead_gitcache_v1_shard, 8);
 
 /**
  * @generated from message fairlead.gitcache.v1.SetDrainingResponse
@@ -237,7 +302,7 @@ export type SetDrainingResponse = Message<"fairlead.gitcache.v1.SetDrainingRespo
  * Use `create(SetDrainingResponseSchema)` to create a new message.
  */
 export const SetDrainingResponseSchema: GenMessage<SetDrainingResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 7);
+  messageDesc(file_fairlead_gitcache_v1_shard, 9);
 
 /**
  * @generated from message fairlead.gitcache.v1.MoveSourceRequest
@@ -259,7 +324,7 @@ export type MoveSourceRequest = Message<"fairlead.gitcache.v1.MoveSourceRequest"
  * Use `create(MoveSourceRequestSchema)` to create a new message.
  */
 export const MoveSourceRequestSchema: GenMessage<MoveSourceRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 8);
+  messageDesc(file_fairlead_gitcache_v1_shard, 10);
 
 /**
  * @generated from message fairlead.gitcache.v1.MoveSourceResponse
@@ -272,7 +337,7 @@ export type MoveSourceResponse = Message<"fairlead.gitcache.v1.MoveSourceRespons
  * Use `create(MoveSourceResponseSchema)` to create a new message.
  */
 export const MoveSourceResponseSchema: GenMessage<MoveSourceResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 9);
+  messageDesc(file_fairlead_gitcache_v1_shard, 11);
 
 /**
  * ShardService shows and moves the ownership of sources among the gitcaches. Rendezvous hashing says
@@ -302,6 +367,17 @@ export const ShardService: GenService<{
     methodKind: "unary";
     input: typeof ListShardsRequestSchema;
     output: typeof ListShardsResponseSchema;
+  },
+  /**
+   * GetCoordination returns how this replica reaches the store by which the replicas agree. Called by administrators. It answers with that store
+   * down, too.
+   *
+   * @generated from rpc fairlead.gitcache.v1.ShardService.GetCoordination
+   */
+  getCoordination: {
+    methodKind: "unary";
+    input: typeof GetCoordinationRequestSchema;
+    output: typeof GetCoordinationResponseSchema;
   },
   /**
    * SetDraining makes a replica hand over what it owns, one source after the other, and own nothing
