@@ -92,7 +92,7 @@ func open() []string {
 
 // aboutOneself are the procedures that answer any person about themselves alone, changing nothing of others.
 func aboutOneself() []string {
-	return []string{"RenewToken", "GetCaller", "CheckAccess", "CreateToken", "ListTokens", "RevokeToken"}
+	return []string{"RenewToken", "GetCaller", "CheckAccess", "CreateToken", "ListTokens", "RevokeToken", "ListLogins", "EndLogin", "EndOtherLogins"}
 }
 
 // reads holds for procedures that show a caller what it may see.
@@ -125,7 +125,7 @@ func roleMay(role string, p procedure) bool {
 		case strings.HasPrefix(name, "Get"), strings.HasPrefix(name, "List"):
 			// Catalog without values of secrets.
 			return !slices.Contains([]string{
-				"ListTokens", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
+				"ListTokens", "ListLogins", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
 				"ListAccessRequests", "ListRecordings", "GetClusterView", "ListClusterViews", "ListViewRows", "GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
 			}, name)
 		}

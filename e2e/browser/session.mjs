@@ -55,6 +55,17 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await page.getByLabel("YAML").fill("typed and not sent");
   const other = await logIn(second);
   await other.goto(`${hub}/me`);
+
+  // A person sees both logins, which one is this, and from where.
+  const logins = other.getByRole("region", { name: "Logins" });
+  const own = logins.getByRole("row").filter({ hasText: "this one" });
+  await own.getByText("by a link").waitFor();
+  await own.getByText("127.0.0.1").first().waitFor();
+  if ((await own.count()) !== 1 || (await own.getByRole("button", { name: "End" }).count()) !== 0) wrong.push(`the own login: ${await logins.innerText()}`);
+  const others = logins.getByRole("row").filter({ has: other.getByRole("button", { name: "End", exact: true }) });
+  const before = await others.count();
+  if (before < 1) wrong.push(`other logins: ${await logins.innerText()}`);
+  await check(other, "logins");
   await other.getByRole("button", { name: "Sign out everywhere" }).click();
   await check(other, "sign-out");
   const began = Date.now();

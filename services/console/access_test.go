@@ -43,8 +43,8 @@ func TestEveryProcedureRefusesWhoHasNoBusinessThere(t *testing.T) {
 			if name == "agent" && procedure == consolev1connect.LoginServiceLeaveClusterProcedure {
 				continue // the agent would leave
 			}
-			if id.Kind == identity.KindUser && procedure == consolev1connect.LoginServiceLogoutProcedure {
-				continue // its token would be good for nothing
+			if id.Kind == identity.KindUser && (procedure == consolev1connect.LoginServiceLogoutProcedure || procedure == consolev1connect.LoginServiceEndOtherLoginsProcedure) {
+				continue // its token, or that of the administrator, would be good for nothing
 			}
 			code := call(t.Context(), procedure)
 			refused := code == connect.CodePermissionDenied
@@ -74,7 +74,7 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleAny
 		case method == "LeaveCluster":
 			want = identity.RoleUser | identity.RoleAgent
-		case method == "Logout" || method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
+		case method == "Logout" || method == "ListLogins" || method == "EndLogin" || method == "EndOtherLogins" || method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
 			want = identity.RoleUser // the calls are about the caller
 		case method == "ListRevisions" || method == "ListDeployments":
 			want = identity.RoleUser

@@ -113,6 +113,22 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			wantCode(t, err, connect.CodeUnauthenticated)
 			return nil
 		}},
+		"EndLogin": {"login.end", func() error {
+			kim, list, err := r.loggedInTwice(t, admin)
+			if err != nil {
+				return err
+			}
+			_, err = kim.logins.EndLogin(ctx, &consolev1.EndLoginRequest{Id: list[0].GetId()})
+			return err
+		}},
+		"EndOtherLogins": {"login.end", func() error {
+			kim, _, err := r.loggedInTwice(t, admin)
+			if err != nil {
+				return err
+			}
+			_, err = kim.logins.EndOtherLogins(ctx, &consolev1.EndOtherLoginsRequest{})
+			return err
+		}},
 		"CreateLoginLink": {"login.link.create", func() error {
 			_, err := admin.logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: "kim"})
 			return err
@@ -224,6 +240,22 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		}
 		await(t, "the trail has "+step.event, func() bool { return len(admin.eventsOf(t, step.event)) == 1 })
 	}
+}
+
+// loggedInTwice is a person with two logins, and those.
+func (r *running) loggedInTwice(t *testing.T, admin api) (api, []*consolev1.Login, error) {
+	t.Helper()
+	var last string
+	for range 2 {
+		made, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "lou"})
+		if err != nil {
+			return api{}, nil, err
+		}
+		last = made.GetToken().GetToken()
+	}
+	person := r.as(t, last)
+	list, err := person.logins.ListLogins(t.Context(), &consolev1.ListLoginsRequest{})
+	return person, list.GetLogins(), err
 }
 
 // eventsOf are the events of exactly an action.

@@ -20,7 +20,7 @@ import (
 func (a *app) get() *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|globalservices|roles|serviceaccounts|sessions|objects|nodes|pods|warnings [NAME...]",
+		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings [NAME...]",
 		Annotations: map[string]string{readsReferences: "yes"},
 		Short:       "Show resources and how they are",
 		Long: `Show resources and how they are.
@@ -46,6 +46,7 @@ kubectl does. --watch shows what is there, and then each resource that comes, ch
 terminal only, and without colours where NO_COLOR is set.
 
 Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.
+Logins are your own: sessions in browsers, tokens of this command, and tokens that an administrator made for you. "fairlead logout" ends them.
 Objects are what services have in their clusters, as agents told it: with the cluster away, too.
 
 Nodes, pods and warnings are those of clusters, as their agents see them: no cluster is asked. Of pods those are listed that are not well, of
@@ -167,7 +168,8 @@ func terminal(text string) string {
 func (g *getting) what(name string, names []string) (func(context.Context, *hub.Hub, []string) error, error) {
 	asked := g.question != question{} || g.watch
 	sessions := strings.EqualFold(name, "session") || strings.EqualFold(name, "sessions")
-	if asked && (sessions || isObjects(name)) {
+	logins := strings.EqualFold(name, "login") || strings.EqualFold(name, "logins")
+	if asked && (sessions || logins || isObjects(name)) {
 		return nil, fmt.Errorf("--filter, --sort and --watch are for resources of the catalog, not for %s", name)
 	}
 	if look, ok := g.viewedOf(name); ok {
@@ -177,6 +179,10 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 	case sessions:
 		return func(ctx context.Context, h *hub.Hub, clusters []string) error {
 			return g.sessions(ctx, h, clusters, g.format)
+		}, nil
+	case logins:
+		return func(ctx context.Context, h *hub.Hub, ids []string) error {
+			return g.logins(ctx, h, ids, g.format)
 		}, nil
 	case isObjects(name):
 		return func(ctx context.Context, h *hub.Hub, names []string) error {

@@ -72,7 +72,7 @@ func findKind(name string) (kind, error) {
 		}
 		known = append(known, k.plural())
 	}
-	unknown := fmt.Sprintf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions"), ", "))
+	unknown := fmt.Sprintf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions", "logins"), ", "))
 	if advice := kindElsewhere(name); advice != "" {
 		unknown += "; " + advice
 	}

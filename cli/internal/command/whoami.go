@@ -55,13 +55,24 @@ func (a *app) whoami() *cobra.Command {
 }
 
 func (a *app) logout() *cobra.Command {
-	return &cobra.Command{
-		Use:   "logout",
-		Short: "End your login at a hub, and forget its context",
+	others := false
+	cmd := &cobra.Command{
+		Use:   "logout [ID... | --others]",
+		Short: "End your login at a hub, and forget its context; or end other logins of yours",
 		Long: `End your login at the hub of the context: the token becomes invalid everywhere within 30 s, and the context is forgotten. Where the hub can't be
-reached, the context is forgotten all the same, and the token ends by itself.`,
-		Args: wants(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+reached, the context is forgotten all the same, and the token ends by itself.
+
+With IDs of "fairlead get logins" those logins of yours end instead, and with --others all but the one that is used here: in browsers and of commands, with
+the shells and streams that run by them. API tokens stay: "fairlead token revoke" ends them.`,
+		Example: "  fairlead logout\n  fairlead get logins\n  fairlead logout 7YCZWJ3CYZ2OZ4QPAMUVTGCIZV\n  fairlead logout --others",
+		Args:    wants(0, unlimited),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if others && len(args) > 0 {
+				return usage(cmd)
+			}
+			if others || len(args) > 0 {
+				return a.endLogins(args)(cmd, nil)
+			}
 			if a.Getenv(hub.FromEnvironment) != "" {
 				return errors.New("the token is in FAIRLEAD_TOKEN, and not of a login: `fairlead token revoke ID` revokes it")
 			}
@@ -85,6 +96,8 @@ reached, the context is forgotten all the same, and the token ends by itself.`,
 			return a.printf("logged out of %s; context %q is gone\n", h.Context.URL, h.Context.Name)
 		},
 	}
+	cmd.Flags().BoolVar(&others, "others", false, "end all of your logins but the one that is used here")
+	return cmd
 }
 
 // connectServer connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if there is one.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/loopback"
+	"fairlead.dev/platform/version"
 )
 
 // renewTimeout bounds the renewal that a command does on its way: the old token is still good.
@@ -190,7 +192,33 @@ func newHTTPClient(ca string) (*http.Client, error) {
 	if ca != "" {
 		cfg.CAPEM = []byte(ca)
 	}
-	return client.New(cfg)
+	hc, err := client.New(cfg)
+	if err == nil {
+		hc.Transport = named{hc.Transport, program()}
+	}
+	return hc, err
+}
+
+// program is what the command calls itself: a person sees it in the list of logins.
+func program() string { return fmt.Sprintf("fairlead/%s (%s)", version.String(), runtime.GOOS) }
+
+// named says with each request which program asks.
+type named struct {
+	http.RoundTripper
+	program string
+}
+
+func (t named) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("User-Agent", t.program)
+	return t.RoundTripper.RoundTrip(req)
+}
+
+// CloseIdleConnections implements what http.Client asks for.
+func (t named) CloseIdleConnections() {
+	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // Tunnel returns a client for one tunnel.

@@ -6,8 +6,23 @@ import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
 import { failureAt } from '../hub/errors'
+import { programOf } from '../pages/me/programs'
 import { textOf } from '../pages/source/content'
 import { bytesOf } from '../ui/text'
+
+test('what programs call themselves is said in words', () => {
+  const mozilla = 'Mozilla/5.0 (X11; Linux x86_64)'
+  const chrome = 'AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36'
+  expect(programOf(`${mozilla} ${chrome}`)).toBe('Chrome on Linux')
+  expect(programOf(`Mozilla/5.0 (Windows NT 10.0; Win64; x64) ${chrome} Edg/140.0.0.0`)).toBe('Edge on Windows')
+  expect(programOf('Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0')).toBe('Firefox on Android')
+  expect(
+    programOf('Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile/15E148 Safari/604.1'),
+  ).toBe('Safari on iPhone')
+  expect(programOf('fairlead/v1.2.3 (darwin)')).toBe('fairlead v1.2.3 on macOS')
+  expect(programOf('curl/8.0')).toBe('curl/8.0')
+  expect(programOf('')).toBe('not known')
+})
 
 const cast = (...lines: unknown[]) => lines.map((l) => `${JSON.stringify(l)}\n`).join('')
 

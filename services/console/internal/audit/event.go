@@ -15,7 +15,9 @@ import (
 type Who struct {
 	Identity platform.Identity
 	// Remote is an address.
-	Remote  string
+	Remote string
+	// Program is what the caller's program calls itself; empty: not known.
+	Program string
 	TraceID string
 }
 

@@ -132,7 +132,7 @@ func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner ide
 			return err
 		}
 		info.CreateTime = tx.Now()
-		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "token.create", Name: id, Reason: "for " + owner.Subject() + " until " + row.ExpireTime.Format(time.RFC3339)}))
+		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: actionTokenCreate, Name: id, Reason: "for " + owner.Subject() + " until " + row.ExpireTime.Format(time.RFC3339)}))
 	})
 	if err != nil {
 		return "", info, err

@@ -90,6 +90,7 @@ type Authority struct {
 	throttle  *throttle
 	logins    *throttle // of users in browsers, each of whose sessions can become a revocation
 	tokens    *apiTokens
+	uses      *loginUses
 	verifier  identity.BundleVerifier
 	// Unbound accepts, for one upgrade, tokens of services that say not whom they are for, and tokens of agents that are bound to no key.
 	Unbound bool
@@ -118,7 +119,7 @@ func New(s *store.Store, box *seal.Box, hubSecret *hubsecret.File, log *slog.Log
 		now = time.Now
 	}
 	return &Authority{
-		store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle(), tokens: newAPITokens(),
+		store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle(), tokens: newAPITokens(), uses: newLoginUses(),
 		proofs: identity.Proofs{Audience: identity.ServiceConsole}, renewals: newThrottle(),
 	}
 }
@@ -151,15 +152,25 @@ func (a *Authority) put(ctx context.Context, tx *store.Tx, keys *identity.KeySet
 	return tx.PutSigningKeys(ctx, a.box.Seal(KeysPurpose, private))
 }
 
-// Run looks for new keys and revocations until ctx ends.
+// Run looks for new keys and revocations, and writes down the uses of logins, until ctx ends.
 func (a *Authority) Run(ctx context.Context) error {
 	ticker := time.NewTicker(reloadInterval)
 	defer ticker.Stop()
+	uses := time.NewTicker(keepUsesEvery)
+	defer uses.Stop()
 	var away outage.Outage
 	for {
 		select {
 		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+			defer cancel()
+			_ = a.keepUses(last) // the next use of each is noted by whoever sees it
 			return nil
+		case <-uses.C:
+			if err := a.keepUses(ctx); err != nil && ctx.Err() == nil {
+				a.log.WarnContext(ctx, "uses of logins are not noted yet; the next try follows", "err", err)
+			}
+			continue
 		case <-ticker.C:
 		}
 		err := a.Reload(ctx)
@@ -237,15 +248,27 @@ func (a *Authority) Verify(token string) (identity.Identity, error) {
 	if strings.HasPrefix(token, apiTokenPrefix) {
 		return a.verifyAPIToken(token)
 	}
-	return a.verifier.Verify(token)
+	return a.verifyLogin(token, "")
+}
+
+// verifyLogin is Verify for what is no API token, and notes the use of a person's login. remote is empty where it is not known.
+func (a *Authority) verifyLogin(token, remote string) (identity.Identity, error) {
+	id, err := a.verifier.Verify(token)
+	if err == nil {
+		a.uses.note(id, remote, a.now())
+	}
+	return id, err
 }
 
 // VerifyFrom implements identity.RemoteVerifier: API tokens that were not good before count for who sends them.
 func (a *Authority) VerifyFrom(remote, token string) (identity.Identity, error) {
-	peer := addresses.Network(remote)
-	if !strings.HasPrefix(token, apiTokenPrefix) || a.tokens.wasGood(hashToken(token)) {
+	if !strings.HasPrefix(token, apiTokenPrefix) {
+		return a.verifyLogin(token, remote)
+	}
+	if a.tokens.wasGood(hashToken(token)) {
 		return a.Verify(token)
 	}
+	peer := addresses.Network(remote)
 	if a.throttle.wait(peer, a.now()) > 0 {
 		return identity.Identity{}, identity.ErrThrottled
 	}
@@ -325,8 +348,10 @@ func (a *Authority) exchangeHubSecret(ctx context.Context, who audit.Who, peer, 
 			return Token{}, refuse(Invalid, "%v", err)
 		}
 		err = a.store.Write(ctx, as.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
-			token, err = logIn(ctx, tx, who, as, "", "login.hub-secret")
-			return err
+			if token, err = logIn(ctx, tx, who, as, "", "login.hub-secret"); err != nil {
+				return err
+			}
+			return addLogin(ctx, tx, who, token.Identity, "login.hub-secret")
 		})
 	} else {
 		token, err = a.sign(as)
@@ -437,8 +462,11 @@ func (a *Authority) CreateUserToken(ctx context.Context, who audit.Who, user str
 		if token, err = issued(a.signer().Sign(as, shorter(ttl))); err != nil {
 			return err
 		}
+		if err := addLogin(ctx, tx, who, token.Identity, actionTokenCreate); err != nil {
+			return err
+		}
 		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{
-			Action: "token.create", Name: token.Identity.TokenID, Reason: "for " + as.Subject() + " until " + token.Identity.ExpiresAt.Format(time.RFC3339),
+			Action: actionTokenCreate, Name: token.Identity.TokenID, Reason: "for " + as.Subject() + " until " + token.Identity.ExpiresAt.Format(time.RFC3339),
 		}))
 	})
 	if err == nil {
@@ -485,6 +513,7 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity, loan Loan) 
 		return Token{}, refuse(Unauthenticated, "%v", err)
 	}
 	if err == nil {
+		a.uses.note(token.Identity, "", a.now())
 		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", "renewal", "token", token.Identity.TokenID)
 	}
 	return token, err
@@ -557,6 +586,9 @@ func (a *Authority) lend(ctx context.Context, id identity.Identity, loan Loan) (
 func Revocation(subject string, at time.Time) store.Revocation {
 	return store.Revocation{Subject: subject, Time: at, Expire: at.Add(revocationLifetime)}
 }
+
+// actionTokenCreate is in the trail when a token was made for somebody.
+const actionTokenCreate = "token.create"
 
 // AgentSubject is the subject of a cluster's agents.
 func AgentSubject(cluster string) string {

@@ -119,16 +119,16 @@ func TestFirstLinkIsGoodOnlyUntilSomebodyHasLoggedIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err != nil {
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, Command, "peer", first); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", late); err == nil {
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, Command, "peer", late); err == nil {
 		t.Error("a link that was printed is good after somebody has logged in")
 	}
 	if after, _, err := a.FirstLink(t.Context()); err != nil || after != "" {
 		t.Errorf("after a login the console prints %q, %v", after, err)
 	}
-	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); err != nil {
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, Command, "peer", made); err != nil {
 		t.Errorf("a link that an administrator made: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func TestLoginOfAProgramDoesNotEndTheFirstLink(t *testing.T) {
 	if after, _, err := a.FirstLink(t.Context()); err != nil || after != first {
 		t.Errorf("after a program's login the console prints %q, before %q, %v", after, first, err)
 	}
-	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err != nil {
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, Command, "peer", first); err != nil {
 		t.Error(err)
 	}
 }
@@ -170,7 +170,7 @@ func TestFirstLinkIsGoodForTenMinutes(t *testing.T) {
 		t.Errorf("a restart has the link of before: %v, good for %s", err, good)
 	}
 	passed.Store(int64(10*time.Minute + time.Second))
-	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", first); err == nil {
+	if _, err := a.UseLoginLink(t.Context(), audit.Who{}, Command, "peer", first); err == nil {
 		t.Error("a link that makes an administrator of anybody is good after 10 minutes")
 	}
 }
@@ -193,7 +193,7 @@ func TestLoginLinkIsGoodForTenMinutesAtMost(t *testing.T) {
 				t.Fatal(err)
 			}
 			passed.Store(int64(after))
-			if _, err := a.UseLoginLink(t.Context(), audit.Who{}, "peer", made); (err == nil) != want {
+			if _, err := a.UseLoginLink(t.Context(), audit.Who{}, Command, "peer", made); (err == nil) != want {
 				t.Errorf("asked for %s, used after %s: %v", test.asked, after, err)
 			}
 		}

@@ -28,6 +28,14 @@ const (
 	loginLifetime = identity.UserLifetime
 )
 
+// How a login begins, in the trail.
+const (
+	ActionLink     = "login.link"
+	ActionProvider = "login.oidc"
+	// ActionSession is of a session that a token begins, which is a login of its own.
+	ActionSession = "session.begin"
+)
+
 // person is what a login link is for, in JSON.
 type person struct {
 	Name   string   `json:"name"`
@@ -113,8 +121,8 @@ func addLink(ctx context.Context, tx *store.Tx, who audit.Who, code string, life
 	return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "login.link.create", Name: p.Name, Reason: strings.Join(p.Groups, ", ")}))
 }
 
-// UseLoginLink uses a link, or the code in it, up.
-func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, peer, link string) (token Token, err error) {
+// UseLoginLink uses a link, or the code in it, up. A browser's login is kept when its session begins.
+func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, client Client, peer, link string) (token Token, err error) {
 	if err := a.admit(peer); err != nil {
 		return Token{}, err
 	}
@@ -134,8 +142,11 @@ func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, peer, link 
 			return store.ErrNotFound
 		}
 		// Before the commit: a token that can't be signed must not cost the link.
-		token, err = a.logIn(ctx, tx, who, identity.Identity{Kind: identity.KindUser, Name: p.Name, Groups: p.Groups}, "", "login.link")
-		return err
+		token, err = a.logIn(ctx, tx, who, identity.Identity{Kind: identity.KindUser, Name: p.Name, Groups: p.Groups}, "", ActionLink)
+		if err != nil || client == Browser {
+			return err
+		}
+		return addLogin(ctx, tx, who, token.Identity, ActionLink)
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		a.reject(ctx, peer, "login link")
@@ -178,8 +189,8 @@ type Foreign struct {
 	Expire time.Time
 }
 
-// LogIn gives a person whom an identity provider vouches for a token.
-func (a *Authority) LogIn(ctx context.Context, who audit.Who, f Foreign) (token Token, err error) {
+// LogIn gives a person whom an identity provider vouches for a token. A browser's login is kept when its session begins.
+func (a *Authority) LogIn(ctx context.Context, who audit.Who, client Client, f Foreign) (token Token, err error) {
 	as, err := identity.Person(f.Name, f.Groups)
 	if err != nil {
 		return Token{}, refuse(Unauthenticated, "the identity provider's %v", err)
@@ -192,8 +203,11 @@ func (a *Authority) LogIn(ctx context.Context, who audit.Who, f Foreign) (token 
 		if !first {
 			return refuse(Unauthenticated, "this login was used before: log in again")
 		}
-		token, err = a.logIn(ctx, tx, who, as, f.Issuer, "login.oidc")
-		return err
+		token, err = a.logIn(ctx, tx, who, as, f.Issuer, ActionProvider)
+		if err != nil || client == Browser {
+			return err
+		}
+		return addLogin(ctx, tx, who, token.Identity, ActionProvider)
 	})
 	if err != nil {
 		return Token{}, err

@@ -11,8 +11,9 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Session gives the owner of a verified token a session in a browser; the owner of a session's token, the next one.
-func (a *Authority) Session(ctx context.Context, id identity.Identity) (Token, error) {
+// Session gives the owner of a verified token a session in a browser; the owner of a session's token, the next one. action is how the login
+// began, in the trail.
+func (a *Authority) Session(ctx context.Context, who audit.Who, id identity.Identity, action string) (Token, error) {
 	if id.Kind != identity.KindUser {
 		return Token{}, refuse(Invalid, "only people log in with a browser")
 	}
@@ -31,7 +32,11 @@ func (a *Authority) Session(ctx context.Context, id identity.Identity) (Token, e
 	if errors.Is(err, identity.ErrExpired) {
 		return Token{}, refuse(Unauthenticated, "the session is over: log in again")
 	}
+	if err == nil && id.Until.IsZero() {
+		err = a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error { return addLogin(ctx, tx, who, token.Identity, action) })
+	}
 	if err == nil {
+		a.uses.note(token.Identity, "", a.now())
 		a.log.InfoContext(ctx, "token issued", "actor", id.Subject(), "by", by, "token", token.Identity.TokenID, "until", token.Identity.Until)
 	}
 	return token, err

@@ -86,6 +86,9 @@ func identityPolicy() platform.Policy {
 		consolev1connect.LoginServiceCreateLoginLinkProcedure:   platform.RoleAdmin,
 		consolev1connect.LoginServiceExchangeIDTokenProcedure:   platform.RoleOpen,
 		consolev1connect.LoginServiceLogoutProcedure:            platform.RoleUser,
+		consolev1connect.LoginServiceListLoginsProcedure:        platform.RoleUser,
+		consolev1connect.LoginServiceEndLoginProcedure:          platform.RoleUser,
+		consolev1connect.LoginServiceEndOtherLoginsProcedure:    platform.RoleUser,
 		consolev1connect.LoginServiceLeaveClusterProcedure:      platform.RoleAgent | platform.RoleUser,
 	}
 }

@@ -142,7 +142,11 @@ func encodeToken(t identity.Token) *consolev1.Token {
 // who returns the caller, for the trail.
 func who(ctx context.Context) audit.Who {
 	b := by(ctx)
-	return audit.Who{Identity: b.Identity, Remote: b.Remote, TraceID: b.TraceID}
+	program := peerOf(ctx).program
+	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
+		program = call.RequestHeader().Get("User-Agent")
+	}
+	return audit.Who{Identity: b.Identity, Remote: b.Remote, Program: program, TraceID: b.TraceID}
 }
 
 // peer is the address that wrong credentials are counted for.

@@ -54,7 +54,7 @@ func (s *logins) GetLoginOptions(ctx context.Context, _ *consolev1.GetLoginOptio
 }
 
 func (s *logins) ExchangeLoginLink(ctx context.Context, req *consolev1.ExchangeLoginLinkRequest) (*consolev1.ExchangeLoginLinkResponse, error) {
-	token, err := s.Authority.UseLoginLink(ctx, who(ctx), peer(ctx), req.GetLink())
+	token, err := s.Authority.UseLoginLink(ctx, who(ctx), identity.Command, peer(ctx), req.GetLink())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -91,7 +91,7 @@ func (s *logins) ExchangeIDToken(ctx context.Context, req *consolev1.ExchangeIDT
 		}
 		return nil, s.fail(ctx, err)
 	}
-	token, err := s.logIn(ctx, person)
+	token, err := s.logIn(ctx, identity.Command, person)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -100,7 +100,7 @@ func (s *logins) ExchangeIDToken(ctx context.Context, req *consolev1.ExchangeIDT
 
 // logIn logs a person in whom the provider vouches for. A person in more groups than a token holds keeps the groups that
 // count here.
-func (d Deps) logIn(ctx context.Context, person identity.Foreign) (identity.Token, error) {
+func (d Deps) logIn(ctx context.Context, client identity.Client, person identity.Foreign) (identity.Token, error) {
 	if len(person.Groups) > platform.MaxGroups {
 		named, err := d.Rights.Named(ctx)
 		if err != nil {
@@ -108,7 +108,7 @@ func (d Deps) logIn(ctx context.Context, person identity.Foreign) (identity.Toke
 		}
 		person.Groups = slices.DeleteFunc(person.Groups, func(g string) bool { return g != platform.AdminsGroup && !named[g] })
 	}
-	return d.Authority.LogIn(ctx, who(ctx), person)
+	return d.Authority.LogIn(ctx, who(ctx), client, person)
 }
 
 func (s *logins) LeaveCluster(ctx context.Context, req *consolev1.LeaveClusterRequest) (*consolev1.LeaveClusterResponse, error) {
@@ -201,12 +201,12 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, err)
 		return
 	}
-	token, err := b.logIn(withPeer(r.Context(), r.RemoteAddr), person)
+	token, err := b.logIn(withPeer(r), identity.Browser, person)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
 	}
-	id, ok := b.give(w, r, token.Identity)
+	id, ok := b.give(w, r, token.Identity, identity.ActionProvider)
 	if !ok {
 		return
 	}
@@ -226,15 +226,15 @@ func (b *browsers) once(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !b.Cookies {
-		b.give(w, r, platform.Identity{}) // says why not, before the link is used up
+		b.give(w, r, platform.Identity{}, "") // says why not, before the link is used up
 		return
 	}
-	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r.RemoteAddr)), addresses.Network(r.RemoteAddr), in.Code)
+	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r)), identity.Browser, addresses.Network(r.RemoteAddr), in.Code)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
 	}
-	if id, ok := b.give(w, r, token.Identity); ok {
+	if id, ok := b.give(w, r, token.Identity, identity.ActionLink); ok {
 		answer(w, id)
 	}
 }

@@ -68,9 +68,17 @@ func donePage(w http.ResponseWriter, user string) {
 	_ = page.Execute(w, user) // the client may be gone
 }
 
-type remoteKey struct{}
+type peerKey struct{}
+
+// origin is where a plain request comes from, and from which program.
+type origin struct{ remote, program string }
 
 // withPeer is the context of a plain request for what wants to know where it comes from.
-func withPeer(ctx context.Context, remote string) context.Context {
-	return context.WithValue(ctx, remoteKey{}, remote)
+func withPeer(r *http.Request) context.Context {
+	return context.WithValue(r.Context(), peerKey{}, origin{r.RemoteAddr, r.UserAgent()})
+}
+
+func peerOf(ctx context.Context) origin {
+	of, _ := ctx.Value(peerKey{}).(origin)
+	return of
 }

@@ -151,7 +151,7 @@ func by(ctx context.Context) catalog.By {
 	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
 		out.Remote = call.Peer().Addr
 	} else {
-		out.Remote, _ = ctx.Value(remoteKey{}).(string)
+		out.Remote = peerOf(ctx).remote
 	}
 	if host, _, err := net.SplitHostPort(out.Remote); err == nil {
 		out.Remote = host

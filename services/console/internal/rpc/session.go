@@ -12,6 +12,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/identity"
 )
 
 // sessionPath is where browsers log in and out: POST begins a session for the owner of a token, or renews the session whose
@@ -44,19 +45,19 @@ type sessionAnswer struct {
 
 func (b *browsers) begin(w http.ResponseWriter, r *http.Request) {
 	caller, _ := platform.FromContext(r.Context())
-	if id, ok := b.give(w, r, caller); ok {
+	if id, ok := b.give(w, r, caller, identity.ActionSession); ok {
 		answer(w, id)
 	}
 }
 
-// give gives the browser a session of somebody, or tells why not.
-func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Identity) (platform.Identity, bool) {
+// give gives the browser a session of somebody whose login began by an action of the trail, or tells why not.
+func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Identity, action string) (platform.Identity, bool) {
 	if !b.Cookies {
 		b.refuse(w, r, connect.NewError(connect.CodeFailedPrecondition, errors.New("no sessions without TLS, for browsers would give their cookies to anybody: "+
 			"give --tls-cert and --tls-key, or --plaintext if a proxy in front ends TLS")))
 		return platform.Identity{}, false
 	}
-	token, err := b.Authority.Session(r.Context(), of)
+	token, err := b.Authority.Session(r.Context(), who(withPeer(r)), of, action)
 	if err != nil {
 		b.refuse(w, r, err)
 		return platform.Identity{}, false
@@ -74,7 +75,7 @@ func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Iden
 }
 
 func (b *browsers) tellSession(r *http.Request, of platform.Identity, action, reason string) {
-	by := who(withPeer(r.Context(), r.RemoteAddr))
+	by := who(withPeer(r))
 	by.Identity = of
 	b.Accesses.Tell(by, audit.Act{Action: action, Name: of.TokenID, Reason: reason})
 }
@@ -90,7 +91,7 @@ func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
 	end := b.Authority.EndSession
 	if everywhere {
 		end = func(ctx context.Context, of platform.Identity) error {
-			return b.Authority.EndAllSessions(ctx, who(withPeer(ctx, r.RemoteAddr)), of)
+			return b.Authority.EndAllSessions(ctx, who(withPeer(r)), of)
 		}
 	}
 	if err := end(r.Context(), caller); err != nil {

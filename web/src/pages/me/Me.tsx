@@ -4,6 +4,7 @@ import { failureOf } from '../../hub/errors'
 import { endSession, getSession } from '../../hub/session'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
+import { Logins } from './Logins'
 
 // Who one is here. A login in a window of its own ends at this page.
 export function Me() {
@@ -28,6 +29,7 @@ export function Me() {
           <p className="quiet">If another window asked for this login, close this one and go on there.</p>
         </section>
       )}
+      {data && <Logins />}
     </>
   )
 }

@@ -68,6 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"AuditFollowerMissesNothing":           testAuditFollower,
 		"AuditIsBounded":                       testAuditVolume,
 		"APITokensAreFoundAndRevoked":          testAPITokens,
+		"LoginsAreListedAndNoted":              testLoginList,
 		"LoginsAreOnce":                        testLogins,
 		"DetailsReplaceThoseBefore":            testDetails,
 		"TestRunsKeepTheirEnds":                testTestRuns,

@@ -1,0 +1,177 @@
+package identity
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// logInAs logs a person in with a command.
+func logInAs(t *testing.T, a *Authority, name string) Token {
+	t.Helper()
+	token, err := a.ExchangeHubSecret(t.Context(), audit.Who{Remote: "10.0.0.1", Program: "fairlead\x00/1"}, "peer", secret,
+		platform.Identity{Kind: platform.KindUser, Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func loginsOf(t *testing.T, a *Authority, id platform.Identity) []store.Login {
+	t.Helper()
+	list, _, err := a.ListLogins(t.Context(), id, store.LoginPlace{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// What an earlier version gave is listed when it is used; what it is exchanged for is not.
+func TestALoginThatIsNotKnownIsKeptWhenItIsUsed(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	ada := platform.Identity{Kind: platform.KindUser, Name: "ada"}
+	token, err := a.sign(ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := issued(a.signer().Session(token.Identity))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := loginsOf(t, a, token.Identity); len(list) != 0 {
+		t.Fatalf("known are %+v", list)
+	}
+	for _, text := range []string{token.Text, session.Text} {
+		if _, err := a.VerifyFrom("10.0.0.2:1234", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := loginsOf(t, a, token.Identity)
+	if len(list) != 2 {
+		t.Fatalf("got %+v", list)
+	}
+	clients := map[string]string{}
+	for _, l := range list {
+		clients[l.ID] = l.Client
+		if l.UseAddress != "10.0.0.2" || l.Action != "" || l.BeginAddress != "" || l.UseTime.IsZero() {
+			t.Errorf("got %+v", l)
+		}
+	}
+	if clients[token.Identity.TokenID] != string(Command) || clients[session.Identity.TokenID] != string(Browser) {
+		t.Errorf("got %v", clients)
+	}
+}
+
+func TestAUseNeitherShortensALoginNorMakesOneOfAnAPIToken(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	token := logInAs(t, a, "ada")
+	lent, err := a.Renew(t.Context(), token.Identity, Loan{Lifetime: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, _, err := a.CreateAPIToken(t.Context(), audit.Who{Identity: token.Identity}, token.Identity, nil, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchanged, err := a.Exchange(t.Context(), "peer", api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{lent.Text, api, exchanged.Text} {
+		if _, err := a.VerifyFrom("10.0.0.2:1", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := loginsOf(t, a, token.Identity)
+	if len(list) != 1 || !list[0].ExpireTime.Equal(token.Identity.ExpiresAt) || list[0].UseAddress != "10.0.0.2" || list[0].Program != "fairlead/1" {
+		t.Errorf("got %+v", list)
+	}
+	if err := a.EndLogin(t.Context(), audit.Who{Identity: exchanged.Identity}, token.Identity.TokenID); err == nil {
+		t.Error("an API token ends a login")
+	}
+}
+
+// A token that was renewed and not used yet is good for longer than the list knew.
+func TestARenewedLoginStaysListed(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	token := logInAs(t, a, "ada")
+	renewed, err := a.Renew(t.Context(), token.Identity, Loan{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.keepUses(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if list := loginsOf(t, a, token.Identity); len(list) != 1 || !list[0].ExpireTime.Equal(renewed.Identity.ExpiresAt) {
+		t.Errorf("got %+v, want the end of %s", list, renewed.Identity.ExpiresAt)
+	}
+}
+
+// Whatever ends a login takes it from the list.
+func TestARevokedLoginIsNotListed(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(a *Authority, of Token) error{
+		"by its id": func(a *Authority, of Token) error {
+			return a.Revoke(t.Context(), audit.Console(), of.Identity.TokenID, "")
+		},
+		"by its owner": func(a *Authority, of Token) error {
+			return a.Revoke(t.Context(), audit.Console(), "", of.Identity.Subject())
+		},
+		"by its parent": func(a *Authority, of Token) error {
+			return a.Revoke(t.Context(), audit.Console(), of.Identity.Parent, "")
+		},
+	} {
+		a, _ := newAuthority(t)
+		bob := logInAs(t, a, "bob")
+		session, err := a.Session(t.Context(), audit.Who{}, logInAs(t, a, "ada").Identity, ActionSession)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(loginsOf(t, a, session.Identity))
+		if err := end(a, session); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range loginsOf(t, a, session.Identity) {
+			if l.ID == session.Identity.TokenID {
+				t.Errorf("%s: it is listed", name)
+			}
+		}
+		if before != 2 || len(loginsOf(t, a, bob.Identity)) != 1 {
+			t.Errorf("%s: %d before", name, before)
+		}
+	}
+}
+
+// With the database away uses are noted later, and no request waits for it.
+func TestUsesThatCouldNotBeWrittenAreKept(t *testing.T) {
+	t.Parallel()
+	a, s := newAuthority(t)
+	token := logInAs(t, a, "ada")
+	if _, err := a.VerifyFrom("10.0.0.2:1", token.Text); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.keepUses(t.Context()); err == nil {
+		t.Fatal("a closed database was written")
+	}
+	if list := a.uses.take(); len(list) != 1 || list[0].ID != token.Identity.TokenID {
+		t.Errorf("kept are %+v", list)
+	}
+	for i := range maxUses + 10 {
+		id := token.Identity
+		id.TokenID = strconv.Itoa(i)
+		a.uses.note(id, "", time.Now())
+	}
+	if n := len(a.uses.take()); n != maxUses {
+		t.Errorf("%d uses wait", n)
+	}
+}

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Login is how a person is known from one place: a session in a browser, or a token with what it was renewed to.
+type Login struct {
+	// ID is that of its tokens.
+	ID      string
+	Subject string
+	// Client is what it is used by.
+	Client string
+	// Action is that of its beginning in the audit trail; empty: it began before logins were kept.
+	Action string
+	// Parent is the token that a session was begun with; empty: this is no session.
+	Parent string
+	// Program is what the program that logged in calls itself.
+	Program      string
+	BeginTime    time.Time
+	BeginAddress string
+	// UseTime is zero before the first use.
+	UseTime    time.Time
+	UseAddress string
+	// ExpireTime is that of its newest token.
+	ExpireTime time.Time
+}
+
+// LoginPlace is a place in a list of logins, the newest first. The zero value is before the first one.
+type LoginPlace struct {
+	BeginTime time.Time
+	ID        string
+}
+
+const loginColumns = "id, subject, client, action, parent, program, begin_time, begin_address, use_time, use_address, expire_time"
+
+func scanLogin(row scanner) (l Login, err error) {
+	var began, used, expires int64
+	err = row.Scan(&l.ID, &l.Subject, &l.Client, &l.Action, &l.Parent, &l.Program, &began, &l.BeginAddress, &used, &l.UseAddress, &expires)
+	l.BeginTime, l.UseTime, l.ExpireTime = FromMicros(began), FromMicros(used), FromMicros(expires)
+	return l, notFound(err)
+}
+
+// Login returns a login by its id, or ErrNotFound.
+func (v View) Login(ctx context.Context, id string) (Login, error) {
+	if strings.ContainsRune(id, 0) || !utf8.ValidString(id) { // no id is like this, and PostgreSQL takes no such text
+		return Login{}, ErrNotFound
+	}
+	return scanLogin(v.q.QueryRowContext(ctx, "SELECT "+loginColumns+" FROM logins WHERE id = $1", id))
+}
+
+// Logins returns up to limit logins of a subject that have not expired, the newest first, from a place on.
+func (v View) Logins(ctx context.Context, subject string, now time.Time, after LoginPlace, limit int) ([]Login, error) {
+	before := int64(math.MaxInt64)
+	if !after.BeginTime.IsZero() {
+		before = Micros(after.BeginTime)
+	}
+	rows, err := v.q.QueryContext(ctx, "SELECT "+loginColumns+" FROM logins WHERE subject = $1 AND expire_time > $2 AND (begin_time < $3 OR begin_time = $3 AND id > $4)"+
+		" ORDER BY begin_time DESC, id LIMIT $5", subject, Micros(now), before, after.ID, limit)
+	return collect(rows, err, func(rows *sql.Rows) (Login, error) { return scanLogin(rows) })
+}
+
+// AddLogin keeps a login, and forgets those that have expired.
+func (t *Tx) AddLogin(ctx context.Context, l Login) error {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM logins WHERE expire_time <= $1", Micros(t.now)); err != nil {
+		return fmt.Errorf("trim logins: %w", err)
+	}
+	return t.NoteLogins(ctx, []Login{l})
+}
+
+// NoteLogins notes when and from where logins were used, and until when their tokens are good. A login that is not known yet is kept as it is.
+func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
+	for _, l := range list {
+		if _, err := t.tx.ExecContext(ctx, "INSERT INTO logins ("+loginColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO UPDATE SET"+
+			" use_address = CASE WHEN excluded.use_time >= logins.use_time AND excluded.use_address <> '' THEN excluded.use_address ELSE logins.use_address END,"+
+			" use_time = CASE WHEN excluded.use_time > logins.use_time THEN excluded.use_time ELSE logins.use_time END,"+
+			" expire_time = CASE WHEN excluded.expire_time > logins.expire_time THEN excluded.expire_time ELSE logins.expire_time END",
+			l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress, Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime)); err != nil {
+			return fmt.Errorf("note login: %w", err)
+		}
+	}
+	return nil
+}
