@@ -125,7 +125,7 @@ func roleMay(role string, p procedure) bool {
 		case strings.HasPrefix(name, "Get"), strings.HasPrefix(name, "List"):
 			// Catalog without values of secrets.
 			return !slices.Contains([]string{
-				"ListTokens", "ListLogins", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
+				"ListTokens", "ListLogins", "GetHub", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
 				"ListAccessRequests", "ListRecordings", "GetClusterView", "ListClusterViews", "ListViewRows", "GetSink", "ListSinks", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets",
 			}, name)
 		}

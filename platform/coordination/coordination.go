@@ -106,6 +106,8 @@ type Coordinator interface {
 	Leases
 	Membership
 	Bus
+	// Kind is what the store is, for people: memory or redis.
+	Kind() string
 	// Ping says why the store can't be used, for logs, metrics and status pages. Ping must not decide readiness:
 	// everything is still served with the store down.
 	Ping(ctx context.Context) error

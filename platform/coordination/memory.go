@@ -213,6 +213,8 @@ func (m *memory) Subscribe(ctx context.Context, topic string) (<-chan []byte, er
 	return messages, nil
 }
 
+func (m *memory) Kind() string { return "memory" }
+
 func (m *memory) Ping(ctx context.Context) error {
 	if err := m.lock(ctx); err != nil {
 		return err

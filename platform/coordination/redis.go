@@ -282,6 +282,8 @@ func (r *redisStore) Subscribe(ctx context.Context, topic string) (<-chan []byte
 	return messages, nil
 }
 
+func (r *redisStore) Kind() string { return "redis" }
+
 func (r *redisStore) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, OpTimeout)
 	defer cancel()

@@ -74,7 +74,7 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleAny
 		case method == "LeaveCluster":
 			want = identity.RoleUser | identity.RoleAgent
-		case method == "Logout" || method == "ListLogins" || method == "EndLogin" || method == "EndOtherLogins" || method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
+		case method == "Logout" || method == "GetHub" || method == "ListLogins" || method == "EndLogin" || method == "EndOtherLogins" || method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
 			want = identity.RoleUser // the calls are about the caller
 		case method == "ListRevisions" || method == "ListDeployments":
 			want = identity.RoleUser

@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,11 +25,14 @@ import (
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/hubsecret"
 	identities "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/pulse"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/changes"
+	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/export"
@@ -96,6 +101,10 @@ type Config struct {
 	// RecordingDays and RecordingMaxBytes bound the recordings of shells; 0: recordingDays and recordingMaxBytes.
 	RecordingDays     int
 	RecordingMaxBytes int64
+	// TraceURL is where a trace is shown, with {trace} in place of its id; empty: the pages show the id only.
+	TraceURL string
+	// PrometheusURL is where the rules of deploy/observability are evaluated, and PrometheusTokenFile has the bearer token for it.
+	PrometheusURL, PrometheusTokenFile string
 	// AuditExport is where the audit trail is handed on to, as it is written.
 	AuditExport export.Config
 }
@@ -132,6 +141,9 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
 	fs.IntVar(&c.RecordingDays, "recording-days", recordingDays, "`days` for which recordings of shells are kept")
 	fs.Int64Var(&c.RecordingMaxBytes, "recording-max-bytes", recordingMaxBytes, "`bytes` that recordings of shells may take, an eighth of them those of one person of the last seven days; beyond, older ones go")
+	fs.StringVar(&c.TraceURL, "trace-url", "", "`URL` of a trace, with {trace} in place of its id, such as https://jaeger.example.com/trace/{trace}: the pages link to it")
+	fs.StringVar(&c.PrometheusURL, "prometheus-url", "", "`URL` of the Prometheus that evaluates the rules of the hub: the page Hub and \"fairlead check\" show the alerts that fire")
+	fs.StringVar(&c.PrometheusTokenFile, "prometheus-token-file", "", "`file` with the bearer token for --prometheus-url; it may be replaced at any time")
 	fs.StringVar(&c.AuditExport.To, "audit-export", "", "`URL` that events of the audit trail are handed on to as they are written: file:///folder/name and https://host/path get JSON lines, syslog+tls://host:port and syslog+tcp://host:port messages of RFC 5424; at one console of several")
 	fs.StringVar(&c.AuditExport.TokenFile, "audit-export-token-file", "", "`file` with the bearer token for --audit-export; it may be replaced at any time")
 	fs.StringVar(&c.AuditExport.CAFile, "audit-export-ca-file", "", "PEM `file` with the authorities that --audit-export trusts; default: those of the system")
@@ -171,6 +183,9 @@ func (c *Config) Validate() error {
 	if _, err := c.AuditExport.Open(); err != nil {
 		return err
 	}
+	if err := c.validateElsewhere(); err != nil {
+		return err
+	}
 	urls := append([]string{}, c.AdvertiseGitcaches...)
 	urls = append(append(urls, c.AdvertiseDistributors...), c.AdvertiseTunnels...)
 	for _, url := range []string{c.AdvertiseConsole, c.AdvertisePages} {
@@ -189,6 +204,25 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// validateElsewhere says what is wrong with the addresses of what shows traces and alerts.
+func (c *Config) validateElsewhere() error {
+	if c.TraceURL != "" {
+		if err := flags.CheckURL("--trace-url", c.TraceURL); err != nil {
+			return err
+		}
+		if !strings.Contains(c.TraceURL, "{trace}") {
+			return errors.New("--trace-url: must have {trace} in place of a trace's id, such as https://jaeger.example.com/trace/{trace}")
+		}
+	}
+	if c.PrometheusURL != "" {
+		return flags.CheckURL("--prometheus-url", c.PrometheusURL)
+	}
+	if c.PrometheusTokenFile != "" {
+		return errors.New("--prometheus-token-file is given without --prometheus-url")
+	}
+	return nil
+}
+
 // Deps is what the console works with.
 type Deps struct {
 	Log       *slog.Logger
@@ -201,6 +235,7 @@ type Deps struct {
 type Service struct {
 	store      *store.Store
 	authority  *identity.Authority
+	database   *pulse.Pulse
 	hub        *watch.Hub
 	board      *live.Board
 	views      *views.Board
@@ -249,6 +284,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		deps.Log.Warn("older versions are accepted", "detail", identities.AcceptsUnsigned)
 	}
 	s.authority.Refused, s.authority.ReuseEvent = refusals.Login, event.Reused
+	s.database = pulse.New(s.store.Ping)
 	s.hub = watch.New(s.store, deps.Log)
 	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
 	s.hub.Hold = kept.Hold
@@ -296,6 +332,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Recordings: s.recordings,
 		Sinks:      s.sinks,
 		Store:      s.store,
+		Condition:  s.condition(cfg),
 		Provider:   login.New(cfg.OIDC),
 		Seal:       box,
 		Authority:  s.authority,
@@ -323,6 +360,15 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Debugged: trail.Debugged(s.recorder), Secret: secret,
 	}, mounts...)
 	return s, err
+}
+
+// condition says how the hub is.
+func (s *Service) condition(cfg Config) *condition.Keeper {
+	elsewhere := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // an address says where
+	return &condition.Keeper{
+		Store: s.store, Database: s.database, Version: version.String(), Started: time.Now(), TraceURL: cfg.TraceURL,
+		Alerts: &condition.Alerts{URL: cfg.PrometheusURL, TokenFile: cfg.PrometheusTokenFile, HTTP: elsewhere},
+	}
 }
 
 // prepare makes what the console keeps on disk, and reads the master key.
@@ -385,6 +431,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.views.Run(background) })
 	group.Go(func() error { return s.events.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
+	group.Go(func() error { return s.database.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })
 	group.Go(func() error { return s.catalog.RunEndings(background) })

@@ -53,6 +53,7 @@ func TestEveryProcedureThatChangesOrReadsARepositoryLeavesAnEvent(t *testing.T) 
 		"Resolve": "distributors and gitcaches ask for artifacts; a download that is refused has an event", "CopyMirror": "gitcaches copy from each other",
 		"TakeSource": "a gitcache hands a source over: by shard.move, or by itself", "ListSources": "state that grants show", "GetSource": "state that grants show",
 		"WatchSources": "state that grants show", "ListReplicas": "state that grants show", "ListShards": "state that grants show",
+		"GetCoordination": "state of the hub",
 	}
 	actions := rpc.Actions()
 	for procedure := range rpc.Policy() {

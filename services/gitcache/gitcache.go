@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/pulse"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/build"
@@ -62,6 +63,7 @@ type Service struct {
 	fetcher *fetch.Fetchers
 	builder *build.Builder
 	peers   *peers.Peers
+	pulse   *pulse.Pulse // of the coordinator
 	owner   *owner.Owner
 	copies  *hub.Copies
 	standby *standby.Standby
@@ -145,6 +147,7 @@ func (s *Service) openState() (err error) {
 
 func (s *Service) newOwner() error {
 	s.peers = s.newPeers()
+	s.pulse = pulse.New(s.replica.Coordinator.Ping)
 	if err := s.newStandby(); err != nil {
 		return err
 	}
@@ -235,7 +238,7 @@ func (s *Service) URL() string { return s.replica.URL() }
 // while the other leases are held and the catalog is followed; then leases are released, so that another
 // replica goes on at once.
 func (s *Service) Run(ctx context.Context) error {
-	err := s.replica.Run(ctx, s.peers.Run, s.listenForRefreshes, s.listenForAnswers, s.owner.Run, s.standby.Run, s.mover.Run)
+	err := s.replica.Run(ctx, s.pulse.Run, s.peers.Run, s.listenForRefreshes, s.listenForAnswers, s.owner.Run, s.standby.Run, s.mover.Run)
 	err = errors.Join(err, s.builder.Close(), s.store.Close())
 	s.sources.Close()
 	s.copies.Close()

@@ -404,6 +404,15 @@ func TestAReplicaDrainsWhenAnAdministratorSaysSo(t *testing.T) {
 		_, err := one.shardsAs(user).ListReplicas(t.Context(), &gitcachev1.ListReplicasRequest{})
 		return err
 	})
+	_, err = one.shardsAs(user).GetCoordination(t.Context(), &gitcachev1.GetCoordinationRequest{})
+	wantCode(t, err, connect.CodePermissionDenied, "may not call this")
+	eventually(t, "an administrator sees how the replicas agree", func() error {
+		is, err := one.shards().GetCoordination(t.Context(), &gitcachev1.GetCoordinationRequest{})
+		if err == nil && (is.GetReplica() != "one" || is.GetKind() != "redis" || is.GetProblem() != "" || is.GetSince() == nil || is.GetRoundTrip().AsDuration() <= 0) {
+			err = fmt.Errorf("got %v", is)
+		}
+		return err
+	})
 	if err := drain(one, "nobody", true); connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("drain of a stranger: %v", err)
 	}

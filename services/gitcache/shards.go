@@ -128,9 +128,12 @@ func (s *Service) preferred() int {
 }
 
 func (s *Service) shardMounts(trail connect.HandlerOption) []server.Mount {
-	seen := &rpc.Shards{Ready: s.replica.Catalog.Ready, Rights: s.rights(), Shards: shards.New(shards.Deps{
-		Replica: s.cfg.Replica, Sources: s.copies.Shards, Peers: s.peers, Holders: s.replica.Coordinator.Holders, Move: s.mover.Move, Kept: s.kept,
-	})}
+	seen := &rpc.Shards{
+		Ready: s.replica.Catalog.Ready, Rights: s.rights(), Replica: s.cfg.Replica, Kind: s.replica.Coordinator.Kind(), Store: s.pulse,
+		Shards: shards.New(shards.Deps{
+			Replica: s.cfg.Replica, Sources: s.copies.Shards, Peers: s.peers, Holders: s.replica.Coordinator.Holders, Move: s.mover.Move, Kept: s.kept,
+		}),
+	}
 	handed := &rpc.Handoffs{Ready: s.replica.Catalog.Ready, Sender: s.sender, Receiver: &handoff.Receiver{
 		Known: func(uid string) bool { _, ok := s.owner.State(uid); return ok },
 		Peers: s.peers, Owner: s.owner, Copies: s.standby,

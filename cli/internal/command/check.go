@@ -37,7 +37,8 @@ func (a *app) check() *cobra.Command {
 		Short: "Check that the hub is reachable and well, and what is wrong otherwise",
 		Long: `Check that every service of the hub is reachable and ready, that your token is good, that clusters are
 connected, that sources can be fetched, sinks take events and backends can be read, and that services are what Git says: those that failed, wait
-for a person, or are on their way for more than 15 minutes are wrong. Ends with exit code 1 if something is wrong.
+for a person, or are on their way for more than 15 minutes are wrong. Administrators see besides how database and Redis answer, and which alerts fire where the
+console knows a Prometheus (--prometheus-url): critical ones are wrong. Ends with exit code 1 if something is wrong.
 
 What is no fault is a warning: pins and rollbacks, holds that are older than a day, services of the hub, agents and this command in other versions,
 certificates that end within two weeks, and disks that are nearly full.`,
@@ -78,6 +79,7 @@ func (a *app) runChecks(ctx context.Context, h *hub.Hub) error {
 	findings = append(findings, a.checkCertificates(services)...)
 	findings = append(findings, a.checkCatalog(ctx, h)...)
 	findings = append(findings, checkRemovals(ctx, h)...)
+	findings = append(findings, a.checkHub(ctx, h)...)
 	bad := 0
 	for _, f := range findings {
 		mark := "ok  "

@@ -2,6 +2,7 @@ import { useEffect, useRef } from 'react'
 import { useNavigate } from 'react-router'
 import { carried, type Neighbours, neighbourOf } from './neighbours'
 import { isTaken } from './taken'
+import { Version } from './Version'
 
 const pages: Record<string, string> = {
   f: '/',
@@ -140,6 +141,9 @@ export function Keys({ help }: { help: React.RefObject<HTMLDialogElement | null>
         </dt>
         <dd>this list</dd>
       </dl>
+      <p>
+        <Version />
+      </p>
       <form method="dialog">
         <button type="submit">Close</button>
       </form>

@@ -10,6 +10,7 @@ import { Keys, useKeys } from './Keys'
 import { labelOnPhones } from './labels'
 import { Newer } from './Newer'
 import { Palette } from './Palette'
+import { Version } from './Version'
 
 const places = [
   ['/', 'Fleet'],
@@ -70,6 +71,7 @@ export function Shell({
             {name}
           </NavLink>
         ))}
+        <Version />
       </nav>
       <main id="content" tabIndex={-1} ref={content}>
         <Newer />

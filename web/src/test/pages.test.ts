@@ -5,19 +5,40 @@ import { castOf, playTimes } from '../cluster/cast'
 import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
+import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
 import { programOf } from '../pages/me/programs'
 import { textOf } from '../pages/source/content'
 import { bytesOf } from '../ui/text'
 
+test('a trace has the address that the hub gives, and nothing else comes into it', () => {
+  const id = '0af7651916cd43dd8448eb211c80319c'
+  expect(traceAddress('https://jaeger.example.com/trace/{trace}?q={trace}', id)).toBe(
+    `https://jaeger.example.com/trace/${id}?q=${id}`,
+  )
+  expect(traceAddress('javascript:alert({trace})', id)).toBe('')
+  expect(traceAddress('https://jaeger.example.com/trace/{trace}', '../../evil')).toBe('')
+  expect(traceAddress('', id)).toBe('')
+})
+
+test('a page is of the version that its hub had first', () => {
+  expect([pageVersion(''), pageVersion('v1'), pageVersion('v2')]).toEqual(['', 'v1', 'v1'])
+})
+
 test('what programs call themselves is said in words', () => {
   const mozilla = 'Mozilla/5.0 (X11; Linux x86_64)'
   const chrome = 'AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36'
   expect(programOf(`${mozilla} ${chrome}`)).toBe('Chrome on Linux')
-  expect(programOf(`Mozilla/5.0 (Windows NT 10.0; Win64; x64) ${chrome} Edg/140.0.0.0`)).toBe('Edge on Windows')
-  expect(programOf('Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0')).toBe('Firefox on Android')
+  expect(programOf(`Mozilla/5.0 (Windows NT 10.0; Win64; x64) ${chrome} Edg/140.0.0.0`)).toBe(
+    'Edge on Windows',
+  )
+  expect(programOf('Mozilla/5.0 (Android 15; Mobile; rv:140.0) Gecko/140.0 Firefox/140.0')).toBe(
+    'Firefox on Android',
+  )
   expect(
-    programOf('Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile/15E148 Safari/604.1'),
+    programOf(
+      'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile/15E148 Safari/604.1',
+    ),
   ).toBe('Safari on iPhone')
   expect(programOf('fairlead/v1.2.3 (darwin)')).toBe('fairlead v1.2.3 on macOS')
   expect(programOf('curl/8.0')).toBe('curl/8.0')

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/pulse"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -30,6 +33,7 @@ func adminMounts(d Deps) []server.Mount {
 
 func adminPolicy() identity.Policy {
 	return identity.Policy{
+		consolev1connect.AdminServiceGetHubProcedure:          identity.RoleUser,
 		consolev1connect.AdminServiceBackupProcedure:          identity.RoleAdmin,
 		consolev1connect.AdminServiceGetRemovalsProcedure:     identity.RoleAdmin,
 		consolev1connect.AdminServiceConfirmRemovalsProcedure: identity.RoleAdmin,
@@ -57,6 +61,37 @@ func (s *admin) Backup(ctx context.Context, _ *consolev1.BackupRequest, stream *
 		return s.fail(ctx, err)
 	}
 	return send(&consolev1.BackupResponse{Sha256: hex.EncodeToString(sum.Sum(nil))})
+}
+
+func (s *admin) GetHub(ctx context.Context, _ *consolev1.GetHubRequest) (*consolev1.GetHubResponse, error) {
+	is := s.Condition
+	out := &consolev1.GetHubResponse{Version: is.Version, StartTime: stamp(is.Started), TraceUrl: is.TraceURL}
+	if caller, _ := identity.FromContext(ctx); caller.Has(identity.RoleAdmin) {
+		out.Database, out.Alerts = encodeDatabase(is.About(ctx), is.Database.Last()), encodeAlerts(is.Alerts.State(ctx))
+	}
+	return out, nil
+}
+
+func encodeDatabase(about store.About, beat pulse.Beat) *consolev1.DatabaseState {
+	out := &consolev1.DatabaseState{
+		Kind: about.Kind, Version: about.Version, Bytes: about.Bytes, Since: stamp(beat.Since), AskTime: stamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
+		WriteTime: stamp(about.LastWrite.Time),
+	}
+	if beat.Problem != nil {
+		out.Problem = beat.Problem.Error()
+	}
+	if !about.LastWrite.Time.IsZero() {
+		out.WriteDuration = durationpb.New(about.LastWrite.Took)
+	}
+	return out
+}
+
+func encodeAlerts(is condition.AlertState) *consolev1.AlertState {
+	return &consolev1.AlertState{
+		Configured: is.Configured, Problem: is.Problem, AskTime: stamp(is.Asked), Alerts: each(is.Alerts, func(a condition.Alert) *consolev1.Alert {
+			return &consolev1.Alert{Name: a.Name, Severity: a.Severity, Summary: a.Summary, Description: a.Description, ActiveTime: stamp(a.Since), Labels: a.Labels}
+		}),
+	}
 }
 
 // backupPart is how many bytes go into one message.

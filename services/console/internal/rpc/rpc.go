@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
@@ -68,6 +69,8 @@ type Deps struct {
 	Sinks      *sink.Deliverer
 	// OpenBackend connects to backends that are only tried.
 	OpenBackend config.Opener
+	// Condition is how the hub is.
+	Condition *condition.Keeper
 	// Store is backed up.
 	Store *store.Store
 	// Seal keeps what a browser holds for the console.

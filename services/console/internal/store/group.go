@@ -101,6 +101,7 @@ func (s *Store) commit(group []*write) (rest []*write) {
 	var ran int
 	var tx Tx
 	var events []Event
+	began := s.now()
 	err := s.transact(ctx, func(ctx context.Context, sqlTx *sql.Tx) error {
 		tx = Tx{View: View{sqlTx, &s.dialect}, tx: sqlTx, store: s}
 		if err := sqlTx.QueryRowContext(ctx, s.dialect.lockLog).Scan(&tx.seq); err != nil {
@@ -124,6 +125,8 @@ func (s *Store) commit(group []*write) (rest []*write) {
 		ran = len(group) // the transaction did not begin
 	}
 	if err == nil {
+		end := s.now()
+		s.lastWrite.Store(&Written{Time: end, Took: end.Sub(began)})
 		s.tell(&tx, events)
 	}
 	for _, w := range group[:ran] {

@@ -72,6 +72,8 @@ func (s *Store) usePostgres(urls func() []string) error {
 	s.dialect = dialect{
 		goose:  goose.DialectPostgres,
 		folder: "postgres",
+		kind:   "postgresql",
+		about:  "SELECT current_setting('server_version'), pg_database_size(current_database())",
 		// The lock on this row is released after the commit became visible, so that the next
 		// writer's number is higher and its commit later. Sequences don't give that.
 		lockLog:    "SELECT seq FROM log FOR UPDATE",

@@ -50,6 +50,8 @@ func (s *Store) useSQLite(file string) error {
 	s.dialect = dialect{
 		goose:   goose.DialectSQLite3,
 		folder:  "sqlite",
+		kind:    "sqlite",
+		about:   "SELECT sqlite_version(), (SELECT page_count FROM pragma_page_count()) * (SELECT page_size FROM pragma_page_size())",
 		lockLog: "SELECT seq FROM log", // the transaction began IMMEDIATE: it has the lock
 		// The driver's work for a statement grows with the square of its values, and with numbers much
 		// faster. There are no round trips to save.

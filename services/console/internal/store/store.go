@@ -95,6 +95,8 @@ type Store struct {
 	lock    *lockfile.Lock                   // nil: there is none, or Use was not called
 	written atomic.Int64                     // number of the last change that was committed here
 
+	lastWrite atomic.Pointer[Written] // nil: there was none
+
 	statusRows atomic.Int64 // the result of StatusRows; 0: no status was written yet
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
@@ -147,6 +149,8 @@ type dialect struct {
 	insertRows int
 	// arrays says that one statement takes the rows of many services: each statement is a round trip.
 	arrays bool
+	// kind is what people call the database, and about reads its version and how many bytes it takes.
+	kind, about string
 	// numbered says that placeholders in lists have numbers.
 	numbered bool
 	// unavailable says whether an error is about the database as a whole.
@@ -276,6 +280,35 @@ func (s *Store) Ping(ctx context.Context) error {
 		return fmt.Errorf("read database: %w", s.classify(err))
 	}
 	return nil
+}
+
+// Written is a write that was committed.
+type Written struct {
+	Time time.Time
+	// Took is from the begin of the transaction to the end of its commit.
+	Took time.Duration
+}
+
+// About is what is known of the database itself.
+type About struct {
+	// Kind is sqlite or postgresql.
+	Kind    string
+	Version string
+	Bytes   int64
+	// LastWrite is the last one of this console; zero: there was none.
+	LastWrite Written
+}
+
+// About returns what is known of the database. Kind and LastWrite are known with the database away, too.
+func (s *Store) About(ctx context.Context) (About, error) {
+	out := About{Kind: s.dialect.kind}
+	if last := s.lastWrite.Load(); last != nil {
+		out.LastWrite = *last
+	}
+	if err := s.read.QueryRowContext(ctx, s.dialect.about).Scan(&out.Version, &out.Bytes); err != nil {
+		return out, fmt.Errorf("read size of database: %w", s.classify(err))
+	}
+	return out, nil
 }
 
 // Databases are the pools, for metrics.

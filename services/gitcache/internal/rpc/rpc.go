@@ -20,21 +20,22 @@ import (
 // Policy says who may call what.
 func Policy() identity.Policy {
 	return identity.Policy{
-		artifactv1connect.ArtifactServiceResolveProcedure:     ArtifactRole,
-		gitcachev1connect.SourceServiceListSourcesProcedure:   SourceRole,
-		gitcachev1connect.SourceServiceGetSourceProcedure:     SourceRole,
-		gitcachev1connect.SourceServiceWatchSourcesProcedure:  SourceRole,
-		gitcachev1connect.SourceServiceRefreshSourceProcedure: identity.RoleUser,
-		gitcachev1connect.SourceServiceListCommitsProcedure:   SourceRole,
-		gitcachev1connect.SourceServiceListTreeProcedure:      SourceRole,
-		gitcachev1connect.SourceServiceReadFileProcedure:      SourceRole,
-		gitcachev1connect.SourceServicePackServiceProcedure:   SourceRole,
-		gitcachev1connect.ShardServiceListReplicasProcedure:   SourceRole,
-		gitcachev1connect.ShardServiceListShardsProcedure:     SourceRole,
-		gitcachev1connect.ShardServiceSetDrainingProcedure:    ShardRole,
-		gitcachev1connect.ShardServiceMoveSourceProcedure:     ShardRole,
-		gitcachev1connect.HandoffServiceCopyMirrorProcedure:   identity.RoleGitcache,
-		gitcachev1connect.HandoffServiceTakeSourceProcedure:   identity.RoleGitcache,
+		artifactv1connect.ArtifactServiceResolveProcedure:      ArtifactRole,
+		gitcachev1connect.SourceServiceListSourcesProcedure:    SourceRole,
+		gitcachev1connect.SourceServiceGetSourceProcedure:      SourceRole,
+		gitcachev1connect.SourceServiceWatchSourcesProcedure:   SourceRole,
+		gitcachev1connect.SourceServiceRefreshSourceProcedure:  identity.RoleUser,
+		gitcachev1connect.SourceServiceListCommitsProcedure:    SourceRole,
+		gitcachev1connect.SourceServiceListTreeProcedure:       SourceRole,
+		gitcachev1connect.SourceServiceReadFileProcedure:       SourceRole,
+		gitcachev1connect.SourceServicePackServiceProcedure:    SourceRole,
+		gitcachev1connect.ShardServiceListReplicasProcedure:    SourceRole,
+		gitcachev1connect.ShardServiceListShardsProcedure:      SourceRole,
+		gitcachev1connect.ShardServiceGetCoordinationProcedure: identity.RoleAdmin,
+		gitcachev1connect.ShardServiceSetDrainingProcedure:     ShardRole,
+		gitcachev1connect.ShardServiceMoveSourceProcedure:      ShardRole,
+		gitcachev1connect.HandoffServiceCopyMirrorProcedure:    identity.RoleGitcache,
+		gitcachev1connect.HandoffServiceTakeSourceProcedure:    identity.RoleGitcache,
 	}
 }
 

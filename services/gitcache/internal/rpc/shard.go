@@ -6,8 +6,10 @@ import (
 	"errors"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/pulse"
 	"fairlead.dev/services/gitcache/internal/hub"
 	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/shards"
@@ -21,6 +23,9 @@ type Shards struct {
 	Ready  func() error
 	Rights rights.Rights
 	Shards *shards.Shards
+	// Replica is this one's name, Kind that of the store by which replicas agree, and Store how the store answers.
+	Replica, Kind string
+	Store         *pulse.Pulse
 }
 
 // ListReplicas returns the gitcaches that live.
@@ -37,6 +42,18 @@ func (s *Shards) ListReplicas(ctx context.Context, _ *gitcachev1.ListReplicasReq
 			Name: r.Name, Url: r.URL, Draining: r.Draining, Owned: int32(r.Owned), Copies: int32(r.Copies),
 			Preferred: int32(r.Preferred), Version: r.Version, StartTime: hub.Timestamp(r.Started),
 		})
+	}
+	return resp, nil
+}
+
+// GetCoordination returns how this replica reaches the store by which the replicas agree.
+func (s *Shards) GetCoordination(context.Context, *gitcachev1.GetCoordinationRequest) (*gitcachev1.GetCoordinationResponse, error) {
+	beat := s.Store.Last()
+	resp := &gitcachev1.GetCoordinationResponse{
+		Replica: s.Replica, Kind: s.Kind, Since: hub.Timestamp(beat.Since), AskTime: hub.Timestamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
+	}
+	if beat.Problem != nil {
+		resp.Problem = beat.Problem.Error()
 	}
 	return resp, nil
 }

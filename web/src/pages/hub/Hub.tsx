@@ -10,6 +10,7 @@ import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain } from '../../ui/text'
+import { Condition } from './Condition'
 import { Gitcaches } from './Gitcaches'
 import { Tunnels } from './Tunnels'
 
@@ -23,6 +24,7 @@ export function Hub() {
       <Tabs names={tabs} />
       {tab === 'overview' && (
         <>
+          <Condition />
           <Removals />
           <Resources<Sink> of={kindAt('sink') as ResourceKind} say={(s) => <SinkSays of={s} />} />
         </>

@@ -2,8 +2,10 @@ import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import { useEffect } from 'react'
 import { DeploymentOutcome, RevisionService } from '../../gen/fairlead/console/v1/revision_service_pb'
+import { traceAddress, useHub } from '../../hub/about'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
+import { Copied } from '../../ui/Copied'
 import { plain, shortCommit } from '../../ui/text'
 import { took } from './History'
 
@@ -44,11 +46,26 @@ export function Delivery({ service, version }: { service: string; version: strin
           )
         })}
       </ol>
-      {trace && (
-        <p className="quiet">
-          Each step with its spans: <code>fairlead trace service {service}</code>, trace <code>{trace}</code>
-        </p>
-      )}
+      {trace && <Trace service={service} id={trace} />}
     </section>
+  )
+}
+
+// One trace has all steps with their spans. Where the hub knows no place that shows traces, a person takes the id there.
+function Trace({ service, id }: { service: string; id: string }) {
+  const address = traceAddress(useHub().data?.traceUrl ?? '', id)
+  return (
+    <p className="quiet">
+      Each step with its spans: <code>fairlead trace service {service}</code>, or trace{' '}
+      {address ? (
+        <a href={address} target="_blank" rel="noreferrer">
+          <code>{id}</code>
+        </a>
+      ) : (
+        <>
+          <code>{plain(id, 64)}</code> <Copied text={id} what="Copy the trace's id" />
+        </>
+      )}
+    </p>
   )
 }
