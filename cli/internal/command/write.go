@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/manifest"
@@ -99,7 +100,42 @@ func (w *writing) part(ctx context.Context, objects []*manifest.Object) error {
 			return err
 		}
 	}
+	w.touched(res)
 	return nil
+}
+
+// shownTouched is how many services are named that get another configuration.
+const shownTouched = 20
+
+// touched says which services get another configuration by what was applied.
+func (w *writing) touched(res *consolev1.ApplyResponse) {
+	total := int(res.GetTouchedTotal())
+	if total == 0 {
+		return
+	}
+	verb := "gets"
+	switch {
+	case w.dryRun:
+		verb = "would get"
+	case total > 1:
+		verb = "get"
+	}
+	var names []string
+	for _, s := range res.GetTouchedServices() {
+		name := s.GetName()
+		if len(s.GetEntries()) > 0 {
+			name += " (" + strings.Join(s.GetEntries(), ", ") + ")"
+		}
+		if s.GetProblem() != "" {
+			name += ", which keeps its values: " + s.GetProblem()
+		}
+		names = append(names, name)
+	}
+	names = names[:min(len(names), shownTouched)]
+	if more := total - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	w.notef("%s %s another configuration: %s\n", plural.Of(total, "service"), verb, table.Clean(strings.Join(names, "; ")))
 }
 
 // located puts what the hub says of resources where they are written.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"fairlead.dev/platform/plural"
@@ -33,17 +34,32 @@ type Application struct {
 	Confirmation string
 }
 
-// Apply writes all of it or nothing. Pruned resources stand at the end of the results.
-func (c *Catalog) Apply(ctx context.Context, by By, a Application) (written []Written, err error) {
+// Applied is what became of an application.
+type Applied struct {
+	// Written is in the order of the edits; pruned resources stand behind them.
+	Written []Written
+	// Touched are the services that were there before and get another configuration because of it, by name, as far as the caller sees them; Total counts
+	// the others, too.
+	Touched []store.Reconfigured
+	Total   int
+}
+
+// Apply writes all of it or nothing.
+func (c *Catalog) Apply(ctx context.Context, by By, a Application) (out Applied, err error) {
 	if a.Prune && a.Set == "" {
-		return nil, refuse(Invalid, "prune: needs the name of a set, so that nothing else is removed")
+		return out, refuse(Invalid, "prune: needs the name of a set, so that nothing else is removed")
 	}
 	if a.Set != "" {
 		for i := range a.Edits {
 			a.Edits[i].Label(SetLabel, a.Set)
 		}
 	}
+	sees, err := c.guard.Sees(ctx)
+	if err != nil {
+		return out, err
+	}
 	err = c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
+		out = Applied{}
 		edits := a.Edits
 		if a.Prune {
 			old, total, err := leftover(ctx, tx, a)
@@ -64,19 +80,40 @@ func (c *Catalog) Apply(ctx context.Context, by By, a Application) (written []Wr
 				edits = append(edits, Removal(r.Kind, r.Name, r.ETag()))
 			}
 		}
-		if written, err = c.PutIn(ctx, Write{Tx: tx, By: by}, edits); err == nil && a.Dry {
+		written, err := c.PutIn(ctx, Write{Tx: tx, By: by}, edits)
+		out.Written = written
+		out.Touched, out.Total = touchedBy(tx.Reconfigured(), sees)
+		if err == nil && a.Dry {
 			err = errDry
 		}
 		return err
 	})
 	switch {
 	case errors.Is(err, errDry):
-		return written, nil
+		return out, nil
 	case err != nil:
-		return nil, err
+		return Applied{}, err
 	}
-	c.tell(ctx, by, written)
-	return written, nil
+	c.tell(ctx, by, out.Written)
+	return out, nil
+}
+
+// touchedBy returns each service once, by name, as far as they are seen, and how many there are. A service whose configuration is computed twice within a
+// write is as it was computed last, with the entries of both times.
+func touchedBy(list []store.Reconfigured, sees func(store.Resource) bool) (out []store.Reconfigured, total int) {
+	byName := map[string]store.Reconfigured{}
+	for _, r := range list {
+		if before, twice := byName[r.Service.Name]; twice {
+			r.Entries = slices.Compact(slices.Sorted(slices.Values(append(slices.Clip(before.Entries), r.Entries...))))
+		}
+		byName[r.Service.Name] = r
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if sees == nil || sees(byName[name].Service) {
+			out = append(out, byName[name])
+		}
+	}
+	return out, len(byName)
 }
 
 // leftover is what has the label of the set and is not applied any more.

@@ -221,6 +221,9 @@ func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.R
 			return err
 		}
 		tx.Tell(events...)
+		if !fresh {
+			tx.Reconfigure(store.Reconfigured{Service: s, Entries: entries, Problem: next.Problem})
+		}
 	}
 	return tx.PutConfigs(ctx, changed)
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -29,15 +30,22 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 		}
 		a.Edits = append(a.Edits, e)
 	}
-	written, err := s.Catalog.Apply(ctx, by(ctx), a)
+	applied, err := s.Catalog.Apply(ctx, by(ctx), a)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	if !a.Dry {
-		s.revoked(ctx, written)
+		s.revoked(ctx, applied.Written)
 	}
-	out := &consolev1.ApplyResponse{}
-	for _, w := range written {
+	out := &consolev1.ApplyResponse{TouchedTotal: int32(applied.Total)}
+	for _, r := range applied.Touched[:min(len(applied.Touched), shownTouched)] {
+		touched, err := encodeTouched(r)
+		if err != nil {
+			return nil, s.fail(ctx, err)
+		}
+		out.TouchedServices = append(out.TouchedServices, touched)
+	}
+	for _, w := range applied.Written {
 		result, err := s.applied(w, a.Dry)
 		if err != nil {
 			return nil, s.fail(ctx, err)
@@ -45,6 +53,17 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 		out.Results = append(out.Results, result)
 	}
 	return out, nil
+}
+
+// shownTouched is how many services are named that get another configuration.
+const shownTouched = 100
+
+func encodeTouched(r store.Reconfigured) (*consolev1.TouchedService, error) {
+	var spec catalog.ServiceSpec
+	if err := json.Unmarshal(r.Service.Spec, &spec); err != nil {
+		return nil, fmt.Errorf("decode service %q: %w", r.Service.Name, err)
+	}
+	return &consolev1.TouchedService{Name: r.Service.Name, Cluster: spec.Cluster, Entries: r.Entries, Problem: r.Problem}, nil
 }
 
 // revoked puts the revocations in force of clusters' agents and of service accounts.

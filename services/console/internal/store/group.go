@@ -191,7 +191,7 @@ func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *T
 	}
 	end := "RELEASE SAVEPOINT part_of_write"
 	if refused = fn(ctx, &part); refused == nil {
-		t.seq, t.changed, t.touched, t.healthy = part.seq, part.changed, part.touched, part.healthy
+		t.seq, t.changed, t.touched, t.healthy, t.reconfigured = part.seq, part.changed, part.touched, part.healthy, part.reconfigured
 		t.events, t.telling = append(t.events, part.events...), append(t.telling, part.telling...)
 	} else if refused = t.store.classify(refused); errors.Is(refused, ErrUnavailable) {
 		return nil, refused
@@ -215,7 +215,7 @@ func (t *Tx) call(ctx context.Context, w *write) {
 	}()
 	t.author = w.author
 	t.now = t.store.clock() // not before the lock: a revocation is later than what it waited for
-	t.events, t.telling = nil, nil
+	t.events, t.telling, t.reconfigured = nil, nil, nil
 	if w.err = w.fn(ctx, t); w.err == nil {
 		w.err = t.insertAudit(ctx, t.events)
 	}

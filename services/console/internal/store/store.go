@@ -392,7 +392,24 @@ type Tx struct {
 	telling []Event      // of the write that runs
 	touched Touched
 	healthy []became
+	// reconfigured are the services that get another configuration by this write.
+	reconfigured []Reconfigured
 }
+
+// Reconfigured is a service that gets another configuration.
+type Reconfigured struct {
+	Service Resource
+	// Entries that come, go, or have another value, as far as they can be told.
+	Entries []string
+	// Problem is why the service keeps the values that it has; empty: it gets the new ones.
+	Problem string
+}
+
+// Reconfigure notes services that get another configuration by this write.
+func (t *Tx) Reconfigure(list ...Reconfigured) { t.reconfigured = append(t.reconfigured, list...) }
+
+// Reconfigured are the services that get another configuration by this write.
+func (t *Tx) Reconfigured() []Reconfigured { return t.reconfigured }
 
 // transact runs fn in a transaction on the writer.
 func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {

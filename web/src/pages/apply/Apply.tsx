@@ -4,9 +4,9 @@ import { useMutation, useQuery } from '@connectrpc/connect-query'
 import { useRef, useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import {
-  type Applied,
   ApplyOutcome,
   ApplyProblemsSchema,
+  type ApplyResponse,
   ApplyService,
   ConfirmationWantedSchema,
 } from '../../gen/fairlead/console/v1/apply_service_pb'
@@ -135,7 +135,6 @@ function Editor({
     at.setSelectionRange(begin, begin)
     at.scrollTop = Math.max(0, (line - 4) * 18)
   }
-  const results = apply.data?.results ?? []
   const dry = apply.variables?.dryRun
   return (
     <>
@@ -183,7 +182,7 @@ function Editor({
           </button>
         </div>
       )}
-      {apply.isSuccess && shown === text && <Results of={results} dry={dry ?? false} />}
+      {apply.isSuccess && shown === text && <Results of={apply.data} dry={dry ?? false} />}
       <div className="editor">
         <pre ref={gutter} aria-hidden="true">
           {Array.from({ length: lines }, (_, i) => (bad.has(i + 1) ? `✕ ${i + 1}` : String(i + 1))).join(
@@ -243,12 +242,13 @@ function Editor({
   )
 }
 
-function Results({ of, dry }: { of: Applied[]; dry: boolean }) {
+function Results({ of, dry }: { of: ApplyResponse; dry: boolean }) {
   return (
     <section className="panel" role="status" aria-label="What changes">
       <h2>{dry ? 'What would change' : 'Written'}</h2>
+      <Touched of={of} dry={dry} />
       <ul className="lines">
-        {of.map((r) => {
+        {of.results.map((r) => {
           const kind = kinds.find((k) => k.kind === r.kind)
           return (
             <li key={`${r.kind} ${r.name}`}>
@@ -261,5 +261,44 @@ function Results({ of, dry }: { of: Applied[]; dry: boolean }) {
         })}
       </ul>
     </section>
+  )
+}
+
+// Kinds whose values services are configured with.
+const configures = ['ConfigSet', 'Secret', 'Backend', 'Project', 'Cluster', 'Service']
+
+// The services that get another configuration by it, with the entries that become others.
+function Touched({ of, dry }: { of: ApplyResponse; dry: boolean }) {
+  const { touchedServices: services, touchedTotal: total } = of
+  if (total === 0) {
+    const some = of.results.some(
+      (r) =>
+        r.outcome !== ApplyOutcome.UNCHANGED &&
+        configures.includes(kinds.find((k) => k.kind === r.kind)?.name ?? ''),
+    )
+    return some ? (
+      <p className="quiet">No service {dry ? 'would get' : 'gets'} another configuration.</p>
+    ) : null
+  }
+  const count = total === 1 ? '1 service' : `${total.toLocaleString()} services`
+  return (
+    <details open={total <= 20}>
+      <summary>
+        {count} {dry ? 'would get' : total === 1 ? 'gets' : 'get'} another configuration
+      </summary>
+      <ul className="lines">
+        {services.map((s) => (
+          <li key={s.name}>
+            <Link to={`/service/${s.name}?tab=config`}>{plain(s.name, 63)}</Link>{' '}
+            <span className="quiet">at {plain(s.cluster, 63)}</span>{' '}
+            {s.entries.length > 0 && <code>{plain(s.entries.join(', '), 400)}</code>}
+            {s.problem && <div className="cause">It keeps its values: {plain(s.problem, 600)}</div>}
+          </li>
+        ))}
+      </ul>
+      {total > services.length && (
+        <p className="quiet">{(total - services.length).toLocaleString()} more are not listed here.</p>
+      )}
+    </details>
   )
 }
