@@ -52,4 +52,25 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	}
 	inChromium(ctx, t, "worklist.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
 		strings.TrimSpace(link), seeded.Failing, os.Getenv("SHOTS"))
+	seesTheHub(ctx, t, c)
+}
+
+// seesTheHub has a person look at how the hub is, end logins, and change a configuration, and has somebody copy the token of an agent.
+func seesTheHub(ctx context.Context, t *testing.T, c *seeded.Console) {
+	t.Helper()
+	const cluster = 5
+	args := make([]string, 0, 6)
+	for range 3 {
+		link, err := c.LoginLinkOf(ctx, "grace")
+		if err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, strings.TrimSpace(link))
+	}
+	inChromium(ctx, t, "hub.mjs", func(event string) error {
+		if event != "copy the token" {
+			return fmt.Errorf("the script says %q", event)
+		}
+		return c.CopyToken(ctx, cluster)
+	}, append(args, c.Cluster(cluster), c.Service(seeded.Configured), os.Getenv("SHOTS"))...)
 }

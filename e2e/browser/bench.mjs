@@ -15,6 +15,38 @@ const bench = (name, value, unit) => console.log(`BENCH web.${name} ${value.toFi
 const p95 = (list) => list.toSorted((a, b) => a - b)[Math.floor(0.95 * (list.length - 1))];
 const median = (list) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)];
 
+// Answers in a page for the API server of a cluster: each Deployment has two pods, and their logs have the lines of a whole, one after the other by time.
+function pretendCluster(total) {
+  const pods = 8;
+  const asked = globalThis.fetch;
+  const json = (value) => Promise.resolve(new Response(JSON.stringify(value), { headers: { "Content-Type": "application/json" } }));
+  const begun = [];
+  const log = (pod) => {
+    if (!begun.includes(pod)) begun.push(pod);
+    let next = begun.indexOf(pod);
+    const encoder = new TextEncoder();
+    return new ReadableStream({
+      pull(controller) {
+        globalThis.firstLine ??= performance.now();
+        if (next >= total) return new Promise(() => {}); // it goes on without a word
+        let text = "";
+        for (const end = Math.min(total, next + pods * 200); next < end; next += pods)
+          text += `${new Date(1.8e12 + next).toISOString()} line ${next} of a container that has something to say: GET /checkout 200 in 12 ms\n`;
+        controller.enqueue(encoder.encode(text));
+      },
+    });
+  };
+  globalThis.fetch = (input, init) => {
+    const { pathname, searchParams } = new URL(typeof input === "string" ? input : input.url, location.href);
+    if (!pathname.startsWith("/clusters/")) return asked(input, init);
+    const name = pathname.split("/").at(-1);
+    if (/\/deployments\/[^/]+$/.test(pathname)) return json({ metadata: { name }, spec: { selector: { matchLabels: { app: name } } } });
+    if (/\/log$/.test(pathname)) return Promise.resolve(new Response(log(pathname.split("/").at(-2))));
+    const app = (searchParams.get("labelSelector") ?? "").replace("app=", "");
+    return json({ items: ["a", "b"].map((pod) => ({ metadata: { name: `${app}-${pod}`, namespace: "shop" }, spec: { containers: [{ name: "app" }] } })) });
+  };
+}
+
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"] }); // benches run as root, too
 try {
   const context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1280, height: 800 } });
@@ -117,6 +149,21 @@ try {
     trees.push(performance.now() - began);
   }
   bench("tree_1500_objects_ms", median(trees), "ms");
+
+  // The merged logs of a service's eight containers, as fast as the page takes them. The cluster is made up in the tab: what is measured is the page, from
+  // the first byte until each line is counted, none was dropped, and the last one is drawn.
+  const total = 160_000;
+  const rates = [];
+  for (let i = 0; i < 3; i++) {
+    const reader = await context.newPage();
+    await reader.addInitScript(pretendCluster, total);
+    await reader.goto(`${hub}/service/checkout?tab=logs`);
+    await reader.getByText(`${total.toLocaleString("en-US")} of ${total.toLocaleString("en-US")} lines`).waitFor();
+    await reader.getByText(`line ${total - 1} `).waitFor();
+    rates.push(await reader.evaluate((total) => total / ((performance.now() - globalThis.firstLine) / 1000), total));
+    await reader.close();
+  }
+  bench("log_lines_per_second", median(rates), "lines/s");
 
   await page.goto(`${hub}/services`);
   await page.locator(".live-mark", { hasText: "live" }).waitFor();

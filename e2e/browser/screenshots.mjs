@@ -24,6 +24,8 @@ const pages = [
   ["source", "/source/team-003"],
   ["sources", "/sources"],
   ["activity", "/activity"],
+  ["hub", "/hub"],
+  ["me", "/me"],
 ];
 const shots = one.length
   ? [[one[3], one[2], one[0], Number(one[1])]]

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,6 +47,9 @@ const (
 	Failing = "checkout"
 )
 
+// Configured is the service that has the configuration set "regions".
+const Configured = 6
+
 // pinned is the service that somebody pinned, and held are those that somebody holds.
 const pinned = 5
 
@@ -56,6 +61,7 @@ type Console struct {
 	size Size
 
 	process *process.Process
+	alerts  net.Listener // of what pretends to be Prometheus
 	http    *http.Client
 	secret  string
 	admin   []connect.ClientOption
@@ -79,9 +85,13 @@ func Start(ctx context.Context, bins stack.Binaries, dir string, size Size) (c *
 	}
 	data := filepath.Join(dir, "data")
 	c = &Console{URL: "https://" + addresses[0], size: size, uids: map[string]string{}, views: map[int]uint64{}}
-	c.process = process.New(dir, "console", filepath.Join(bins.Dir, "console"), "--listen", addresses[0], "--data-dir", data, "--tls-cert", files.CertFile, "--tls-key", files.KeyFile)
-	if err := c.process.Start(); err != nil {
+	if c.alerts, err = firing(); err != nil {
 		return nil, err
+	}
+	c.process = process.New(dir, "console", filepath.Join(bins.Dir, "console"), "--listen", addresses[0], "--data-dir", data, "--tls-cert", files.CertFile, "--tls-key", files.KeyFile,
+		"--trace-url", "https://traces.example.com/trace/{trace}", "--prometheus-url", "http://"+c.alerts.Addr().String())
+	if err := c.process.Start(); err != nil {
+		return nil, errors.Join(err, c.alerts.Close())
 	}
 	defer func() {
 		if err != nil {
@@ -99,7 +109,7 @@ func Start(ctx context.Context, bins stack.Binaries, dir string, size Size) (c *
 
 // Stop ends the console.
 func (c *Console) Stop() error {
-	return errors.Join(c.process.Signal(syscall.SIGTERM), c.process.Stop(time.Minute))
+	return errors.Join(c.process.Signal(syscall.SIGTERM), c.process.Stop(time.Minute), c.alerts.Close())
 }
 
 // Pid is the console's process.
@@ -143,9 +153,57 @@ func (c *Console) Person(ctx context.Context, name string) (consolev1connect.Liv
 }
 
 // LoginLink is an address that logs a browser in, once.
-func (c *Console) LoginLink(ctx context.Context) (string, error) {
-	got, err := consolev1connect.NewLoginServiceClient(c.http, c.URL, c.admin...).CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: "ada", Groups: []string{identity.AdminsGroup}})
+func (c *Console) LoginLink(ctx context.Context) (string, error) { return c.LoginLinkOf(ctx, "ada") }
+
+// LoginLinkOf is LoginLink for an administrator with a name.
+func (c *Console) LoginLinkOf(ctx context.Context, user string) (string, error) {
+	got, err := consolev1connect.NewLoginServiceClient(c.http, c.URL, c.admin...).CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: user, Groups: []string{identity.AdminsGroup}})
 	return got.GetLink(), err
+}
+
+// firing pretends to be a Prometheus in which an alert of the hub fires, until the listener is closed.
+func firing() (net.Listener, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"status": "success", "data": {"alerts": [{"labels": {"alertname": "FairleadDown", "severity": "critical", "job": "fairlead-tunnel", "instance": "tunnel-0:7480"},
+			"annotations": {"summary": "<b>tunnel-0</b> is not there", "description": "Prometheus could not ask it for its metrics for 5 minutes."}, "state": "firing", "activeAt": "2026-11-22T10:00:00Z"}]}}`)
+	})}
+	go func() { _ = s.Serve(l) }() // it ends with the listener
+	return l, nil
+}
+
+// CopyToken has the agent of the i-th cluster join, and its token renewed on two machines: somebody has copied it.
+func (c *Console) CopyToken(ctx context.Context, i int) error {
+	api := consolev1connect.NewIdentityServiceClient(c.http, c.URL, c.admin...)
+	made, err := api.CreateJoinToken(ctx, &consolev1.CreateJoinTokenRequest{Cluster: c.Cluster(i)})
+	if err != nil {
+		return err
+	}
+	key, err := identity.NewAgentKey()
+	if err != nil {
+		return err
+	}
+	joined, err := consolev1connect.NewIdentityServiceClient(c.http, c.URL, client.Options()...).JoinCluster(ctx, &consolev1.JoinClusterRequest{
+		JoinToken: made.GetJoinToken(), Key: key.ForJoin(made.GetJoinToken()),
+	})
+	if err != nil {
+		return err
+	}
+	token := joined.GetToken().GetToken()
+	prover := &identity.Prover{
+		TokenSource: identity.StaticToken(token), Key: func() *identity.AgentKey { return key }, Audience: identity.ServiceConsole, Clock: new(identity.HubClock),
+	}
+	agent := consolev1connect.NewIdentityServiceClient(c.http, c.URL, append(client.Options(), client.WithToken(prover))...)
+	for _, machine := range []string{"the request of the agent itself", "the request of the copy of it"} {
+		_, err = agent.RenewToken(ctx, &consolev1.RenewTokenRequest{Key: key.ForRenewal(token, []byte(machine))})
+	}
+	if connect.CodeOf(err) != connect.CodeUnauthenticated {
+		return fmt.Errorf("a token that was copied is renewed twice: %w", err)
+	}
+	return nil
 }
 
 // Cluster, Service and Source are the names of the i-th.
@@ -173,11 +231,12 @@ func commit(n int) string { return strings.Repeat(fmt.Sprintf("%04x", 0x9a1b+n),
 
 func revision(n int) *artifactv1.Revision {
 	subjects := []string{"Raise the limits of the checkout", "v11", "Fix the totals of the cart", "Take out the old banner"}
-	return &artifactv1.Revision{Commit: commit(n), Subject: subjects[n%len(subjects)], Author: []string{"bob", "carol", "dan"}[n%3], CommitTime: timestamppb.New(time.Now().Add(-time.Duration(n+2) * time.Minute))}
+	trace := fmt.Sprintf("00-%032x-%016x-01", 0x9a1b0001+n, 0x51+n)
+	return &artifactv1.Revision{Traceparent: trace, Commit: commit(n), Subject: subjects[n%len(subjects)], Author: []string{"bob", "carol", "dan"}[n%3], CommitTime: timestamppb.New(time.Now().Add(-time.Duration(n+2) * time.Minute))}
 }
 
 func (c *Console) seed(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{c.seedSources, c.seedClusters, c.seedServices, c.seedLevers, c.seedStates, c.seedDetails, c.seedViews} {
+	for _, step := range []func(context.Context) error{c.seedSources, c.seedClusters, c.seedConfiguration, c.seedServices, c.seedLevers, c.seedStates, c.seedDetails, c.seedViews} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -237,10 +296,24 @@ func (c *Console) seedClusters(ctx context.Context) error {
 }
 
 func (c *Console) spec(i int) *consolev1.Service {
-	return &consolev1.Service{
+	s := &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: c.Service(i), Labels: map[string]string{"env": []string{"prod", "test"}[i%2], "team": c.source(i)}},
 		Spec:     &consolev1.ServiceSpec{Source: c.source(i), Cluster: c.Cluster(i), Path: "deploy/" + c.Service(i), Namespace: "shop"},
 	}
+	if i == Configured {
+		s.Spec.ConfigSets = []string{"regions"}
+	}
+	return s
+}
+
+func (c *Console) seedConfiguration(ctx context.Context) error {
+	_, err := consolev1connect.NewConfigSetServiceClient(c.http, c.URL, c.admin...).UpdateConfigSet(ctx, &consolev1.UpdateConfigSetRequest{AllowMissing: true, ConfigSet: &consolev1.ConfigSet{
+		Metadata: &consolev1.Metadata{Name: "regions", Labels: map[string]string{"fairlead.dev/set": "seeded"}},
+		Spec: &consolev1.ConfigSetSpec{Entries: map[string]*consolev1.ConfigSetting{
+			"endpoint": {Value: &consolev1.ConfigSetting_Text{Text: "https://eu.example.com"}}, "level": {Value: &consolev1.ConfigSetting_Text{Text: "info"}},
+		}},
+	}})
+	return err
 }
 
 func (c *Console) seedServices(ctx context.Context) error {
@@ -395,7 +468,6 @@ func (c *Console) seedLevers(ctx context.Context) error {
 	}
 	apply := &consolev1.ApplyRequest{Set: "seeded", Resources: []*consolev1.Resource{
 		{Resource: &consolev1.Resource_Project{Project: &consolev1.Project{Metadata: &consolev1.Metadata{Name: "shop"}, Spec: &consolev1.ProjectSpec{Description: "The shop and all that it needs"}}}},
-		{Resource: &consolev1.Resource_ConfigSet{ConfigSet: &consolev1.ConfigSet{Metadata: &consolev1.Metadata{Name: "regions"}, Spec: &consolev1.ConfigSetSpec{}}}},
 		{Resource: &consolev1.Resource_Grant{Grant: &consolev1.Grant{Metadata: &consolev1.Metadata{Name: "web-team"}, Spec: &consolev1.GrantSpec{
 			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_Group{Group: "web-team"}}}, Role: "viewer", Clusters: &consolev1.GrantClusters{Labels: map[string]string{"tier": "test"}},
 		}}}},

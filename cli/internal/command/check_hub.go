@@ -17,7 +17,7 @@ import (
 func (a *app) checkHub(ctx context.Context, h *hub.Hub) (findings []finding) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{}); err == nil {
+	if is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{Condition: true}); err == nil {
 		if is.GetDatabase() != nil {
 			findings = append(findings, a.databaseFinding(is.GetDatabase()))
 		}

@@ -1,10 +1,16 @@
 import { useQuery } from '@connectrpc/connect-query'
 import { AdminService } from '../gen/fairlead/console/v1/admin_service_pb'
 
-// Which version the hub has, where traces are shown, and how it is. Every page asks, so it is asked once a minute; a page that shows how the hub is
-// asks more often.
-export const useHub = (every = 60_000) =>
-  useQuery(AdminService.method.getHub, {}, { refetchInterval: every, staleTime: every / 2 })
+// Which version the hub has, and where traces are shown. Every page asks.
+export const useHub = () =>
+  useQuery(AdminService.method.getHub, {}, { refetchInterval: 60_000, staleTime: 30_000 })
+
+// Besides how it is, for administrators.
+export const useCondition = () =>
+  useQuery(AdminService.method.getHub, { condition: true }, { refetchInterval: often })
+
+// What a page that shows how the hub is asks again after.
+export const often = 15_000
 
 let mine = ''
 

@@ -7,18 +7,16 @@ import type {
   GetHubResponse,
 } from '../../gen/fairlead/console/v1/admin_service_pb'
 import { ShardService } from '../../gen/fairlead/gitcache/v1/shard_pb'
-import { pageVersion, useHub } from '../../hub/about'
+import { often, pageVersion, useCondition } from '../../hub/about'
 import { failureAt, failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { Failed, Waiting } from '../../ui/Panel'
 import { bytesOf, plain } from '../../ui/text'
 
-const often = 15_000
-
 // How the hub is: its version, what it stands on, and the alerts that fire. The last three are for administrators.
 export function Condition() {
-  const got = useHub(often)
+  const got = useCondition()
   const again = () => void got.refetch()
   if (got.error && !got.data) return <Failed failure={failureOf(got.error)} again={again} />
   if (!got.data) return <Waiting what="the state of the hub" />
@@ -135,6 +133,7 @@ function Answers({
 
 function milliseconds(of: Duration | undefined): string {
   const ms = of ? durationMs(of) : 0
+  if (ms < 0.1) return 'less than 0.1 ms'
   return ms < 10 ? `${ms.toFixed(1)} ms` : `${Math.round(ms)} ms`
 }
 
