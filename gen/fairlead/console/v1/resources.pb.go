@@ -38,6 +38,8 @@ const (
 	VerifyProvider_VERIFY_PROVIDER_COSIGN VerifyProvider = 1
 	// By Helm (`helm package --sign`): a provenance file (.prov) beside the package, or in the registry with it.
 	VerifyProvider_VERIFY_PROVIDER_PROVENANCE VerifyProvider = 2
+	// By notation, with a certificate: in a registry.
+	VerifyProvider_VERIFY_PROVIDER_NOTATION VerifyProvider = 3
 )
 
 // Enum value maps for VerifyProvider.
@@ -46,11 +48,13 @@ var (
 		0: "VERIFY_PROVIDER_UNSPECIFIED",
 		1: "VERIFY_PROVIDER_COSIGN",
 		2: "VERIFY_PROVIDER_PROVENANCE",
+		3: "VERIFY_PROVIDER_NOTATION",
 	}
 	VerifyProvider_value = map[string]int32{
 		"VERIFY_PROVIDER_UNSPECIFIED": 0,
 		"VERIFY_PROVIDER_COSIGN":      1,
 		"VERIFY_PROVIDER_PROVENANCE":  2,
+		"VERIFY_PROVIDER_NOTATION":    3,
 	}
 )
 
@@ -899,7 +903,8 @@ func (x *BucketSource) GetInsecureSkipTlsVerify() bool {
 	return false
 }
 
-// Verify says who must have signed a chart or an artifact. It is signed if one of its signatures is by one of the keys.
+// Verify says who must have signed a chart or an artifact. It is signed if one of its signatures is by one of the keys, or by one of the identities
+// with a certificate of one of the authorities.
 type Verify struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Provider VerifyProvider         `protobuf:"varint,1,opt,name=provider,proto3,enum=fairlead.console.v1.VerifyProvider" json:"provider,omitempty"`
@@ -907,9 +912,14 @@ type Verify struct {
 	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
 	// For cosign: host/path of the repository that the signatures name, if the source's url is a copy of it. Of a source of charts without
 	// the name of the chart.
-	Repository    string `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Repository string `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
+	// For notation: certificates of the authorities that are trusted, in PEM, each alone.
+	Certificates []string `protobuf:"bytes,4,rep,name=certificates,proto3" json:"certificates,omitempty"`
+	// For notation: who may sign, as in its trust policies: * for all whom the authorities know, or `x509.subject: C=US, ST=WA, O=example` with more
+	// attributes if need be.
+	TrustedIdentities []string `protobuf:"bytes,5,rep,name=trusted_identities,json=trustedIdentities,proto3" json:"trusted_identities,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Verify) Reset() {
@@ -961,6 +971,20 @@ func (x *Verify) GetRepository() string {
 		return x.Repository
 	}
 	return ""
+}
+
+func (x *Verify) GetCertificates() []string {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+func (x *Verify) GetTrustedIdentities() []string {
+	if x != nil {
+		return x.TrustedIdentities
+	}
+	return nil
 }
 
 // LayerSelector chooses a layer of an artifact.
@@ -1274,8 +1298,12 @@ type Head struct {
 	// The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>. Of an
 	// artifact tag:<name>@<digest of the manifest>.
 	ResolvedRef string `protobuf:"bytes,4,opt,name=resolved_ref,json=resolvedRef,proto3" json:"resolved_ref,omitempty"`
-	// Fingerprint of the key that signed it; empty: the source verifies nothing, or did not when this was published.
-	SignedBy      string `protobuf:"bytes,5,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
+	// Fingerprint of the key that signed it, or of notation's signatures the subject of the certificate, and its authority; empty: the source verifies
+	// nothing, or did not when this was published.
+	SignedBy string `protobuf:"bytes,5,opt,name=signed_by,json=signedBy,proto3" json:"signed_by,omitempty"`
+	// The highest version upstream, if it is above the one that was chosen and no pre-release: the range or the version of the services keeps it out. Empty:
+	// there is none, or upstream was not asked for its versions, as a registry is not for a single version.
+	NewerVersion  string `protobuf:"bytes,6,opt,name=newer_version,json=newerVersion,proto3" json:"newer_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1341,6 +1369,13 @@ func (x *Head) GetResolvedRef() string {
 func (x *Head) GetSignedBy() string {
 	if x != nil {
 		return x.SignedBy
+	}
+	return ""
+}
+
+func (x *Head) GetNewerVersion() string {
+	if x != nil {
+		return x.NewerVersion
 	}
 	return ""
 }
@@ -3052,14 +3087,16 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x0ewebhook_secret\x18\t \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12\x1a\n" +
 	"\binsecure\x18\n" +
 	" \x01(\bR\binsecure\x127\n" +
-	"\x18insecure_skip_tls_verify\x18\v \x01(\bR\x15insecureSkipTLSVerify\"\xa7\x01\n" +
+	"\x18insecure_skip_tls_verify\x18\v \x01(\bR\x15insecureSkipTLSVerify\"\xa1\x02\n" +
 	"\x06Verify\x12K\n" +
 	"\bprovider\x18\x01 \x01(\x0e2#.fairlead.console.v1.VerifyProviderB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\bprovider\x12&\n" +
 	"\x04keys\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\x04keys\x12(\n" +
 	"\n" +
 	"repository\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\n" +
-	"repository\":\n" +
+	"repository\x126\n" +
+	"\fcertificates\x18\x04 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\fcertificates\x12@\n" +
+	"\x12trusted_identities\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01\x18\x80\bR\x11trustedIdentities\":\n" +
 	"\rLayerSelector\x12)\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tB\n" +
@@ -3085,14 +3122,15 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x05heads\x18\x01 \x03(\v2\x19.fairlead.console.v1.HeadR\x05heads\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x14\n" +
 	"\x05owner\x18\x03 \x01(\tR\x05owner\x126\n" +
-	"\aproblem\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\xcf\x01\n" +
+	"\aproblem\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\xf4\x01\n" +
 	"\x04Head\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12:\n" +
 	"\brevision\x18\x02 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
 	"\n" +
 	"fetch_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchTime\x12!\n" +
 	"\fresolved_ref\x18\x04 \x01(\tR\vresolvedRef\x12\x1b\n" +
-	"\tsigned_by\x18\x05 \x01(\tR\bsignedBy\"\xad\x01\n" +
+	"\tsigned_by\x18\x05 \x01(\tR\bsignedBy\x12#\n" +
+	"\rnewer_version\x18\x06 \x01(\tR\fnewerVersion\"\xad\x01\n" +
 	"\aProblem\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
@@ -3257,11 +3295,12 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xa1\x01\xbaH\x9d\x01\x1a\x9a\x01\n" +
-	"\x12grant_clusters.one\x12&must have one of names, labels and all\x1a\\(this.names.size() > 0 ? 1 : 0) + (this.labels.size() > 0 ? 1 : 0) + (this.all ? 1 : 0) == 1*m\n" +
+	"\x12grant_clusters.one\x12&must have one of names, labels and all\x1a\\(this.names.size() > 0 ? 1 : 0) + (this.labels.size() > 0 ? 1 : 0) + (this.all ? 1 : 0) == 1*\x8b\x01\n" +
 	"\x0eVerifyProvider\x12\x1f\n" +
 	"\x1bVERIFY_PROVIDER_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16VERIFY_PROVIDER_COSIGN\x10\x01\x12\x1e\n" +
-	"\x1aVERIFY_PROVIDER_PROVENANCE\x10\x02*\x94\x01\n" +
+	"\x1aVERIFY_PROVIDER_PROVENANCE\x10\x02\x12\x1c\n" +
+	"\x18VERIFY_PROVIDER_NOTATION\x10\x03*\x94\x01\n" +
 	"\x10VerificationMode\x12!\n" +
 	"\x1dVERIFICATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18VERIFICATION_MODE_COMMIT\x10\x01\x12\x19\n" +

@@ -79,7 +79,8 @@ type SourceServiceClient interface {
 	ListCommits(context.Context, *v1.ListCommitsRequest) (*v1.ListCommitsResponse, error)
 	// ListTree returns what is in a folder at a revision. Called by users.
 	ListTree(context.Context, *v1.ListTreeRequest) (*v1.ListTreeResponse, error)
-	// ReadFile returns a file at a revision. Called by users.
+	// ReadFile returns a file at a revision. Called by users. A version of a chart that no service names is fetched for it by the owner of the source, for
+	// callers who may have the source polled; it becomes no head.
 	// Errors: ResourceExhausted (the file is larger than 1 MiB).
 	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 	// PackService sends the artifact that a service would get if it followed another revision of its source. The owner of
@@ -258,7 +259,8 @@ type SourceServiceHandler interface {
 	ListCommits(context.Context, *v1.ListCommitsRequest) (*v1.ListCommitsResponse, error)
 	// ListTree returns what is in a folder at a revision. Called by users.
 	ListTree(context.Context, *v1.ListTreeRequest) (*v1.ListTreeResponse, error)
-	// ReadFile returns a file at a revision. Called by users.
+	// ReadFile returns a file at a revision. Called by users. A version of a chart that no service names is fetched for it by the owner of the source, for
+	// callers who may have the source polled; it becomes no head.
 	// Errors: ResourceExhausted (the file is larger than 1 MiB).
 	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 	// PackService sends the artifact that a service would get if it followed another revision of its source. The owner of

@@ -774,7 +774,8 @@ export const SourceService: GenService<{
     output: typeof ListTreeResponseSchema;
   },
   /**
-   * ReadFile returns a file at a revision. Called by users.
+   * ReadFile returns a file at a revision. Called by users. A version of a chart that no service names is fetched for it by the owner of the source, for
+   * callers who may have the source polled; it becomes no head.
    * Errors: ResourceExhausted (the file is larger than 1 MiB).
    *
    * @generated from rpc fairlead.gitcache.v1.SourceService.ReadFile
