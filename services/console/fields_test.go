@@ -119,7 +119,22 @@ func fill(m protoreflect.Message, given map[protoreflect.FullName]any) {
 const (
 	verifyCosign     = consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN
 	verifyProvenance = consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE
-	cosignKey        = `-----BEGIN PUBLIC KEY-----
+	verifyNotation   = consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION
+	authority        = `-----BEGIN CERTIFICATE-----
+MIIB/DCCAaGgAwIBAgIUK2prU1TEmWMo1wUJ2WJLLHU0XYcwCgYIKoZIzj0EAwIw
+SzELMAkGA1UEBhMCVVMxCzAJBgNVBAgMAldBMRAwDgYDVQQKDAdFeGFtcGxlMR0w
+GwYDVQQDDBRFeGFtcGxlIHNpZ25pbmcgcm9vdDAeFw0yNjExMjIyMDUzNDJaFw00
+NjExMTcyMDUzNDJaMEsxCzAJBgNVBAYTAlVTMQswCQYDVQQIDAJXQTEQMA4GA1UE
+CgwHRXhhbXBsZTEdMBsGA1UEAwwURXhhbXBsZSBzaWduaW5nIHJvb3QwWTATBgcq
+hkjOPQIBBggqhkjOPQMBBwNCAARhldTLShXIuHgJoUWz23yq3RlocE7DbScpQjjP
+cWER7DkH9aPO+1QYglxdkBkLC5emRZTs7SaGtXDdZhDKB5oyo2MwYTAdBgNVHQ4E
+FgQU+/rW/OVKhMk1Y1/427694yt4yWAwHwYDVR0jBBgwFoAU+/rW/OVKhMk1Y1/4
+27694yt4yWAwDwYDVR0TAQH/BAUwAwEB/zAOBgNVHQ8BAf8EBAMCAQYwCgYIKoZI
+zj0EAwIDSQAwRgIhAJa01zV9FoMKw/U837sHjwO7N3x2cMqb460jewzBT9wZAiEA
+xxdC1A2ORyU4DjxEh9l97/D4SFKJE98QyEuHTcr/vVE=
+-----END CERTIFICATE-----
+`
+	cosignKey = `-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYgXNTqBkQnmvcwZwFSHRlUp7/rCw
 tvzf2MUTbcqOYNqgcK1hC1MNhoA+++Yd/TGuusRwmWkvqHY4fPrjxkUguw==
 -----END PUBLIC KEY-----
@@ -142,8 +157,11 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.console.v1.LayerSelector.media_type": "application/vnd.cncf.flux.content.v1.tar+gzip",
 		"fairlead.console.v1.Verification.keys":        []string{pgpKey(t, false) + "\n" + pgpKey(t, false), sshKey(t) + "# two\n" + sshKey(t)},
 		"fairlead.console.v1.Verify.keys":              []string{cosignKey}, "fairlead.console.v1.Verify.repository": "registry.example.com/team/shop",
+		"fairlead.console.v1.Verify.certificates": []string{authority}, "fairlead.console.v1.Verify.trusted_identities": []string{"*"},
 	})
-	spec.Helm.Verify.Provider, spec.Oci.Verify.Provider = verifyCosign, verifyCosign
+	spec.Helm.Verify.Provider, spec.Oci.Verify.Provider = verifyCosign, verifyNotation
+	spec.Helm.Verify.Certificates, spec.Helm.Verify.TrustedIdentities = nil, nil
+	spec.Oci.Verify.Keys, spec.Oci.Verify.Repository = nil, ""
 	for _, name := range []string{spec.GetGit().GetSecret(), spec.GetGit().GetWebhookSecret()} {
 		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
 			Metadata: meta(name), Data: map[string]string{"token": "hunter2"},
@@ -360,6 +378,26 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 	} {
 		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Bucket: bucket}}})
 		wantCode(t, err, connect.CodeInvalidArgument, word)
+		if strings.Contains(strings.ToLower(err.Error()), "hunter2") {
+			t.Errorf("%s: the error gives away what was written: %v", word, err)
+		}
+	}
+	for word, verify := range map[string]*consolev1.Verify{
+		"certificates: name at least one":       {TrustedIdentities: []string{"*"}},
+		"trustedIdentities: name who may":       {Certificates: []string{authority}},
+		"are not for notation":                  {Certificates: []string{authority}, TrustedIdentities: []string{"*"}, Keys: []string{cosignKey}},
+		"certificates[1]: is not one":           {Certificates: []string{authority, "hunter2"}, TrustedIdentities: []string{"*"}},
+		"certificates[0]: holds a private key":  {Certificates: []string{"-----BEGIN PRIVATE KEY-----\nhunter2"}, TrustedIdentities: []string{"*"}},
+		"trustedIdentities[0]: must name C, ST": {Certificates: []string{authority}, TrustedIdentities: []string{"x509.subject: O=x"}},
+		"are for notation only":                 {Provider: verifyCosign, Keys: []string{cosignKey}, Certificates: []string{authority}},
+	} {
+		if verify.Provider == 0 {
+			verify.Provider = verifyNotation
+		}
+		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
+			Metadata: meta("bad"), Spec: &consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://registry.example.com/x", Verify: verify}},
+		}})
+		wantCode(t, err, connect.CodeInvalidArgument, "spec.oci.verify", word)
 		if strings.Contains(strings.ToLower(err.Error()), "hunter2") {
 			t.Errorf("%s: the error gives away what was written: %v", word, err)
 		}

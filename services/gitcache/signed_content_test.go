@@ -27,6 +27,7 @@ import (
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/registrytest"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/signed/signedtest"
 )
 
 const (
@@ -230,6 +231,80 @@ func TestOnlySignedArtifactsArePublished(t *testing.T) {
 			f.problem()
 		})
 	}
+}
+
+// notarize signs an artifact as notation does, where a registry has no API for referrers.
+func (f *registryFixture) notarize(repository, digest string, envelopes ...[]byte) {
+	f.t.Helper()
+	var manifests [][]byte
+	for _, e := range envelopes {
+		m := notationManifest("application/jose+json", e)
+		f.registry.PushManifest(f.t, repository, digestOf(m), manifestType, m, e, []byte("{}"))
+		manifests = append(manifests, m)
+	}
+	list := referrers(notationType, manifests...)
+	f.registry.PushManifest(f.t, repository, strings.Replace(digest, ":", "-", 1), indexType, list)
+}
+
+const notationType = "application/vnd.cncf.notary.signature"
+
+// notationManifest holds a signature of notation.
+func notationManifest(kind string, envelope []byte) []byte {
+	none := map[string]any{"mediaType": notationType, "digest": digestOf([]byte("{}")), "size": 2}
+	layer := map[string]any{"mediaType": kind, "digest": digestOf(envelope), "size": len(envelope)}
+	return toJSON(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": none, "layers": []any{layer}})
+}
+
+// TestOnlyArtifactsSignedByNotationArePublished by an authority and identity of the source, in a registry with the API for referrers and without.
+func TestOnlyArtifactsSignedByNotationArePublished(t *testing.T) {
+	t.Parallel()
+	root := signedtest.Authority(t, "root")
+	ada, eve := root.Signer(t, "P-256", "Build", "ada", nil), root.Signer(t, "P-256", "Sales", "eve", nil)
+	policy := func(identities ...string) *consolev1.Verify {
+		return &consolev1.Verify{
+			Provider: consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION, Certificates: []string{root.PEM()}, TrustedIdentities: identities,
+		}
+	}
+	const builders, sellers = "x509.subject: C=US, ST=WA, O=Build", "x509.subject: C=US, ST=WA, O=Sales"
+	f := newRegistry(t, "-auth", "basic")
+	push := func(text string) string {
+		return f.registry.OrasPush(t, "team/shop:1.0.0", fluxConfig, registrytest.File{
+			Name: "shop.tgz", MediaType: fluxContent, Content: tgz(map[string]string{"a": text}),
+		})
+	}
+	first := push("first")
+	f.console.setService("web", "tag:1.0.0")
+	f.artifacts(&consolev1.OCISource{Secret: "login", Verify: policy(builders)})
+	n := f.one()
+	f.problem("1.0.0 (sha256:", `service "web" is not signed`, "Nothing of it is published", "as one of its trusted identities")
+	if got := f.registry.Count(t, "GET /v2/team/shop/blobs/"); got != 0 {
+		t.Errorf("%d blobs of something unsigned were downloaded", got)
+	}
+	f.notarize("team/shop", first, eve.Envelope(t, first), ada.Envelope(t, first))
+	n.refresh()
+	by := f.resolved("tag:1.0.0", "tag:1.0.0@"+first).GetSignedBy()
+	if !strings.HasPrefix(by, "C=US, ST=WA, O=Build, CN=ada (authority sha256:") {
+		t.Errorf("signed by %q", by)
+	}
+	f.problem()
+	if got := f.polledCosts(n); len(got) != 1 || !strings.HasPrefix(got[0], "HEAD ") {
+		t.Errorf("a poll without news asked for\n%s", strings.Join(got, "\n"))
+	}
+
+	second := push("second")
+	f.notarize("team/shop", second, eve.Envelope(t, second))
+	n.refresh()
+	f.problem("none of the source's trusted identities", "stays published")
+	f.artifacts(&consolev1.OCISource{Secret: "login", Verify: policy(builders, sellers)})
+	f.resolved("tag:1.0.0", "tag:1.0.0@"+second)
+	f.problem()
+
+	third := push("third")
+	cose := notationManifest("application/cose", []byte("x"))
+	f.registry.PushManifest(t, "team/shop", digestOf(cose), manifestType, cose, []byte("x"), []byte("{}"))
+	f.registry.PushManifest(t, "team/shop", strings.Replace(third, ":", "-", 1), indexType, referrers(notationType, cose))
+	n.refresh()
+	f.problem("in COSE", "--signature-format jws", "sign it again")
 }
 
 // TestSignaturesOfOtherThingsAreRefused: each has its words at the source, and nothing of it is published.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/platform/notation"
 )
 
 func (v Verification) validate() error {
@@ -34,6 +35,12 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 	}
 	if !slices.Contains(fit, v.Provider) {
 		return refuse(Invalid, "%s.provider: is %q, and for this url it is %s", field, v.Provider, oneOf(fit))
+	}
+	if v.Provider == VerifyNotation {
+		return v.validateNotation(field)
+	}
+	if len(v.Certificates)+len(v.Identities) > 0 {
+		return refuse(Invalid, "%s: certificates and trustedIdentities are for notation only. Remove them, or choose notation", field)
 	}
 	if len(v.Keys) == 0 {
 		return refuse(Invalid, "%s.keys: name at least one public key", field)
@@ -55,6 +62,29 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 	}
 	if u, err := giturl.ParseRegistry("oci://" + v.Repository); err != nil || u.Host+u.Path != v.Repository {
 		return refuse(Invalid, "%s.repository: write it as host/path, such as registry.example.com/team/shop", field)
+	}
+	return nil
+}
+
+// validateNotation wants certificates of authorities, and who of theirs may sign.
+func (v *Verify) validateNotation(field string) error {
+	switch {
+	case len(v.Keys) > 0 || v.Repository != "":
+		return refuse(Invalid, "%s: keys and repository are not for notation. Write certificates and trustedIdentities", field)
+	case len(v.Certificates) == 0:
+		return refuse(Invalid, "%s.certificates: name at least one certificate of an authority", field)
+	case len(v.Identities) == 0:
+		return refuse(Invalid, "%s.trustedIdentities: name who may sign, or write * for all whom the authorities know", field)
+	}
+	for i, text := range v.Certificates {
+		if _, err := notation.ParseCertificate(strings.TrimSpace(text)); err != nil {
+			return refuse(Invalid, "%s.certificates[%d]: %s", field, i, err)
+		}
+	}
+	for i, text := range v.Identities {
+		if _, err := notation.ParseIdentity(text); err != nil {
+			return refuse(Invalid, "%s.trustedIdentities[%d]: %s", field, i, err)
+		}
 	}
 	return nil
 }

@@ -129,6 +129,9 @@ type Verify struct {
 	Keys     []string       `json:"keys,omitempty"`
 	// Repository is what signatures call the source's repository; empty: as its url does.
 	Repository string `json:"repository,omitempty"`
+	// Certificates of authorities and Identities of signers are trusted; of notation.
+	Certificates []string `json:"certificates,omitempty"`
+	Identities   []string `json:"trustedIdentities,omitempty"`
 }
 
 // VerifyProvider is how charts and artifacts are signed.
@@ -138,6 +141,7 @@ type VerifyProvider string
 const (
 	VerifyCosign     VerifyProvider = "cosign"
 	VerifyProvenance VerifyProvider = "provenance"
+	VerifyNotation   VerifyProvider = "notation"
 )
 
 // Registry is how a registry may be asked.

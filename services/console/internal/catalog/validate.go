@@ -64,7 +64,7 @@ func (s SourceSpec) validateHelm() error {
 		if err != nil {
 			return refuse(Invalid, "spec.helm.url: %s", err)
 		}
-		if err := s.Helm.Verify.validate("spec.helm.verify", VerifyCosign, VerifyProvenance); err != nil {
+		if err := s.Helm.Verify.validate("spec.helm.verify", VerifyCosign, VerifyNotation, VerifyProvenance); err != nil {
 			return err
 		}
 		return s.validateRegistry("spec.helm", u, s.Helm.Registry)
@@ -92,7 +92,7 @@ func (s SourceSpec) validateOCI() error {
 	case s.OCI.LayerType != "" && !mediaType.MatchString(s.OCI.LayerType):
 		return refuse(Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
 	}
-	if err := s.OCI.Verify.validate("spec.oci.verify", VerifyCosign); err != nil {
+	if err := s.OCI.Verify.validate("spec.oci.verify", VerifyCosign, VerifyNotation); err != nil {
 		return err
 	}
 	return s.validateRegistry("spec.oci", u, s.OCI.Registry)

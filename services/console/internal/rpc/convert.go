@@ -74,20 +74,26 @@ func decodeBucket(b *consolev1.BucketSource) catalog.BucketSource {
 var providers = map[consolev1.VerifyProvider]catalog.VerifyProvider{ //nolint:gochecknoglobals // a table
 	consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN:     catalog.VerifyCosign,
 	consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE: catalog.VerifyProvenance,
+	consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION:   catalog.VerifyNotation,
 }
 
 func decodeVerify(v *consolev1.Verify) *catalog.Verify {
 	if v == nil {
 		return nil
 	}
-	return &catalog.Verify{Provider: providers[v.GetProvider()], Keys: v.GetKeys(), Repository: v.GetRepository()}
+	return &catalog.Verify{
+		Provider: providers[v.GetProvider()], Keys: v.GetKeys(), Repository: v.GetRepository(),
+		Certificates: v.GetCertificates(), Identities: v.GetTrustedIdentities(),
+	}
 }
 
 func encodeVerify(v *catalog.Verify) *consolev1.Verify {
 	if v == nil {
 		return nil
 	}
-	out := &consolev1.Verify{Keys: v.Keys, Repository: v.Repository}
+	out := &consolev1.Verify{
+		Keys: v.Keys, Repository: v.Repository, Certificates: v.Certificates, TrustedIdentities: v.Identities,
+	}
 	for is, provider := range providers {
 		if provider == v.Provider {
 			out.Provider = is

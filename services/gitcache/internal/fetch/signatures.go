@@ -19,18 +19,27 @@ import (
 type SignatureFetcher interface {
 	// Signatures has a function see the signatures of a manifest, one after the other, until it is content with one. An error means that
 	// it is not known whether there are others.
-	Signatures(ctx context.Context, r Remote, chart string, of oci.Digest, judge func(oci.Signature) (isGood bool)) (bytes int64, err error)
+	Signatures(ctx context.Context, r Remote, of Signed, judge func(oci.Signature) (isGood bool)) (bytes int64, err error)
 	// Provenance brings the provenance file of a version; nil: there is none.
 	Provenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error)
 }
 
-// Signatures has a function see the signatures of a manifest: of a chart in a registry, or if chart is empty of an artifact.
-func (f *Fetchers) Signatures(ctx context.Context, r Remote, chart string, of oci.Digest, judge func(oci.Signature) bool) (int64, error) {
+// Signed is a manifest whose signatures are looked for, of one form: of a chart in a registry, or if Chart is empty of an artifact.
+type Signed struct {
+	Chart  string
+	Digest oci.Digest
+	Form   oci.SignatureForm
+}
+
+// Signatures has a function see the signatures of a manifest.
+func (f *Fetchers) Signatures(ctx context.Context, r Remote, of Signed, judge func(oci.Signature) bool) (int64, error) {
 	r, err := r.checkRegistry()
 	if err != nil {
 		return 0, err
 	}
-	s := &signatures{h: f.http, r: r, repository: path.Join(artifactRepository(r), chart), of: of, judge: judge}
+	s := &signatures{
+		h: f.http, r: r, repository: path.Join(artifactRepository(r), of.Chart), of: of.Digest, form: of.Form, judge: judge,
+	}
 	isGood, err := s.look(ctx)
 	if err == nil && !isGood && s.skipped != nil {
 		err = s.wrong(s.skipped)
@@ -43,12 +52,14 @@ func (f *Fetchers) Provenance(ctx context.Context, r Remote, v helm.Version) ([]
 	return f.http.provenance(ctx, r, v)
 }
 
-// signatures are looked for in two places: where cosign has put them until its version 3, and among what refers to the artifact.
+// signatures are looked for in two places: where cosign has put them until its version 3, and among what refers to the artifact, where those of
+// notation are, too.
 type signatures struct {
 	h          *HTTP
 	r          Remote
 	repository string
 	of         oci.Digest
+	form       oci.SignatureForm
 	judge      func(oci.Signature) bool
 	bytes      int64
 	seen       int // in this place
@@ -57,8 +68,10 @@ type signatures struct {
 }
 
 func (s *signatures) look(ctx context.Context) (isGood bool, err error) {
-	if isGood, err := s.manifest(ctx, oci.SignatureTag(s.of), ""); err != nil || isGood {
-		return isGood, err
+	if s.form == oci.FormCosign {
+		if isGood, err := s.manifest(ctx, oci.SignatureTag(s.of), ""); err != nil || isGood {
+			return isGood, err
+		}
 	}
 	s.seen = 0
 	referrers, err := s.referrers(ctx)
@@ -94,7 +107,7 @@ func (s *signatures) manifest(ctx context.Context, reference string, want oci.Di
 		return false, err
 	}
 	s.bytes += int64(len(body.text))
-	layers, skipped, err := oci.DecodeSignatures(body.text)
+	layers, skipped, err := oci.DecodeSignatures(body.text, s.form)
 	if err = cmp.Or(skipped, err); err != nil {
 		s.skipped = err
 	}
@@ -153,7 +166,7 @@ func (s *signatures) referrers(ctx context.Context) (manifests []oci.Digest, err
 		return nil, err
 	}
 	s.bytes += int64(len(text))
-	manifests, skipped, err := oci.DecodeReferrers(text)
+	manifests, skipped, err := oci.DecodeReferrers(text, s.form)
 	if err = cmp.Or(skipped, err); err != nil {
 		s.skipped = err
 	}

@@ -222,6 +222,7 @@ func verification(v *consolev1.Verification) owner.Verification {
 var providers = map[consolev1.VerifyProvider]signed.Provider{ //nolint:gochecknoglobals // a table
 	consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN:     signed.Cosign,
 	consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE: signed.Provenance,
+	consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION:   signed.Notation,
 }
 
 // policy says who must have signed charts and artifacts of a source.
@@ -230,7 +231,10 @@ func policy(spec *consolev1.SourceSpec) signed.Policy {
 	if v == nil {
 		return signed.Policy{}
 	}
-	return signed.Policy{Provider: cmp.Or(providers[v.GetProvider()], signed.Provider(v.GetProvider().String())), Keys: v.GetKeys(), Repository: v.GetRepository()}
+	return signed.Policy{
+		Provider: cmp.Or(providers[v.GetProvider()], signed.Provider(v.GetProvider().String())), Keys: v.GetKeys(),
+		Repository: v.GetRepository(), Certificates: v.GetCertificates(), Identities: v.GetTrustedIdentities(),
+	}
 }
 
 // Source returns one source as it was published last.

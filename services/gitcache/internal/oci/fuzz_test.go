@@ -133,23 +133,27 @@ func TestDockerLoginIsThatOfTheRepository(t *testing.T) {
 func FuzzSignatures(f *testing.F) {
 	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": "` + digest + `", "size": 3, "annotations": {"dev.cosignproject.cosign/signature": "eA=="}}]}`))
 	f.Add([]byte(`{"manifests": [{"digest": "` + digest + `", "artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json"}, {"digest": "x"}]}`))
+	f.Add([]byte(`{"layers": [{"mediaType": "application/jose+json", "digest": "` + digest + `", "size": 3}], "manifests": [{"digest": "` + digest +
+		`", "artifactType": "application/vnd.cncf.notary.signature"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		layers, _, err := oci.DecodeSignatures(body)
-		if err == nil && len(layers) > oci.MaxSignatures {
-			t.Errorf("%d signatures", len(layers))
-		}
-		for _, l := range layers {
-			if _, err := oci.ParseDigest(string(l.Digest)); err != nil || l.Size < 0 || l.Size > oci.MaxSignatureBytes {
-				t.Errorf("signature %+v", l)
+		for _, form := range []oci.SignatureForm{oci.FormCosign, oci.FormNotation} {
+			layers, _, err := oci.DecodeSignatures(body, form)
+			if err == nil && len(layers) > oci.MaxSignatures {
+				t.Errorf("%d signatures", len(layers))
 			}
-		}
-		manifests, _, err := oci.DecodeReferrers(body)
-		if err == nil && len(manifests) > oci.MaxSignatures {
-			t.Errorf("%d manifests", len(manifests))
-		}
-		for _, m := range manifests {
-			if _, err := oci.ParseDigest(string(m)); err != nil {
-				t.Errorf("manifest %q", m)
+			for _, l := range layers {
+				if _, err := oci.ParseDigest(string(l.Digest)); err != nil || l.Size < 0 || l.Size > oci.MaxSignatureBytes {
+					t.Errorf("signature %+v", l)
+				}
+			}
+			manifests, _, err := oci.DecodeReferrers(body, form)
+			if err == nil && len(manifests) > oci.MaxSignatures {
+				t.Errorf("%d manifests", len(manifests))
+			}
+			for _, m := range manifests {
+				if _, err := oci.ParseDigest(string(m)); err != nil {
+					t.Errorf("manifest %q", m)
+				}
 			}
 		}
 	})

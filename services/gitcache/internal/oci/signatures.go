@@ -16,6 +16,9 @@ const (
 	// MaxReferrersBytes of the list of what refers to an artifact.
 	MaxReferrersBytes = 4 << 20
 
+	typeJWS       = "application/jose+json"
+	typeCOSE      = "application/cose"
+	typeNotation  = "application/vnd.cncf.notary.signature"
 	typePayload   = "application/vnd.dev.cosign.simplesigning.v1+json"
 	typeBundle    = "application/vnd.dev.sigstore.bundle" // and a version
 	typeProv      = "application/vnd.cncf.helm.chart.provenance.v1.prov"
@@ -27,9 +30,18 @@ const (
 	annotationPredicate = "dev.sigstore.bundle.predicateType"
 )
 
+// SignatureForm is by which program signatures are made.
+type SignatureForm string
+
+// The forms.
+const (
+	FormCosign   SignatureForm = "cosign"
+	FormNotation SignatureForm = "notation"
+)
+
 // Signature is one of an artifact, as a registry has it.
 type Signature struct {
-	// Payload is what was signed; of a bundle all of it.
+	// Payload is what was signed; of a bundle and of notation's envelope all of it.
 	Payload  []byte
 	IsBundle bool
 	// Signature is cosign's of Payload, in base64; a bundle has its own.
@@ -58,9 +70,9 @@ func last[T any](of []T, skipped error) ([]T, error) {
 	return of[len(of)-MaxSignatures:], fmt.Errorf("it has more than the limit of %d signatures, and only the last are looked at", MaxSignatures)
 }
 
-// DecodeSignatures reads the manifest that has signatures: cosign's own, or one with a bundle. Other layers are left out. skipped says why
-// others are left out that may be signatures, too.
-func DecodeSignatures(body []byte) (layers []SignatureLayer, skipped, err error) {
+// DecodeSignatures reads the manifest that has signatures of a form: cosign's own, one with a bundle, or notation's. Other layers are left out.
+// skipped says why others are left out that may be signatures, too.
+func DecodeSignatures(body []byte, form SignatureForm) (layers []SignatureLayer, skipped, err error) {
 	if err := checkValues(body, maxValues); err != nil {
 		return nil, nil, fmt.Errorf("the manifest of the signatures %w", err)
 	}
@@ -69,8 +81,12 @@ func DecodeSignatures(body []byte) (layers []SignatureLayer, skipped, err error)
 		return nil, nil, errors.New("the manifest of the signatures is not JSON that can be read")
 	}
 	for _, l := range doc.Layers {
-		isBundle := strings.HasPrefix(l.MediaType, typeBundle)
-		if !isBundle && l.MediaType != typePayload {
+		isBundle := form == FormCosign && strings.HasPrefix(l.MediaType, typeBundle)
+		switch {
+		case form == FormNotation && l.MediaType == typeCOSE:
+			skipped = errors.New("a signature is in COSE, and only JWS is read (`notation sign --signature-format jws`)")
+			continue
+		case form == FormNotation && l.MediaType != typeJWS, form == FormCosign && !isBundle && l.MediaType != typePayload:
 			continue
 		}
 		digest, err := ParseDigest(l.Digest)
@@ -90,9 +106,9 @@ func DecodeSignatures(body []byte) (layers []SignatureLayer, skipped, err error)
 	return layers, skipped, nil
 }
 
-// DecodeReferrers reads the list of what refers to an artifact: manifests that may have a bundle with its signature. Some registries do not
-// say of what type an entry is. skipped says why others are left out.
-func DecodeReferrers(body []byte) (manifests []Digest, skipped, err error) {
+// DecodeReferrers reads the list of what refers to an artifact: manifests that may have its signature, in a bundle or by notation. Some registries do
+// not say of what type an entry is. skipped says why others are left out.
+func DecodeReferrers(body []byte, form SignatureForm) (manifests []Digest, skipped, err error) {
 	if err := checkValues(body, maxValues); err != nil {
 		return nil, nil, fmt.Errorf("the list of referrers %w", err)
 	}
@@ -109,7 +125,7 @@ func DecodeReferrers(body []byte) (manifests []Digest, skipped, err error) {
 	for _, m := range index.Manifests {
 		unsaid := slices.Contains([]string{"", typeEmpty, typeConfig}, m.ArtifactType)
 		other := m.Annotations[annotationPredicate] != "" && m.Annotations[annotationPredicate] != signPredicate
-		if other || !unsaid && !strings.HasPrefix(m.ArtifactType, typeBundle) {
+		if other || !unsaid && !form.isType(m.ArtifactType) {
 			continue
 		}
 		digest, err := ParseDigest(m.Digest)
@@ -121,6 +137,14 @@ func DecodeReferrers(body []byte) (manifests []Digest, skipped, err error) {
 	}
 	manifests, skipped = last(slices.Compact(manifests), skipped)
 	return manifests, skipped, nil
+}
+
+// isType tells whether manifests of a type have signatures of the form.
+func (f SignatureForm) isType(artifactType string) bool {
+	if f == FormNotation {
+		return artifactType == typeNotation
+	}
+	return strings.HasPrefix(artifactType, typeBundle)
 }
 
 // Provenance is the layer with the provenance file of a chart; false: it has none.

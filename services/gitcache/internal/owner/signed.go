@@ -244,7 +244,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 	if t.content.of.Provider == signed.Provenance {
 		v, err = t.lookAtProvenance(ctx, r, f, now)
 	} else {
-		v, err = t.lookAtSignatures(ctx, r, f)
+		v, err = t.lookAtSignatures(ctx, r, f, now)
 	}
 	delete(t.content.silences, key)
 	if err != nil {
@@ -266,7 +266,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 }
 
 // lookAtSignatures is content with one good signature, and else says what is wrong with the last.
-func (t *tenure) lookAtSignatures(ctx context.Context, r fetch.Remote, f *found) (v contentVerdict, err error) {
+func (t *tenure) lookAtSignatures(ctx context.Context, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
 	of := signed.Subject{Digest: oci.Digest(f.listed.Manifest), Repository: fetch.RepositoryName(r, f.listed.Chart)}
 	if f.artifact != nil {
 		of.Digest = f.artifact.Manifest
@@ -275,8 +275,12 @@ func (t *tenure) lookAtSignatures(ctx context.Context, r fetch.Remote, f *found)
 		of.Repository = path.Join(named, f.listed.Chart)
 	}
 	v.no = signature.Refuse(signature.Unsigned, "is not signed")
-	n, err := t.o.deps.Signatures.Signatures(ctx, r, f.listed.Chart, of.Digest, func(s oci.Signature) bool {
-		v.signedBy, v.no = t.content.is.Signature(s, of)
+	look := fetch.Signed{Chart: f.listed.Chart, Digest: of.Digest, Form: oci.FormCosign}
+	if t.content.of.Provider == signed.Notation {
+		look.Form = oci.FormNotation
+	}
+	n, err := t.o.deps.Signatures.Signatures(ctx, r, look, func(s oci.Signature) bool {
+		v.signedBy, v.no = t.content.is.Signature(s, of, now)
 		return v.no == nil
 	})
 	t.o.deps.Metrics.list(n)
@@ -315,5 +319,9 @@ func (t *tenure) unsignedContent(s Source, ref string, f *found, no *signature.R
 	case known:
 		kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
-	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.users(ref), no, kept, advice[no.Kind])
+	next := advice[no.Kind]
+	if s.Verify.Provider == signed.Notation && no.Kind != signature.Invalid {
+		next = "Sign it with a certificate of one of the source's authorities, as one of its trusted identities"
+	}
+	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.users(ref), no, kept, next)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signature"
@@ -27,8 +28,12 @@ const (
 	dockerHubShort = "docker.io"
 )
 
-// Signature tells the fingerprint of the trusted key by which a subject is signed, or why a signature does not count.
-func (t *Trust) Signature(s oci.Signature, of Subject) (fingerprint string, no *signature.Refusal) {
+// Signature tells by whom that is trusted a subject is signed, or why a signature does not count: the fingerprint of the key, or of notation's
+// signatures the subject of the certificate and its authority.
+func (t *Trust) Signature(s oci.Signature, of Subject, now time.Time) (fingerprint string, no *signature.Refusal) {
+	if t.all != nil {
+		return t.all.verify(s.Payload, of, now)
+	}
 	if s.IsBundle {
 		return t.bundle(s.Payload, of)
 	}

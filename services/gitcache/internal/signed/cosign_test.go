@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signed"
@@ -57,7 +58,7 @@ func TestLargerCurvesCountWithTheirHashes(t *testing.T) {
 		}
 		of := signed.Subject{Digest: digest, Repository: "r/x"}
 		payload := []byte(`{"critical":{"identity":{"docker-reference":"r/x"},"image":{"docker-manifest-digest":"` + digest + `"},"type":"cosign container image signature"}}`)
-		by, no := trust.Signature(oci.Signature{Payload: payload, Signature: base64.StdEncoding.EncodeToString(sign(payload))}, of)
+		by, no := trust.Signature(oci.Signature{Payload: payload, Signature: base64.StdEncoding.EncodeToString(sign(payload))}, of, time.Now())
 		if (no == nil) != is.good || is.good && !trust.Has(by) {
 			t.Errorf("%s, a payload: by %q, refused: %v", name, by, no)
 		}
@@ -70,7 +71,7 @@ func TestLargerCurvesCountWithTheirHashes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, no := trust.Signature(oci.Signature{Payload: bundle, IsBundle: true}, of); (no == nil) != is.good {
+		if _, no := trust.Signature(oci.Signature{Payload: bundle, IsBundle: true}, of, time.Now()); (no == nil) != is.good {
 			t.Errorf("%s, a bundle: refused: %v", name, no)
 		}
 	}

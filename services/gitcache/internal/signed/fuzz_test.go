@@ -40,7 +40,7 @@ func FuzzSignature(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(tt *testing.T, payload []byte, signature string, isBundle bool) {
-		by, no := t.Signature(oci.Signature{Payload: payload, IsBundle: isBundle, Signature: signature}, signed.Subject{Digest: digest, Repository: "r/x"})
+		by, no := t.Signature(oci.Signature{Payload: payload, IsBundle: isBundle, Signature: signature}, signed.Subject{Digest: digest, Repository: "r/x"}, time.Now())
 		if by != "" || no == nil {
 			tt.Errorf("signed by %q", by)
 		}

@@ -1,5 +1,5 @@
-// Package signed tells who signed a package of a chart or an artifact of a registry: cosign's signatures, and the provenance files of
-// Helm (.prov).
+// Package signed tells who signed a package of a chart or an artifact of a registry: the signatures of cosign and notation, and the
+// provenance files of Helm (.prov).
 //
 // Invariants: only the keys that were given count; a signature is for the one digest, or the one file, that the caller names; nothing of
 // what was signed is read before its signature fits.
@@ -22,6 +22,7 @@ type Provider string
 // The providers.
 const (
 	Cosign     Provider = "cosign"
+	Notation   Provider = "notation"
 	Provenance Provider = "provenance" // Helm's .prov
 )
 
@@ -31,6 +32,8 @@ type Policy struct {
 	Keys     []string // public keys: PEM for cosign, armoured OpenPGP for provenance
 	// Repository is what signatures call the source's repository, if they were made for another place: host/path. Empty: as the source does.
 	Repository string
+	// Certificates of authorities, in PEM, and Identities of signers, as in a trust policy, are for notation.
+	Certificates, Identities []string
 }
 
 // IsZero tells that nothing has to be signed.
@@ -38,7 +41,8 @@ func (p Policy) IsZero() bool { return p.Provider == "" }
 
 // Equal compares policies.
 func (p Policy) Equal(o Policy) bool {
-	return p.Provider == o.Provider && p.Repository == o.Repository && slices.Equal(p.Keys, o.Keys)
+	return p.Provider == o.Provider && p.Repository == o.Repository && slices.Equal(p.Keys, o.Keys) &&
+		slices.Equal(p.Certificates, o.Certificates) && slices.Equal(p.Identities, o.Identities)
 }
 
 // Trust is a policy whose keys were read. For one goroutine.
@@ -47,10 +51,14 @@ type Trust struct {
 
 	keys []publicKey     // of cosign
 	ring *signature.Keys // of provenance
+	all  *authorities    // of notation
 }
 
-// Has tells whether a fingerprint is that of one of the keys.
+// Has tells whether a fingerprint is that of one of the keys, or a signer is trusted by the authorities and identities.
 func (t *Trust) Has(fingerprint string) bool {
+	if t.all != nil {
+		return t.all.has(fingerprint)
+	}
 	if t.ring != nil {
 		return t.ring.Has(fingerprint)
 	}
@@ -60,6 +68,14 @@ func (t *Trust) Has(fingerprint string) bool {
 // New reads the keys of a policy. The error says which is wrong and repeats nothing of it.
 func New(p Policy) (*Trust, error) {
 	t := &Trust{Policy: p}
+	if p.Provider == Notation {
+		var err error
+		t.all, err = newAuthorities(p)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
 	if len(p.Keys) == 0 {
 		return nil, errors.New("verify names no keys. Add a public key as verify.keys to the source")
 	}
