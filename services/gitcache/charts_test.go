@@ -14,13 +14,16 @@ import (
 	"sync"
 	"testing"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/charttest"
+	"fairlead.dev/platform/identity"
 )
 
 // charts is a fixture whose source "shop" is a repository of charts.
@@ -563,4 +566,45 @@ func TestAServiceIsPackedAtAVersionThatNobodyFollows(t *testing.T) {
 		t.Errorf("the heads are %v", heads)
 	}
 	f.problem()
+}
+
+// TestAVersionThatNoServiceNamesIsFetchedToBeRead once, by who may deploy, and published to nobody.
+func TestAVersionThatNoServiceNamesIsFetchedToBeRead(t *testing.T) {
+	t.Parallel()
+	f := newCharts(t)
+	f.repo.Push("web", "1.0.0", template("one"))
+	f.repo.Push("web", "2.0.0", map[string]string{"values.yaml": "b: 2\n"})
+	f.console.setService("web", catalog.ChartRef("web", "^1"))
+	n := f.one()
+	f.chart("web", "^1", "1.0.0")
+	before := f.repo.Downloads()
+	read := func(as gitcachev1connect.SourceServiceClient, version string) (*gitcachev1.ReadFileResponse, error) {
+		ref := catalog.ChartRef("web", version)
+		return as.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{Source: "shop", Revision: ref, Path: "values.yaml"})
+	}
+	ada := n.sourcesAs(identity.Identity{Kind: identity.KindUser, Name: "ada"})
+	f.console.grant("viewer")
+	eventually(t, "ada sees what is published", func() error {
+		_, err := read(ada, "^1")
+		return err
+	})
+	if _, err := read(ada, "2.0.0"); connect.CodeOf(err) != connect.CodePermissionDenied || f.repo.Downloads() != before {
+		t.Errorf("a viewer has a version fetched: %v", err)
+	}
+	for range 2 {
+		got, err := read(n.sources, "2.0.0")
+		if err != nil || string(got.GetContent()) != "b: 2\n" {
+			t.Fatalf("read %q, %v", got.GetContent(), err)
+		}
+	}
+	if now := f.repo.Downloads(); now != before+1 {
+		t.Errorf("%d downloads for one version", now-before)
+	}
+	if heads := f.console.status().GetHeads(); len(heads) != 1 {
+		t.Errorf("published %v", heads)
+	}
+	if _, err := read(n.sources, "3.0.0"); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("a version that is not there: %v", err)
+	}
+	f.chart("web", "^1", "1.0.0")
 }

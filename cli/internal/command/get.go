@@ -39,6 +39,9 @@ Of sources, -o wide shows besides what the gitcaches know right now: which of th
 asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
 asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).
 
+--values prints the values.yaml of a chart: of the version that services name, or of any other one of the repository, which the hub
+fetches for it. Nothing is published by that.
+
 --filter and --sort are answered by the hub: docs/catalog.md has the fields and the language; --selector chooses by labels as
 kubectl does. --watch shows what is there, and then each resource that comes, changes or gets another status, until interrupted.
 
@@ -56,6 +59,7 @@ cluster sees none of its rows. "fairlead top" has the figures, which -o wide sho
   fairlead get service shop -o yaml
   fairlead get service shop --notes
   fairlead get sources -o wide
+  fairlead get source charts --values --chart redis --chart-version 20.1.0
   fairlead get services --filter 'labels.env = prod AND state >= degraded' --sort 'state_since desc'
   fairlead get service/shop cluster/edge-1
   fairlead get services,sources -l env=prod
@@ -74,6 +78,7 @@ cluster sees none of its rows. "fairlead top" has the figures, which -o wide sho
 	cmd.Flags().BoolVar(&g.notes, "notes", false, "show the notes of a service's chart (NOTES.txt) instead, without secrets")
 	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on with what changes, until interrupted")
 	g.chosen.register(cmd)
+	g.of.register(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return g.run(cmd, args) }
 	return cmd
 }
@@ -90,8 +95,8 @@ func (g *getting) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	kinds, names := byKind(refs)
-	if len(kinds) > 1 && (g.watch || g.notes || g.format == formatJSON || isTemplate(g.format)) {
-		return fmt.Errorf("--watch, --notes, -o json, jsonpath and custom-columns are of one kind: leave out all but %s", kinds[0])
+	if len(kinds) > 1 && (g.watch || g.notes || g.of.values || g.format == formatJSON || isTemplate(g.format)) {
+		return fmt.Errorf("--watch, --notes, --values, -o json, jsonpath and custom-columns are of one kind: leave out all but %s", kinds[0])
 	}
 	var all []func(context.Context, *hub.Hub) error
 	for _, kind := range kinds {
@@ -137,6 +142,7 @@ type getting struct {
 	watch    bool
 	notes    bool
 	chosen   objectFlags // of objects only
+	of       chartFlags  // of sources only
 }
 
 // showNotes writes the notes of a service's chart, as Helm does after an installation.
@@ -195,6 +201,12 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 			return nil, errors.New("--notes shows those of one service: fairlead get service NAME --notes")
 		}
 		return func(ctx context.Context, h *hub.Hub, names []string) error { return g.showNotes(ctx, h, names[0]) }, nil
+	}
+	if err == nil {
+		var show shower
+		if show, err = g.valuesOf(k, names, asked); show != nil {
+			return show, nil
+		}
 	}
 	if err == nil {
 		err = g.chosen.unused()

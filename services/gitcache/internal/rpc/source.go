@@ -10,6 +10,7 @@ import (
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/browse"
@@ -174,6 +175,46 @@ func (s *Sources) ReadFile(ctx context.Context, req *gitcachev1.ReadFileRequest)
 	}
 	p := browse.Place{Source: req.GetSource(), Revision: req.GetRevision(), Path: req.GetPath()}
 	file, err := s.Browser.File(ctx, p, forwarded(ctx))
+	if isUnpublishedChart(p, err) {
+		return s.readUnpublished(ctx, req, p)
+	}
+	if err != nil {
+		return nil, s.toConnect(ctx, err)
+	}
+	return wire.FileMessage(file), nil
+}
+
+// isUnpublishedChart tells whether a revision that is not here is a version of a chart, which can be asked for by itself.
+func isUnpublishedChart(p browse.Place, err error) bool {
+	shown, ok := errors.AsType[*browse.Error](err)
+	_, _, isChart := catalog.ParseChartRef(p.Revision)
+	return ok && isChart && shown.Kind == browse.NoRevision
+}
+
+// readUnpublished has the owner of the source fetch a version of a chart that no service names, and reads a file of it.
+func (s *Sources) readUnpublished(ctx context.Context, req *gitcachev1.ReadFileRequest, p browse.Place) (*gitcachev1.ReadFileResponse, error) {
+	if err := s.Rights.Refresh(caller(ctx), p.Source); err != nil {
+		return nil, err
+	}
+	uid, ok := s.UID(p.Source)
+	if !ok {
+		return nil, notFound(p.Source)
+	}
+	if !s.Packs.Owned(uid) {
+		at, ok := s.Packs.Owner(ctx, uid)
+		if forwarded(ctx) || !ok {
+			const text = "source %q: %s is not here, and the owner of the source can't be reached: try again"
+			return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf(text, p.Source, catalog.ShowRef(p.Revision)))
+		}
+		resp, err := at.ReadFile(ctx, req)
+		return resp, relayed(ctx, err)
+	}
+	commit, err := s.Packs.Look(ctx, uid, p.Revision, owner.Folder{})
+	if err != nil {
+		return nil, s.toConnect(ctx, err)
+	}
+	p.Revision = commit
+	file, err := s.Browser.File(ctx, p, true)
 	if err != nil {
 		return nil, s.toConnect(ctx, err)
 	}
