@@ -608,3 +608,34 @@ func TestAVersionThatNoServiceNamesIsFetchedToBeRead(t *testing.T) {
 	}
 	f.chart("web", "^1", "1.0.0")
 }
+
+// TestANewerVersionOutsideOfTheRangeIsTold with the head, and no pre-release.
+func TestANewerVersionOutsideOfTheRangeIsTold(t *testing.T) {
+	t.Parallel()
+	f := newCharts(t)
+	f.repo.Push("web", "1.0.0", template("one"))
+	f.console.setService("web", catalog.ChartRef("web", "^1"))
+	f.console.setService("exact", catalog.ChartRef("web", "1.0.0"))
+	n := f.one()
+	f.chart("web", "^1", "1.0.0")
+	newer := func(want string) {
+		t.Helper()
+		for _, version := range []string{"^1", "1.0.0"} {
+			eventually(t, version+" has a newer version "+want, func() error {
+				if got := headOf(f.console.status(), catalog.ChartRef("web", version)).GetNewerVersion(); got != want {
+					return errors.New("it is " + got)
+				}
+				return nil
+			})
+		}
+	}
+	newer("")
+	f.repo.Push("web", "2.0.0", template("two"))
+	f.repo.Push("web", "3.0.0-rc.1", template("three"))
+	n.refresh()
+	newer("2.0.0")
+	f.problem()
+	if files := n.download(n.resolve(catalog.ChartRef("web", "^1"), "").GetArtifact().GetDigest()); files["templates/web.yaml"] != "one" {
+		t.Errorf("served %v", files)
+	}
+}

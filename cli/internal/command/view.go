@@ -159,6 +159,9 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 			state = "Pending"
 			notes = append(notes, note{about: name, text: "nothing was fetched yet"})
 		}
+		if text := v.newer(s); text != "" && (v.wide || len(found) == 1) {
+			notes = append(notes, note{about: name, text: text})
+		}
 		head, fetched := "", ""
 		for _, h := range s.GetStatus().GetHeads() {
 			if h.GetRef() == "HEAD" {
@@ -177,6 +180,26 @@ func (v view) sources(found []manifest.Message) (*table.Table, []note) {
 		v.row(t, []string{name, state, head, fetched, withoutUser(catalog.UpstreamOf(s.GetSpec()).URL)}, v.liveCells(s)...)
 	}
 	return t, notes
+}
+
+// newer says which newer versions there are than those that services get, outside of their ranges; empty: none.
+func (v view) newer(s *consolev1.Source) string {
+	var all []string
+	for _, h := range s.GetStatus().GetHeads() {
+		if h.GetNewerVersion() == "" {
+			continue
+		}
+		_, has, ok := catalog.ParseChartRef(h.GetResolvedRef())
+		if !ok {
+			has = catalog.ShowRef(h.GetResolvedRef())
+		}
+		all = append(all, fmt.Sprintf("%s has %s, and there is %s", catalog.ShowRef(h.GetRef()), has, h.GetNewerVersion()))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	return "newer versions: " + v.listed(all)
 }
 
 // liveCells is what the gitcaches say, and of what they don't the console.

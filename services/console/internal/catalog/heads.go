@@ -121,8 +121,8 @@ func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool)
 	for _, h := range p.Heads {
 		old, ok := known[h.Ref]
 		if ok && old.Revision.Commit == h.Revision.Commit {
-			changed = changed || old.Resolved != h.Resolved || old.SignedBy != h.SignedBy
-			old.Resolved, old.SignedBy = h.Resolved, h.SignedBy
+			changed = changed || old.Resolved != h.Resolved || old.SignedBy != h.SignedBy || old.NewerVersion != h.NewerVersion
+			old.Resolved, old.SignedBy, old.NewerVersion = h.Resolved, h.SignedBy, h.NewerVersion
 			after.Heads = append(after.Heads, old)
 			continue
 		}

@@ -207,6 +207,8 @@ type Head struct {
 	Resolved string `json:"resolved,omitempty"`
 	// SignedBy is a key's fingerprint.
 	SignedBy string `json:"signedBy,omitempty"`
+	// NewerVersion is upstream, outside of the range.
+	NewerVersion string `json:"newerVersion,omitempty"`
 }
 
 // Revision is a commit.

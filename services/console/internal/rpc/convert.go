@@ -216,13 +216,14 @@ func encodeSource(s catalog.Source) *consolev1.Source {
 func decodeHead(h *consolev1.Head) catalog.Head {
 	return catalog.Head{
 		Ref: h.GetRef(), Revision: decodeRevision(h.GetRevision()), FetchTime: moment(h.GetFetchTime()),
-		Resolved: h.GetResolvedRef(), SignedBy: h.GetSignedBy(),
+		Resolved: h.GetResolvedRef(), SignedBy: h.GetSignedBy(), NewerVersion: h.GetNewerVersion(),
 	}
 }
 
 func encodeHead(h catalog.Head) *consolev1.Head {
 	return &consolev1.Head{
 		Ref: h.Ref, Revision: encodeRevision(h.Revision), FetchTime: stamp(h.FetchTime), ResolvedRef: h.Resolved, SignedBy: h.SignedBy,
+		NewerVersion: h.NewerVersion,
 	}
 }
 

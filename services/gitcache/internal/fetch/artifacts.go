@@ -327,7 +327,7 @@ func (l *looking) chart(ctx context.Context, want helm.Want) (helm.Choice, error
 		return choice, err
 	}
 	found, err := l.version(ctx, want, choice.Version.Version)
-	found.Highest = choice.Highest
+	found.Highest, found.Newest = choice.Highest, choice.Newest
 	return found, err
 }
 

@@ -54,6 +54,7 @@ type Version struct {
 type Choice struct {
 	Version Version // of no chart: there is none
 	Highest string  // of all versions, in the range or not; empty: the chart is not listed, or with no good version
+	Newest  string  // as Highest, of those that are no pre-releases
 	Bad     string  // the defect of the first entry of the chart that can't be read; empty: all can
 	Err     error   // why it is not known what there is
 }
@@ -68,7 +69,8 @@ type chooser struct {
 	choice     Choice
 	best       *semver.Version // of choice.Version
 	highest    *semver.Version
-	exact      bool // the version is the wanted one, letter for letter
+	newest     *semver.Version // of choice.Newest
+	exact      bool            // the version is the wanted one, letter for letter
 }
 
 func newChooser(w Want) (*chooser, error) {
@@ -94,6 +96,15 @@ func CheckVersion(text string) error {
 func Higher(version, than string) bool {
 	a, b := parse(version), parse(than)
 	return a != nil && b != nil && higher(a, version, b, than)
+}
+
+// Newer is the newest version that there is, if it is above the chosen one; empty: it is not.
+func (c Choice) Newer() string {
+	newest, chosen := parse(c.Newest), parse(c.Version.Version)
+	if newest == nil || chosen == nil || !newest.GreaterThan(chosen) {
+		return ""
+	}
+	return c.Newest
 }
 
 func higher(v *semver.Version, text string, than *semver.Version, thanText string) bool {
@@ -125,6 +136,9 @@ func (c *chooser) take(text string, entry func() (Version, error)) {
 	}
 	if higher(v, text, c.highest, c.choice.Highest) {
 		c.highest, c.choice.Highest = v, text
+	}
+	if v.Prerelease() == "" && higher(v, text, c.newest, c.choice.Newest) {
+		c.newest, c.choice.Newest = v, text
 	}
 	exact := text == c.want.Version
 	better := exact || c.constraint.Check(v) && higher(v, text, c.best, c.choice.Version.Version)

@@ -272,7 +272,7 @@ func Heads(messages []*consolev1.Head) []mirror.Head {
 		h := mirror.Head{
 			Ref: m.GetRef(), Commit: plumbing.NewHash(r.GetCommit()), CommitTime: Time(r.GetCommitTime()),
 			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(), FetchTime: Time(m.GetFetchTime()),
-			Resolved: m.GetResolvedRef(), SignedBy: m.GetSignedBy(),
+			Resolved: m.GetResolvedRef(), SignedBy: m.GetSignedBy(), Newer: m.GetNewerVersion(),
 		}
 		if h.Ref != "" && !h.Commit.IsZero() {
 			heads = append(heads, h)
@@ -287,6 +287,7 @@ func HeadMessages(heads []mirror.Head) []*consolev1.Head {
 	for _, h := range heads {
 		messages = append(messages, &consolev1.Head{
 			Ref: h.Ref, Revision: RevisionMessage(h), FetchTime: Timestamp(h.FetchTime), ResolvedRef: h.Resolved, SignedBy: h.SignedBy,
+			NewerVersion: h.Newer,
 		})
 	}
 	return messages

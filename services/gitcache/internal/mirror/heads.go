@@ -31,6 +31,7 @@ type Head struct {
 	FetchTime   time.Time     `json:"fetch_time"`
 	Resolved    string        `json:"resolved,omitempty"`  // the tag that a semver range chose
 	SignedBy    string        `json:"signed_by,omitempty"` // fingerprint of the key
+	Newer       string        `json:"newer,omitempty"`     // version that there is upstream, outside of the range
 	// Submodules are commits of other repositories that the commit's content needs. Their objects are
 	// in the same mirror and are kept as the head's own are.
 	Submodules []plumbing.Hash `json:"submodules,omitempty"`
@@ -40,7 +41,7 @@ type Head struct {
 func (h Head) Equal(o Head) bool {
 	return h.Ref == o.Ref && h.Object == o.Object && h.Commit == o.Commit && h.CommitTime.Equal(o.CommitTime) &&
 		h.Subject == o.Subject && h.Author == o.Author && h.Traceparent == o.Traceparent && h.FetchTime.Equal(o.FetchTime) &&
-		h.Resolved == o.Resolved && h.SignedBy == o.SignedBy && slices.Equal(h.Submodules, o.Submodules)
+		h.Resolved == o.Resolved && h.SignedBy == o.SignedBy && h.Newer == o.Newer && slices.Equal(h.Submodules, o.Submodules)
 }
 
 // needs are the commits that must not be lost.

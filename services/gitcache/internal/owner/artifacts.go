@@ -85,7 +85,7 @@ func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *fetch.Arti
 	}
 	a := *answer.Artifact
 	f = &found{object: a.ID(), artifact: &a, resolved: catalog.ArtifactRef(a.Tag, string(a.Manifest))}
-	f.listed.Created = a.Created
+	f.listed.Created, f.newer = a.Created, answer.Choice.Newer()
 	f.commit = t.commitOfChart(o, f.object)
 	return f, "", false
 }

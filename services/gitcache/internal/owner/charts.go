@@ -97,7 +97,8 @@ func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, re
 		return nil, noVersion(s, ref, choice), true
 	}
 	f = &found{
-		object: fetch.ChartID(choice.Version), listed: choice.Version, resolved: catalog.ChartRef(choice.Version.Chart, choice.Version.Version),
+		object: fetch.ChartID(choice.Version), listed: choice.Version, newer: choice.Newer(),
+		resolved: catalog.ChartRef(choice.Version.Chart, choice.Version.Version),
 	}
 	f.commit = t.commitOfChart(o, f.object)
 	return f, "", false

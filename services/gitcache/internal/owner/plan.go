@@ -38,6 +38,7 @@ type plan struct {
 type found struct {
 	object     plumbing.Hash
 	resolved   string // the tag that a range chose, or the version of a chart
+	newer      string // version, outside of the range
 	signedBy   string
 	submodules []plumbing.Hash
 
@@ -116,7 +117,7 @@ func (t *tenure) choose(s Source, l *fetch.Listing, ref, text string) (*found, s
 	case choice.Tag == "":
 		return nil, noTag(s, ref, choice)
 	}
-	return &found{object: l.Refs[choice.Tag], resolved: choice.Tag}, ""
+	return &found{object: l.Refs[choice.Tag], resolved: choice.Tag, newer: choice.Newer()}, ""
 }
 
 // want notes what has to be fetched for a ref.

@@ -74,7 +74,7 @@ func (t *tenure) head(ctx context.Context, s Source, o *mirror.Objects, ref stri
 			h.CommitTime, h.Author = f.listed.Created, ""
 		}
 	}
-	h.Resolved, h.SignedBy = f.resolved, f.signedBy
+	h.Resolved, h.SignedBy, h.Newer = f.resolved, f.signedBy, f.newer
 	if !slices.Equal(h.Submodules, f.submodules) {
 		h.Submodules = f.submodules
 	}

@@ -37,13 +37,22 @@ func Prefixes() []string {
 type Choice struct {
 	Tag     string // refs/tags/<name>; empty: no tag is in the range
 	Highest string // of all versions, in the range or not; empty: no tag is a version
+	Newest  string // as Highest, of those that are no pre-releases
+}
+
+// Newer is the name of the newest tag that there is, if it is above the chosen one; empty: it is not.
+func (c Choice) Newer() string {
+	if !Lower(c.Tag, c.Newest) {
+		return ""
+	}
+	return strings.TrimPrefix(c.Newest, tagPrefix)
 }
 
 // Choose finds the highest version among refs: tags that are named X.Y.Z or vX.Y.Z. Of two that are the
 // same version the one whose name is greater is taken, so that every replica takes the same.
 func (r Range) Choose(refs iter.Seq[string]) Choice {
 	var choice Choice
-	var best, highest *semver.Version
+	var best, highest, newest *semver.Version
 	for ref := range refs {
 		v := version(ref)
 		if v == nil {
@@ -51,6 +60,9 @@ func (r Range) Choose(refs iter.Seq[string]) Choice {
 		}
 		if higher(v, ref, highest, choice.Highest) {
 			highest, choice.Highest = v, ref
+		}
+		if v.Prerelease() == "" && higher(v, ref, newest, choice.Newest) {
+			newest, choice.Newest = v, ref
 		}
 		if r.constraints.Check(v) && higher(v, ref, best, choice.Tag) {
 			best, choice.Tag = v, ref

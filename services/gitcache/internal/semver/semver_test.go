@@ -93,3 +93,17 @@ func FuzzChoose(f *testing.F) {
 		}
 	})
 }
+
+func TestANewerTagIsAboveTheChosenOneAndNoPreRelease(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"^1": "v2.1.0", "^2": "", "^3.0.0-0": "", "^4": ""} {
+		r, err := semver.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags := []string{"refs/tags/1.4.0", "refs/tags/v2.0.0", "refs/tags/v2.1.0", "refs/tags/v3.0.0-rc.1", "refs/tags/other"}
+		if got := r.Choose(slices.Values(tags)).Newer(); got != want {
+			t.Errorf("%s: %q", text, got)
+		}
+	}
+}

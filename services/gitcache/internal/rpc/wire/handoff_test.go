@@ -24,7 +24,7 @@ func someManifest() standby.Manifest {
 		Packs: []string{aHash},
 		Heads: []mirror.Head{{
 			Ref: "HEAD", Object: plumbing.NewHash(aHash), Commit: plumbing.NewHash(aHash), CommitTime: time.Unix(1, 0).UTC(), Subject: "one",
-			Author: "Ada", FetchTime: time.Unix(2, 0).UTC(), Resolved: "refs/tags/v1", SignedBy: "key", Submodules: []plumbing.Hash{plumbing.NewHash(aHash)},
+			Author: "Ada", FetchTime: time.Unix(2, 0).UTC(), Resolved: "refs/tags/v1", SignedBy: "key", Newer: "v2", Submodules: []plumbing.Hash{plumbing.NewHash(aHash)},
 		}},
 		Built: []build.Record{
 			{SourceID: "id", Tree: aHash, Filter: "f", Digest: "sha256:0", Size: 3, Files: 2},

@@ -1,0 +1,65 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// charts is a source of charts whose services name these refs.
+func charts(heads ...*consolev1.Head) *consolev1.Source {
+	return &consolev1.Source{
+		Metadata: meta("charts"), Spec: &consolev1.SourceSpec{Helm: &consolev1.HelmSource{Url: "https://charts.example.com"}},
+		Status: &consolev1.SourceStatus{Heads: heads},
+	}
+}
+
+func TestValuesAreOfTheChartThatLeavesNoDoubt(t *testing.T) {
+	t.Parallel()
+	redis, web := &consolev1.Head{Ref: "chart:redis@^19.1"}, &consolev1.Head{Ref: "chart:web@1.0.0"}
+	git := &consolev1.Source{Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{}}}
+	for _, c := range []struct {
+		source         *consolev1.Source
+		chart, version string
+		ref, err       string
+	}{
+		{charts(redis), "", "", "chart:redis@^19.1", ""},
+		{charts(redis, web), "web", "", "chart:web@1.0.0", ""},
+		{charts(redis), "redis", "20.1.0", "chart:redis@20.1.0", ""},
+		{charts(redis), "nginx", "", "chart:nginx@", ""},
+		{charts(redis, web), "", "", "", "choose one by --chart and --chart-version: redis ^19.1, web 1.0.0"},
+		{charts(), "", "", "", "no service names a chart"},
+		{charts(redis), "", "20.1.0", "", "add --chart"},
+		{git, "", "", "", "is no repository of charts"},
+	} {
+		g := getting{of: chartFlags{values: true, chart: c.chart, version: c.version}}
+		ref, err := g.chartRef(c.source)
+		if ref != c.ref || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q %q: %q, %v; want %q %q", c.chart, c.version, ref, err, c.ref, c.err)
+		}
+	}
+}
+
+func TestNewerVersionsAreToldOfOneSourceAndInWideTables(t *testing.T) {
+	t.Parallel()
+	s := charts(
+		&consolev1.Head{Ref: "chart:redis@^19.1", ResolvedRef: "chart:redis@19.1.5", NewerVersion: "20.1.0"},
+		&consolev1.Head{Ref: "chart:web@1.0.0", ResolvedRef: "chart:web@1.0.0"},
+	)
+	const want = "charts: newer versions: redis ^19.1 has 19.1.5, and there is 20.1.0"
+	for name, c := range map[string]struct {
+		view  view
+		found []manifest.Message
+		told  bool
+	}{
+		"one":  {view{now: noon()}, []manifest.Message{s}, true},
+		"many": {view{now: noon()}, []manifest.Message{s, charts()}, false},
+		"wide": {view{now: noon(), wide: true}, []manifest.Message{s, charts()}, true},
+	} {
+		if got := render(t, c.view, sourceKind(), c.found); strings.Contains(got, want) != c.told {
+			t.Errorf("%s:\n%s", name, got)
+		}
+	}
+}
