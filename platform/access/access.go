@@ -46,6 +46,7 @@ const (
 	Secret         = "Secret"
 	Backend        = "Backend"
 	Sink           = "Sink"
+	AgentConfig    = "AgentConfig"
 	Grant          = "Grant"
 	Role           = "Role"
 	ServiceAccount = "ServiceAccount"

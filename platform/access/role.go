@@ -14,12 +14,12 @@ var builtin = []struct { //nolint:gochecknoglobals // a constant
 	name, description string
 	rules             []rule
 }{
-	{"viewer", "Sees everything but secrets.", []rule{{[]Verb{View}, []string{Source, Project, Cluster, Service, GlobalService, ConfigSet, Backend, Sink, Role}}}},
+	{"viewer", "Sees everything but secrets.", []rule{{[]Verb{View}, []string{Source, Project, Cluster, Service, GlobalService, ConfigSet, Backend, Sink, AgentConfig, Role}}}},
 	{"deployer", "Besides: creates, changes, syncs, holds, pins and rolls back services.", []rule{{[]Verb{Deploy, Edit}, []string{Service, GlobalService, ConfigSet}}}},
 	{"operator", "Besides: deletes services, says where events are sent to, and gets into pods.", []rule{
 		{[]Verb{Delete}, []string{Service, GlobalService, ConfigSet}}, {[]Verb{Edit, Delete}, []string{Sink}},
 	}},
-	{"admin", "Besides: clusters and secrets.", []rule{{Verbs(), []string{Cluster, Secret}}}},
+	{"admin", "Besides: clusters, how their agents are configured, and secrets.", []rule{{Verbs(), []string{Cluster, AgentConfig, Secret}}}},
 }
 
 // rule allows verbs on kinds.

@@ -26,6 +26,7 @@ type state struct {
 	grants   map[string]*consolev1.Grant
 	projects map[string]*consolev1.Project
 	roles    map[string]*consolev1.Role
+	configs  map[string]*consolev1.AgentConfig
 
 	bySource map[string]*uses
 	// granted and allowed are grants and roles in the order of names, for who asks with every request; nil: they have
@@ -39,7 +40,7 @@ func newState() *state {
 		sources: map[string]*consolev1.Source{}, clusters: map[string]*consolev1.Cluster{},
 		services: map[string]*Service{}, secrets: map[string]*consolev1.Secret{},
 		grants:   map[string]*consolev1.Grant{},
-		projects: map[string]*consolev1.Project{}, roles: map[string]*consolev1.Role{},
+		projects: map[string]*consolev1.Project{}, roles: map[string]*consolev1.Role{}, configs: map[string]*consolev1.AgentConfig{},
 		bySource: map[string]*uses{},
 	}
 }
@@ -60,6 +61,8 @@ func kindOf(ch *consolev1.Change) consolev1.Kind {
 		return consolev1.Kind_KIND_PROJECT
 	case *consolev1.Change_Role:
 		return consolev1.Kind_KIND_ROLE
+	case *consolev1.Change_AgentConfig:
+		return consolev1.Kind_KIND_AGENT_CONFIG
 	case *consolev1.Change_Deleted:
 		return c.Deleted.GetKind()
 	}
@@ -88,6 +91,8 @@ func (s *state) apply(ch *consolev1.Change) (kind consolev1.Kind, name string, o
 	case *consolev1.Change_Role:
 		kind, name, ok = set(s.roles, consolev1.Kind_KIND_ROLE, c.Role)
 		s.allowed.Store(nil)
+	case *consolev1.Change_AgentConfig:
+		kind, name, ok = set(s.configs, consolev1.Kind_KIND_AGENT_CONFIG, c.AgentConfig)
 	case *consolev1.Change_Deleted:
 		return s.remove(c.Deleted)
 	}
@@ -133,6 +138,8 @@ func (s *state) remove(d *consolev1.Deleted) (consolev1.Kind, string, bool) {
 	case consolev1.Kind_KIND_ROLE:
 		ok = unset(s.roles, d)
 		s.allowed.Store(nil)
+	case consolev1.Kind_KIND_AGENT_CONFIG:
+		ok = unset(s.configs, d)
 	}
 	return d.GetKind(), d.GetName(), ok
 }
@@ -173,10 +180,11 @@ type contents struct {
 	grants   []*consolev1.Grant
 	projects []*consolev1.Project
 	roles    []*consolev1.Role
+	configs  []*consolev1.AgentConfig
 }
 
 func (s *state) contents() contents {
-	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants), sorted(s.projects), sorted(s.roles)}
+	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants), sorted(s.projects), sorted(s.roles), sorted(s.configs)}
 }
 
 // changes is the contents as a stream would bring them.
@@ -213,6 +221,11 @@ func (c contents) changes(yield func(*consolev1.Change) bool) {
 	}
 	for _, r := range c.roles {
 		if !yield(&consolev1.Change{Change: &consolev1.Change_Role{Role: r}}) {
+			return
+		}
+	}
+	for _, r := range c.configs {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_AgentConfig{AgentConfig: r}}) {
 			return
 		}
 	}

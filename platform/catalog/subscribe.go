@@ -13,13 +13,15 @@ type Delta struct {
 	All bool
 	// Rights: of the grants and roles, whichever.
 	Rights bool
+	// AgentConfigs: of the configurations of agents, whichever.
+	AgentConfigs bool
 
 	Sources, Clusters, Services, Secrets, Projects map[string]struct{}
 }
 
 // Empty says that nothing changed.
 func (d Delta) Empty() bool {
-	return !d.All && !d.Rights && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets)+len(d.Projects) == 0
+	return !d.All && !d.Rights && !d.AgentConfigs && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets)+len(d.Projects) == 0
 }
 
 func (d *Delta) add(kind consolev1.Kind, name string) {
@@ -38,6 +40,9 @@ func (d *Delta) add(kind consolev1.Kind, name string) {
 	case consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE:
 		d.Rights = true
 		return
+	case consolev1.Kind_KIND_AGENT_CONFIG:
+		d.AgentConfigs = true
+		return
 	default:
 		return
 	}
@@ -53,6 +58,7 @@ func (d *Delta) merge(more Delta) {
 		return
 	}
 	d.Rights = d.Rights || more.Rights
+	d.AgentConfigs = d.AgentConfigs || more.AgentConfigs
 	d.Sources = union(d.Sources, more.Sources)
 	d.Clusters = union(d.Clusters, more.Clusters)
 	d.Services = union(d.Services, more.Services)

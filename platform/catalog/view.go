@@ -66,6 +66,13 @@ func (c *Catalog) Projects() []*consolev1.Project {
 	return sorted(c.live.projects)
 }
 
+// AgentConfigs returns all configurations of agents, in the order of names.
+func (c *Catalog) AgentConfigs() []*consolev1.AgentConfig {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return sorted(c.live.configs)
+}
+
 // Project returns one project.
 func (c *Catalog) Project(name string) (*consolev1.Project, bool) {
 	c.mu.RLock()

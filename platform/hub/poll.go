@@ -56,13 +56,25 @@ type PollDeps struct {
 	// KubernetesVersion of the cluster; "" while unknown.
 	KubernetesVersion func() string
 	AgentVersion      string
-	Capabilities      []deliveryv1.AgentCapability
+	// Capabilities are what the agent can do now.
+	Capabilities func() []deliveryv1.AgentCapability
 	// View is the view that the hub has acknowledged, and ViewLost is called when a Sync says that the hub has it no more; nil: there are no views.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
-	Tracer   trace.Tracer
-	Metrics  prometheus.Registerer
-	Log      *slog.Logger
+	// Config is what the hub configures the agent with; nil: the agent takes no configuration.
+	Config  Config
+	Tracer  trace.Tracer
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Config is the agent's configuration, as far as the hub says.
+type Config interface {
+	// State is what the hub is told of it; nil: there is none.
+	State() *deliveryv1.AgentConfigState
+	// Synced notes that the hub has answered, and Take takes over what it sent; nil: nothing new.
+	Synced()
+	Take(sent *deliveryv1.AgentConfigDelivery) error
 }
 
 // Poller keeps the wanted state up to date.
@@ -155,6 +167,12 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	if err != nil {
 		return 0, fmt.Errorf("sync: %w", err)
 	}
+	if p.Config != nil { // before what is wanted: it may narrow how that is applied
+		p.Config.Synced()
+		if err := p.Config.Take(answer.GetAgentConfig()); err != nil {
+			return 0, err
+		}
+	}
 	switch result := answer.GetResult().(type) {
 	case *deliveryv1.SyncResponse_NotModified:
 		p.syncs.WithLabelValues("not_modified").Inc()
@@ -215,16 +233,51 @@ func (n *lastNudge) claim() int64 {
 	return n.revision
 }
 
+func (p *Poller) capabilities() []deliveryv1.AgentCapability {
+	if p.Capabilities == nil {
+		return nil
+	}
+	return p.Capabilities()
+}
+
+// Soon has Run poll at once.
+func (p *Poller) Soon() { signal(p.soon, struct{}{}) }
+
+// AskConfig takes over the configuration alone, for an agent that stands by: what else the hub says is for the agent that works. Run must
+// not run meanwhile.
+func (p *Poller) AskConfig(ctx context.Context) error {
+	var answer *deliveryv1.SyncResponse
+	err := p.Distributors.Try(ctx, func(ctx context.Context, one Distributor) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+		defer cancel()
+		request := p.request(false, nil)
+		if request.GetAgentConfig() == nil {
+			request.AgentConfig = &deliveryv1.AgentConfigState{}
+		}
+		request.View, request.AgentConfig.StandsBy = nil, true
+		answer, err = one.RPC.Sync(ctx, request)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	p.Config.Synced()
+	return p.Config.Take(answer.GetAgentConfig())
+}
+
 func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest {
 	digests := p.Wanted.Have()
 	request := &deliveryv1.SyncRequest{
 		Digest:   delivery.SetDigest(digests),
-		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(), Capabilities: p.Capabilities, Time: timestamppb.Now()},
+		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(), Capabilities: p.capabilities(), Time: timestamppb.Now()},
 		Revision: p.seen,
 		Nudged:   last.claim(),
 	}
 	if p.View != nil {
 		request.View = p.View()
+	}
+	if p.Config != nil {
+		request.AgentConfig = p.Config.State()
 	}
 	if sendHave {
 		for _, name := range slices.Sorted(maps.Keys(digests)) {

@@ -50,6 +50,7 @@ const (
 	ConfigSet      Kind = "ConfigSet"
 	Backend        Kind = "Backend"
 	Sink           Kind = "Sink"
+	AgentConfig    Kind = "AgentConfig"
 
 	list Kind = "List"
 )

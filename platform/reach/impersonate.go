@@ -82,10 +82,10 @@ func asked(as *muxhttp.Impersonated) []attributes {
 // checkImpersonated refuses whom the cluster's own people let nobody pass off as, whatever the API server says of the caller.
 func (p Policy) checkImpersonated(as *muxhttp.Impersonated) error {
 	if p.NoImpersonation {
-		return errors.New("nobody may impersonate others here (kubectl --as), by the agent's --tunnel-no-impersonation")
+		return fmt.Errorf("nobody may impersonate others here (kubectl --as), by %s", p.says("--tunnel-no-impersonation"))
 	}
 	if users := p.impersonatedUsers(); len(users) > 0 && !slices.Contains(users, as.User) {
-		return fmt.Errorf("user %q is none that people may impersonate here, by the agent's --tunnel-impersonate-user and --tunnel-user", as.User)
+		return fmt.Errorf("user %q is none that people may impersonate here, by %s", as.User, p.says("--tunnel-impersonate-user and --tunnel-user"))
 	}
 	if err := p.checkImpersonatedName(as.User); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (p Policy) checkImpersonated(as *muxhttp.Impersonated) error {
 	groups := p.impersonatedGroups()
 	for _, g := range as.Groups {
 		if len(groups) > 0 && !slices.Contains(groups, g) {
-			return fmt.Errorf("group %q is none that people may impersonate here, by the agent's --tunnel-impersonate-group and --tunnel-group", g)
+			return fmt.Errorf("group %q is none that people may impersonate here, by %s", g, p.says("--tunnel-impersonate-group and --tunnel-group"))
 		}
 		if err := p.checkImpersonatedName(g); err != nil {
 			return err
@@ -195,8 +195,10 @@ type reviewStatus struct {
 // mayImpersonate says why a caller may not pass off as somebody, or returns nil. mayImpersonate asks the API server about the caller as the API server
 // itself would if the caller came to it directly.
 func (p *proxy) mayImpersonate(ctx context.Context, caller muxhttp.Caller) *kubehttp.Error {
-	if err := p.policy.checkImpersonated(caller.As); err != nil {
-		return refusal(err.Error())
+	for _, policy := range p.policies() {
+		if err := policy.checkImpersonated(caller.As); err != nil {
+			return refusal(err.Error())
+		}
 	}
 	spec := reviewSpec{User: caller.User, Groups: append(p.policy.groupsOf(caller), allAuthenticated), Extra: caller.Extra}
 	for _, spec.ResourceAttributes = range asked(caller.As) {

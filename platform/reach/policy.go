@@ -34,6 +34,16 @@ type Policy struct {
 	// Namespaces are the only ones that may be looked into, if there are any; nothing besides namespaces then,
 	// but for what says which APIs there are.
 	Namespaces []string
+	// By says whose policy it is, for refusals; empty: that of the agent's flags.
+	By string
+}
+
+// says names what a policy refuses by: a flag of the agent, unless the policy is somebody else's.
+func (p Policy) says(flag string) string {
+	if p.By != "" {
+		return p.By
+	}
+	return "its agent's " + flag
 }
 
 // hubGroups begin the groups that the hub itself gives: no provider's group is called so.
@@ -66,7 +76,7 @@ func (p Policy) check(c muxhttp.Caller, r *http.Request) *kubehttp.Error {
 	}
 	info := kubehttp.InfoOf(r.Method, path, r.URL.Query())
 	if class := kubehttp.ClassOf(r.Method, path, info); p.ReadOnly && class != kubehttp.Read {
-		return refusal(fmt.Sprintf("this cluster is read-only by its agent's --tunnel-read-only: nobody may %s", class))
+		return refusal(fmt.Sprintf("this cluster is read-only by %s: nobody may %s", p.says("--tunnel-read-only"), class))
 	}
 	if len(p.Namespaces) > 0 && !p.inside(r.Method, path, info) {
 		return refusal(fmt.Sprintf("this cluster's agent lets people into these namespaces only, by its --tunnel-namespaces: %s", strings.Join(p.Namespaces, ", ")))

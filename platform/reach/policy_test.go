@@ -122,3 +122,47 @@ func TestGroupsThatTheClusterDoesNotNameAreDropped(t *testing.T) {
 		t.Errorf("somebody whom the cluster does not name: %d\n%s", resp.StatusCode, body)
 	}
 }
+
+// What else the hub says only narrows: each policy has to let a request pass.
+func TestMorePoliciesOnlyNarrow(t *testing.T) {
+	t.Parallel()
+	bob := muxhttp.Impersonated{User: "bob", Groups: []string{"ops"}}
+	const by = "an AgentConfig of the hub"
+	for name, tc := range map[string]struct {
+		flags reach.Policy
+		also  []reach.Policy
+		as    *muxhttp.Impersonated
+		want  string
+	}{
+		"none":                          {reach.Policy{}, nil, &bob, ""},
+		"wider than flags":              {reach.Policy{NoImpersonation: true}, []reach.Policy{{AllowSystem: true, By: by}}, &bob, "--tunnel-no-impersonation"},
+		"wider names than flags":        {reach.Policy{ImpersonatedUsers: []string{"carol"}}, []reach.Policy{{AllowSystem: true, By: by, ImpersonatedUsers: []string{"bob"}}}, &bob, "--tunnel-impersonate-user"},
+		"nobody":                        {reach.Policy{}, []reach.Policy{{AllowSystem: true, By: by, NoImpersonation: true}}, &bob, by},
+		"other users":                   {reach.Policy{}, []reach.Policy{{AllowSystem: true, By: by, ImpersonatedUsers: []string{"bob"}}, {AllowSystem: true, By: by, ImpersonatedUsers: []string{"carol"}}}, &bob, by},
+		"other groups":                  {reach.Policy{}, []reach.Policy{{AllowSystem: true, By: by, ImpersonatedGroups: []string{"dev"}}}, &bob, by},
+		"these":                         {reach.Policy{}, []reach.Policy{{AllowSystem: true, By: by, ImpersonatedUsers: []string{"bob"}, ImpersonatedGroups: []string{"ops"}}}, &bob, ""},
+		"Kubernetes' own, by the flags": {reach.Policy{}, []reach.Policy{{AllowSystem: true, By: by}}, &muxhttp.Impersonated{User: "system:kube-scheduler"}, "belongs to Kubernetes itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			allowed := (&reviewer{allowed: []string{"users bob", "groups ops", "users system:kube-scheduler"}}).ServeHTTP
+			startAlso(t, h, newAPI(t, allowed).URL, tc.flags, func() []reach.Policy { return tc.also })
+			resp, body := get(t, next(t, h), as(*tc.as), "/api", nil)
+			if tc.want == "" && resp.StatusCode != http.StatusOK || tc.want != "" && (resp.StatusCode != http.StatusForbidden || !strings.Contains(body, tc.want)) {
+				t.Errorf("%s %s", resp.Status, body)
+			}
+		})
+	}
+	readOnly := false
+	h := newHub(t)
+	startAlso(t, h, newAPI(t, echo).URL, reach.Policy{}, func() []reach.Policy { return []reach.Policy{{AllowSystem: true, By: by, ReadOnly: readOnly}} })
+	s := next(t, h)
+	if resp, body := get(t, s, alice, "/api/v1/secrets", nil); resp.StatusCode != http.StatusOK {
+		t.Errorf("before: %s %s", resp.Status, body)
+	}
+	readOnly = true
+	if resp, body := get(t, s, alice, "/api/v1/secrets", nil); resp.StatusCode != http.StatusForbidden || !strings.Contains(body, by) {
+		t.Errorf("after: %s %s", resp.Status, body)
+	}
+}

@@ -25,6 +25,7 @@ type proxy struct {
 	base      *url.URL
 	transport http.RoundTripper
 	policy    Policy
+	also      func() []Policy
 	own       func(http.ResponseWriter, *http.Request, muxhttp.Impersonated)
 	tracer    trace.Tracer
 	log       *slog.Logger
@@ -108,7 +109,21 @@ func (p *proxy) check(caller muxhttp.Caller, r *http.Request) *kubehttp.Error {
 	if err := kubehttp.CheckPath(r.URL.EscapedPath()); err != nil {
 		return &kubehttp.Error{Code: http.StatusBadRequest, Message: "the agent refuses this request: " + err.Error()}
 	}
-	return p.policy.check(caller, r)
+	for _, policy := range p.policies() {
+		if refused := policy.check(caller, r); refused != nil {
+			return refused
+		}
+	}
+	return nil
+}
+
+// policies are those that a request has to pass, all of them.
+func (p *proxy) policies() []Policy {
+	all := []Policy{p.policy}
+	if p.also != nil {
+		all = append(all, p.also()...)
+	}
+	return all
 }
 
 // request makes the API server's request out of the tunnel's. Nothing of what arrived decides who

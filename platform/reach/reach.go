@@ -62,6 +62,8 @@ type Config struct {
 	Transport http.RoundTripper
 	// Policy is what is let through.
 	Policy Policy
+	// Also are more policies that each request has to pass, as of now; nil: none. What Policy refuses none of them lets through.
+	Also func() []Policy
 	// Own answers what people ask of the agent itself, below OwnPrefix, after the policy let them through; nil: there is no such thing. Own is told whom
 	// the API server would take the request for.
 	Own func(w http.ResponseWriter, r *http.Request, as muxhttp.Impersonated)
@@ -108,7 +110,7 @@ func New(cfg Config) (*Reach, error) {
 	}
 	return &Reach{
 		cfg:     cfg,
-		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, policy: cfg.Policy, own: cfg.Own, tracer: cfg.Tracer, log: cfg.Log},
+		handler: &proxy{base: cfg.Kube, transport: cfg.Transport, policy: cfg.Policy, also: cfg.Also, own: cfg.Own, tracer: cfg.Tracer, log: cfg.Log},
 		states:  make(map[*slot]State),
 		held:    make(map[string]int),
 		changed: make(chan struct{}),

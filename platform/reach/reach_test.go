@@ -153,6 +153,12 @@ func start(t *testing.T, h *hub, kube string) *agent {
 
 func startWith(t *testing.T, h *hub, kube string, policy reach.Policy) *agent {
 	t.Helper()
+	return startAlso(t, h, kube, policy, nil)
+}
+
+// startAlso is startWith and more policies.
+func startAlso(t *testing.T, h *hub, kube string, policy reach.Policy, also func() []reach.Policy) *agent {
+	t.Helper()
 	hc, err := client.New(client.Config{CAPEM: h.ca})
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +170,7 @@ func startWith(t *testing.T, h *hub, kube string, policy reach.Policy) *agent {
 	rt := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	r, err := reach.New(reach.Config{
 		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Token: identity.StaticToken("agent-token"),
-		Kube: base, Transport: kubeTransport{rt}, Policy: policy, Version: "v-test", Log: slog.New(slog.DiscardHandler),
+		Kube: base, Transport: kubeTransport{rt}, Policy: policy, Also: also, Version: "v-test", Log: slog.New(slog.DiscardHandler),
 		Own: func(w http.ResponseWriter, _ *http.Request, as muxhttp.Impersonated) {
 			fmt.Fprint(w, "own ", as.User, as.Groups)
 		},

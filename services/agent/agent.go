@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/datadir"
@@ -36,6 +38,7 @@ import (
 	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/config"
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -188,10 +191,13 @@ type Agent struct {
 	view         *views.View
 	pusher       *views.Pusher
 	poller       *hub.Poller
+	config       *config.Keeper
+	level        *slog.LevelVar // below the level of the flags it changes nothing
 	controller   *reconcile.Controller
 	reach        *reach.Reach
 	tunnels      *http.Client
-	people       *reach.Transport // to the API server, for people
+	people       *reach.Transport               // to the API server, for people
+	policies     atomic.Pointer[[]reach.Policy] // of the configuration; nil: none
 	lock         *os.File
 	previews     chan struct{} // Places for folders that people have compared.
 	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
@@ -221,7 +227,8 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if len(deps.Renderer) == 0 {
 		deps.Renderer = besideThis("agent-render")
 	}
-	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: deps.Log, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, previews: make(chan struct{}, previewsAtOnce), belongs: make(chan struct{}), begin: make(chan struct{}), width: apply.NewWidth()}
+	log, level := quieter(deps.Log)
+	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: log, level: level, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, previews: make(chan struct{}, previewsAtOnce), belongs: make(chan struct{}), begin: make(chan struct{}), width: apply.NewWidth()}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -229,7 +236,9 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err := a.open(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	a.wire()
+	if err := a.wire(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	return a, nil
 }
 
@@ -361,6 +370,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 		Kube:       server,
 		Transport:  a.people,
 		Policy:     a.cfg.Tunnel,
+		Also:       a.tunnelPolicies,
 		Own:        a.answer,
 		Version:    version.String(),
 		Tracer:     a.telemetry.Tracer.Tracer("fairlead.dev/platform/reach"),
@@ -401,7 +411,7 @@ func (a *Agent) open() error {
 func (a *Agent) testLogs() string { return filepath.Join(a.cfg.DataDir, "tests") }
 
 // wire puts the parts together.
-func (a *Agent) wire() {
+func (a *Agent) wire() error {
 	tracer := a.telemetry.Tracer.Tracer("fairlead.dev/services/agent")
 	a.inventory = inventory.New(a.cluster.ConfigMaps(inventory.Namespace), a.cluster)
 	a.memory.Register(a.telemetry.Registry)
@@ -453,6 +463,9 @@ func (a *Agent) wire() {
 		Cluster: a.cluster, KubernetesVersion: a.kubernetesVersion, Services: a.memory.Services, Ends: a.ends, Now: time.Now, Log: a.log,
 	})
 	a.pusher = views.NewPusher(a.view, a.distributors, a.log)
+	if err := a.openConfig(); err != nil {
+		return err
+	}
 	a.poller = deliver.New(deliver.Deps{
 		Distributors:      a.distributors,
 		Desired:           a.desired,
@@ -460,12 +473,15 @@ func (a *Agent) wire() {
 		Loaded:            a.controller.Loaded(),
 		KubernetesVersion: a.kubernetesVersion,
 		AgentVersion:      version.String(),
-		View:              a.pusher.State,
+		View:              a.viewState,
 		ViewLost:          a.pusher.Lost,
+		NoViews:           a.noViews,
+		Config:            a.config,
 		Tracer:            tracer,
 		Metrics:           a.telemetry.Registry,
 		Log:               a.log,
 	})
+	return nil
 }
 
 // Run joins the hub, if that was not done before, and works until ctx ends. Run returns nil then.
@@ -482,7 +498,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("agent runs", "version", version.String(), "distributors", member.Endpoints.Distributors)
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
-	for _, run := range []func(context.Context) error{a.renewer.Run, a.lead, a.beReached, a.lookAtVersion, a.serveHealth} {
+	for _, run := range []func(context.Context) error{a.renewer.Run, a.lead, a.beReached, a.lookAtVersion, a.serveHealth, a.config.Run} {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()
@@ -492,7 +508,7 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) work(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range []func(context.Context) error{
-		a.reconcile, a.watch, a.repair.Run, a.poller.Run, a.poller.Watch, a.reporter.Run, a.details.Run, a.look,
+		a.reconcile, a.watch, a.repair.Run, a.poller.Run, a.hear, a.reporter.Run, a.details.Run, a.look,
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
@@ -550,10 +566,17 @@ func (a *Agent) look(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.view.Run(ctx) })
-	group.Go(func() error { return a.pusher.Run(ctx) })
-	return group.Wait()
+	return a.during(ctx, unless(func(s agentconfig.Settings) bool { return s.NoViews }), func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return a.view.Run(ctx) })
+		group.Go(func() error { return a.pusher.Run(ctx) })
+		return group.Wait()
+	})
+}
+
+// hear keeps the stream of nudges.
+func (a *Agent) hear(ctx context.Context) error {
+	return a.during(ctx, unless(func(s agentconfig.Settings) bool { return s.NoStreams }), a.poller.Watch)
 }
 
 // notice is told when something of a service has changed in the cluster.
@@ -566,7 +589,7 @@ func (a *Agent) notice(service string) {
 func (a *Agent) beReached(ctx context.Context) error {
 	select {
 	case <-a.belongs:
-		return a.reach.Run(ctx)
+		return a.during(ctx, tunnelOf, a.reach.Run)
 	case <-ctx.Done():
 		return nil
 	}

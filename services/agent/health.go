@@ -39,6 +39,9 @@ func (a *Agent) reachesHub() error {
 	if !a.standsBy() && !a.poller.Synced() {
 		return errors.New("no distributor has answered this agent yet")
 	}
+	if settings, _ := a.config.InForce(); settings.NoTunnel {
+		return nil
+	}
 	for _, s := range a.reach.States() {
 		if s.Connected {
 			return nil

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/identity"
@@ -64,6 +65,10 @@ type testHub struct {
 	downloads int
 	watchers  map[chan struct{}]bool
 	rendering map[string]rendering
+	// config is what agents are configured with, and configured what the last agent said of it; standing is that of one that stands by.
+	config               *deliveryv1.AgentConfigDelivery
+	configured, standing *deliveryv1.AgentConfigState
+	capabilities         []deliveryv1.AgentCapability
 }
 
 func newHub(t *testing.T) *testHub {
@@ -155,6 +160,15 @@ func (h *testHub) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv
 	defer h.mu.Unlock()
 	h.syncs++
 	answer := &deliveryv1.SyncResponse{NextPoll: durationpb.New(h.poll)}
+	if h.config.GetDigest() != r.GetAgentConfig().GetWanted() {
+		answer.AgentConfig = proto.CloneOf(h.config)
+	}
+	if r.GetAgentConfig().GetStandsBy() {
+		h.standing = r.GetAgentConfig()
+	} else {
+		h.configured, h.capabilities = r.GetAgentConfig(), r.GetAgent().GetCapabilities()
+	}
+	h.cond.Broadcast()
 	wanted := map[string]string{}
 	for name, service := range h.services {
 		wanted[name] = service.GetDigest()
@@ -388,6 +402,55 @@ func (h *testHub) remove(services ...string) {
 	}
 	h.nudge()
 }
+
+// configure has agents configured by these layers, and returns their digest.
+func (h *testHub) configure(layers ...*deliveryv1.AgentLayer) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.config = &deliveryv1.AgentConfigDelivery{Digest: agentconfig.Digest(layers), Layers: layers}
+	h.nudge()
+	return h.config.GetDigest()
+}
+
+// awaitConfig waits until an agent says something of its configuration, of one that stands by or of the one that works.
+func (h *testHub) awaitConfig(t *testing.T, of func() *deliveryv1.AgentConfigState, wanted func(*deliveryv1.AgentConfigState) bool) {
+	t.Helper()
+	deadline := time.AfterFunc(patience, h.cond.Broadcast)
+	defer deadline.Stop()
+	begin := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for !wanted(of()) {
+		if time.Since(begin) > patience {
+			t.Fatalf("the agent says nothing else of its configuration than %v", of())
+		}
+		h.cond.Wait()
+	}
+}
+
+// forgetConfigured forgets what agents said of their configuration.
+func (h *testHub) forgetConfigured() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.configured = nil
+}
+
+// streams are those of nudges.
+func (h *testHub) streams() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers)
+}
+
+// can tells whether the agent said so in its last Sync.
+func (h *testHub) can(what deliveryv1.AgentCapability) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.capabilities, what)
+}
+
+// working is what the agent that works says of its configuration. The caller holds mu.
+func (h *testHub) working() *deliveryv1.AgentConfigState { return h.configured }
 
 // nudge tells every watcher. The caller holds mu.
 func (h *testHub) nudge() {

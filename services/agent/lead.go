@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -97,7 +98,12 @@ func (a *Agent) lead(ctx context.Context) error {
 }
 
 func (a *Agent) takeTurn(ctx context.Context) error {
+	waits, won := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { a.standBy(waits) })
 	again, err := a.elector.Win(ctx)
+	won()
+	waiting.Wait()
 	if err != nil {
 		return nil //nolint:nilerr // told to stop
 	}

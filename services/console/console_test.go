@@ -180,6 +180,7 @@ type api struct {
 	admin      consolev1connect.AdminServiceClient
 	backends   consolev1connect.BackendServiceClient
 	sinks      consolev1connect.SinkServiceClient
+	agents     consolev1connect.AgentConfigServiceClient
 	live       consolev1connect.LiveServiceClient
 	events     consolev1connect.EventServiceClient
 	lending    consolev1connect.LendingServiceClient
@@ -240,6 +241,7 @@ func (r *running) as(t testing.TB, token string) api {
 		admin:      consolev1connect.NewAdminServiceClient(hc, r.url, opts...),
 		backends:   consolev1connect.NewBackendServiceClient(hc, r.url, opts...),
 		sinks:      consolev1connect.NewSinkServiceClient(hc, r.url, opts...),
+		agents:     consolev1connect.NewAgentConfigServiceClient(hc, r.url, opts...),
 		live:       consolev1connect.NewLiveServiceClient(hc, r.url, opts...),
 	}
 }

@@ -75,6 +75,8 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.accounts(found), nil
 	case manifest.Secret:
 		return v.secrets(found), nil
+	case manifest.AgentConfig:
+		return v.agentConfigs(found)
 	default:
 		return v.plain(found), nil
 	}
@@ -272,6 +274,9 @@ func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
 			notes = append(notes, note{about: name, text: message})
 		} else if s.GetSkew() != "" {
 			notes = append(notes, note{about: name, text: fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name)})
+		}
+		if text := configTrouble(s.GetAgentConfig()); text != "" {
+			notes = append(notes, note{about: name, text: text, since: s.GetAgentConfig().GetSinceTime()})
 		}
 		if words := frozen(c.GetFreeze()); words != "" {
 			notes = append(notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})

@@ -1,6 +1,7 @@
 import type { DescMessage, DescMethodUnary, JsonObject, Message } from '@bufbuild/protobuf'
 import { toJson } from '@bufbuild/protobuf'
 import { RoleSchema, RoleService } from '../gen/fairlead/console/v1/access_service_pb'
+import { AgentConfigSchema, AgentConfigService } from '../gen/fairlead/console/v1/agent_config_service_pb'
 import { BackendSchema, BackendService } from '../gen/fairlead/console/v1/backend_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
@@ -157,6 +158,15 @@ export const kinds: ResourceKind[] = [
     SinkSchema,
     SinkService.method.listSinks,
     SinkService.method.getSink,
+  ),
+  of(
+    'agentconfig',
+    'AgentConfig',
+    'configurations of agents',
+    Kind.AGENT_CONFIG,
+    AgentConfigSchema,
+    AgentConfigService.method.listAgentConfigs,
+    AgentConfigService.method.getAgentConfig,
   ),
 ]
 

@@ -38,6 +38,7 @@ const (
 	Kind_KIND_ROLE            Kind = 10
 	Kind_KIND_SERVICE_ACCOUNT Kind = 11
 	Kind_KIND_SINK            Kind = 12
+	Kind_KIND_AGENT_CONFIG    Kind = 13
 )
 
 // Enum value maps for Kind.
@@ -56,6 +57,7 @@ var (
 		10: "KIND_ROLE",
 		11: "KIND_SERVICE_ACCOUNT",
 		12: "KIND_SINK",
+		13: "KIND_AGENT_CONFIG",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":     0,
@@ -71,6 +73,7 @@ var (
 		"KIND_ROLE":            10,
 		"KIND_SERVICE_ACCOUNT": 11,
 		"KIND_SINK":            12,
+		"KIND_AGENT_CONFIG":    13,
 	}
 )
 
@@ -531,6 +534,7 @@ type Change struct {
 	//	*Change_Grant
 	//	*Change_Project
 	//	*Change_Role
+	//	*Change_AgentConfig
 	Change        isChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -645,6 +649,15 @@ func (x *Change) GetRole() *Role {
 	return nil
 }
 
+func (x *Change) GetAgentConfig() *AgentConfig {
+	if x != nil {
+		if x, ok := x.Change.(*Change_AgentConfig); ok {
+			return x.AgentConfig
+		}
+	}
+	return nil
+}
+
 type isChange_Change interface {
 	isChange_Change()
 }
@@ -683,6 +696,10 @@ type Change_Role struct {
 	Role *Role `protobuf:"bytes,8,opt,name=role,proto3,oneof"`
 }
 
+type Change_AgentConfig struct {
+	AgentConfig *AgentConfig `protobuf:"bytes,9,opt,name=agent_config,json=agentConfig,proto3,oneof"`
+}
+
 func (*Change_Source) isChange_Change() {}
 
 func (*Change_Cluster) isChange_Change() {}
@@ -698,6 +715,8 @@ func (*Change_Grant) isChange_Change() {}
 func (*Change_Project) isChange_Change() {}
 
 func (*Change_Role) isChange_Change() {}
+
+func (*Change_AgentConfig) isChange_Change() {}
 
 type Deleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -764,7 +783,7 @@ var File_fairlead_console_v1_catalog_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\"v\n" +
+	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a.fairlead/console/v1/agent_config_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\"v\n" +
 	"\fWatchRequest\x12+\n" +
 	"\fresume_token\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeToken\x129\n" +
 	"\x05kinds\x18\x02 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\"\xa0\x03\n" +
@@ -786,7 +805,7 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\vSnapshotEnd\"\v\n" +
 	"\tHeartbeat\"@\n" +
 	"\aChanges\x125\n" +
-	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\xcd\x03\n" +
+	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\x94\x04\n" +
 	"\x06Change\x125\n" +
 	"\x06source\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SourceH\x00R\x06source\x128\n" +
 	"\acluster\x18\x02 \x01(\v2\x1c.fairlead.console.v1.ClusterH\x00R\acluster\x128\n" +
@@ -795,12 +814,13 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\adeleted\x18\x05 \x01(\v2\x1c.fairlead.console.v1.DeletedH\x00R\adeleted\x122\n" +
 	"\x05grant\x18\x06 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grant\x128\n" +
 	"\aproject\x18\a \x01(\v2\x1c.fairlead.console.v1.ProjectH\x00R\aproject\x12/\n" +
-	"\x04role\x18\b \x01(\v2\x19.fairlead.console.v1.RoleH\x00R\x04roleB\b\n" +
+	"\x04role\x18\b \x01(\v2\x19.fairlead.console.v1.RoleH\x00R\x04role\x12E\n" +
+	"\fagent_config\x18\t \x01(\v2 .fairlead.console.v1.AgentConfigH\x00R\vagentConfigB\b\n" +
 	"\x06change\"^\n" +
 	"\aDeleted\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid*\xfc\x01\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid*\x93\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_SOURCE\x10\x01\x12\x10\n" +
@@ -816,7 +836,8 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\tKIND_ROLE\x10\n" +
 	"\x12\x18\n" +
 	"\x14KIND_SERVICE_ACCOUNT\x10\v\x12\r\n" +
-	"\tKIND_SINK\x10\f2d\n" +
+	"\tKIND_SINK\x10\f\x12\x15\n" +
+	"\x11KIND_AGENT_CONFIG\x10\r2d\n" +
 	"\x0eCatalogService\x12R\n" +
 	"\x05Watch\x12!.fairlead.console.v1.WatchRequest\x1a\".fairlead.console.v1.WatchResponse\"\x000\x01B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13CatalogServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
@@ -853,6 +874,7 @@ var file_fairlead_console_v1_catalog_service_proto_goTypes = []any{
 	(*Grant)(nil),         // 14: fairlead.console.v1.Grant
 	(*Project)(nil),       // 15: fairlead.console.v1.Project
 	(*Role)(nil),          // 16: fairlead.console.v1.Role
+	(*AgentConfig)(nil),   // 17: fairlead.console.v1.AgentConfig
 }
 var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	0,  // 0: fairlead.console.v1.WatchRequest.kinds:type_name -> fairlead.console.v1.Kind
@@ -871,14 +893,15 @@ var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	14, // 13: fairlead.console.v1.Change.grant:type_name -> fairlead.console.v1.Grant
 	15, // 14: fairlead.console.v1.Change.project:type_name -> fairlead.console.v1.Project
 	16, // 15: fairlead.console.v1.Change.role:type_name -> fairlead.console.v1.Role
-	0,  // 16: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
-	1,  // 17: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
-	2,  // 18: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	17, // 16: fairlead.console.v1.Change.agent_config:type_name -> fairlead.console.v1.AgentConfig
+	0,  // 17: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
+	1,  // 18: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
+	2,  // 19: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
+	19, // [19:20] is the sub-list for method output_type
+	18, // [18:19] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_catalog_service_proto_init() }
@@ -887,6 +910,7 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_access_service_proto_init()
+	file_fairlead_console_v1_agent_config_service_proto_init()
 	file_fairlead_console_v1_project_service_proto_init()
 	file_fairlead_console_v1_resources_proto_init()
 	file_fairlead_console_v1_catalog_service_proto_msgTypes[1].OneofWrappers = []any{
@@ -904,6 +928,7 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 		(*Change_Grant)(nil),
 		(*Change_Project)(nil),
 		(*Change_Role)(nil),
+		(*Change_AgentConfig)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

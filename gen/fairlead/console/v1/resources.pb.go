@@ -142,6 +142,70 @@ func (VerificationMode) EnumDescriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{1}
 }
 
+// AgentConfigPhase says how far the agent is with what is wanted.
+type AgentConfigPhase int32
+
+const (
+	AgentConfigPhase_AGENT_CONFIG_PHASE_UNSPECIFIED AgentConfigPhase = 0
+	// What is wanted is in force.
+	AgentConfigPhase_AGENT_CONFIG_PHASE_IN_FORCE AgentConfigPhase = 1
+	// The agent has not asked since it was written.
+	AgentConfigPhase_AGENT_CONFIG_PHASE_WAITING AgentConfigPhase = 2
+	// It is in force on trial: the one before returns if the agent does not come up with it.
+	AgentConfigPhase_AGENT_CONFIG_PHASE_TRIAL AgentConfigPhase = 3
+	// The agent refused it, or took it back: the one before is in force.
+	AgentConfigPhase_AGENT_CONFIG_PHASE_REFUSED AgentConfigPhase = 4
+	// The agent is too old to take any.
+	AgentConfigPhase_AGENT_CONFIG_PHASE_UNSUPPORTED AgentConfigPhase = 5
+)
+
+// Enum value maps for AgentConfigPhase.
+var (
+	AgentConfigPhase_name = map[int32]string{
+		0: "AGENT_CONFIG_PHASE_UNSPECIFIED",
+		1: "AGENT_CONFIG_PHASE_IN_FORCE",
+		2: "AGENT_CONFIG_PHASE_WAITING",
+		3: "AGENT_CONFIG_PHASE_TRIAL",
+		4: "AGENT_CONFIG_PHASE_REFUSED",
+		5: "AGENT_CONFIG_PHASE_UNSUPPORTED",
+	}
+	AgentConfigPhase_value = map[string]int32{
+		"AGENT_CONFIG_PHASE_UNSPECIFIED": 0,
+		"AGENT_CONFIG_PHASE_IN_FORCE":    1,
+		"AGENT_CONFIG_PHASE_WAITING":     2,
+		"AGENT_CONFIG_PHASE_TRIAL":       3,
+		"AGENT_CONFIG_PHASE_REFUSED":     4,
+		"AGENT_CONFIG_PHASE_UNSUPPORTED": 5,
+	}
+)
+
+func (x AgentConfigPhase) Enum() *AgentConfigPhase {
+	p := new(AgentConfigPhase)
+	*p = x
+	return p
+}
+
+func (x AgentConfigPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AgentConfigPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_console_v1_resources_proto_enumTypes[2].Descriptor()
+}
+
+func (AgentConfigPhase) Type() protoreflect.EnumType {
+	return &file_fairlead_console_v1_resources_proto_enumTypes[2]
+}
+
+func (x AgentConfigPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AgentConfigPhase.Descriptor instead.
+func (AgentConfigPhase) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{2}
+}
+
 type ServiceState int32
 
 const (
@@ -205,11 +269,11 @@ func (x ServiceState) String() string {
 }
 
 func (ServiceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[2].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[3].Descriptor()
 }
 
 func (ServiceState) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[2]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[3]
 }
 
 func (x ServiceState) Number() protoreflect.EnumNumber {
@@ -218,7 +282,7 @@ func (x ServiceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ServiceState.Descriptor instead.
 func (ServiceState) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{3}
 }
 
 // Outcome says what an update did.
@@ -258,11 +322,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[3].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[4].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[3]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[4]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -271,7 +335,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
 }
 
 // Metadata is what every resource has.
@@ -1682,7 +1746,9 @@ type ClusterStatus struct {
 	// How far the agent's clock is behind the hub's, or ahead if it is negative, in whole minutes. Windows open and close by the agent's.
 	ClockSkew *durationpb.Duration `protobuf:"bytes,40,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	// The agent holds windows, freezes and the manual mode.
-	HoldsWindows  bool `protobuf:"varint,41,opt,name=holds_windows,json=holdsWindows,proto3" json:"holds_windows,omitempty"`
+	HoldsWindows bool `protobuf:"varint,41,opt,name=holds_windows,json=holdsWindows,proto3" json:"holds_windows,omitempty"`
+	// How the agent is configured; unset: no AgentConfig chooses the cluster, and none is in force.
+	AgentConfig   *ClusterAgentConfig `protobuf:"bytes,50,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1874,166 @@ func (x *ClusterStatus) GetHoldsWindows() bool {
 	return false
 }
 
+func (x *ClusterStatus) GetAgentConfig() *ClusterAgentConfig {
+	if x != nil {
+		return x.AgentConfig
+	}
+	return nil
+}
+
+// ClusterAgentConfig is what the agent of a cluster is configured with.
+type ClusterAgentConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of the AgentConfigs that choose the cluster.
+	Wanted []string         `protobuf:"bytes,1,rep,name=wanted,proto3" json:"wanted,omitempty"`
+	Phase  AgentConfigPhase `protobuf:"varint,2,opt,name=phase,proto3,enum=fairlead.console.v1.AgentConfigPhase" json:"phase,omitempty"`
+	// Why, of a phase that needs a reason.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// Since when, of one that was refused.
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	// What is in force, key by key; what stands in no AgentConfig is left out.
+	InForce       []*AgentConfigValue `protobuf:"bytes,5,rep,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterAgentConfig) Reset() {
+	*x = ClusterAgentConfig{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterAgentConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterAgentConfig) ProtoMessage() {}
+
+func (x *ClusterAgentConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterAgentConfig.ProtoReflect.Descriptor instead.
+func (*ClusterAgentConfig) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ClusterAgentConfig) GetWanted() []string {
+	if x != nil {
+		return x.Wanted
+	}
+	return nil
+}
+
+func (x *ClusterAgentConfig) GetPhase() AgentConfigPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return AgentConfigPhase_AGENT_CONFIG_PHASE_UNSPECIFIED
+}
+
+func (x *ClusterAgentConfig) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ClusterAgentConfig) GetSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SinceTime
+	}
+	return nil
+}
+
+func (x *ClusterAgentConfig) GetInForce() []*AgentConfigValue {
+	if x != nil {
+		return x.InForce
+	}
+	return nil
+}
+
+// AgentConfigValue is a setting in force.
+type AgentConfigValue struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in YAML: poll.interval.
+	Key   string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// Names of the AgentConfigs that it is from.
+	From []string `protobuf:"bytes,3,rep,name=from,proto3" json:"from,omitempty"`
+	// The flags of the agent are narrower, and hold instead of value.
+	ByFlags       bool `protobuf:"varint,4,opt,name=by_flags,json=byFlags,proto3" json:"by_flags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentConfigValue) Reset() {
+	*x = AgentConfigValue{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentConfigValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentConfigValue) ProtoMessage() {}
+
+func (x *AgentConfigValue) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentConfigValue.ProtoReflect.Descriptor instead.
+func (*AgentConfigValue) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AgentConfigValue) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *AgentConfigValue) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *AgentConfigValue) GetFrom() []string {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *AgentConfigValue) GetByFlags() bool {
+	if x != nil {
+		return x.ByFlags
+	}
+	return false
+}
+
 // Service is a folder of a source that is kept applied in a cluster.
 type Service struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1823,7 +2049,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +2061,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +2074,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -1896,7 +2122,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +2134,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2147,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -1968,7 +2194,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2206,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2219,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -2105,7 +2331,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2343,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2356,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -2288,7 +2514,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2526,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2539,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -2395,7 +2621,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2407,7 +2633,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2420,7 +2646,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -2464,7 +2690,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2476,7 +2702,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2489,7 +2715,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -2530,7 +2756,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2768,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2781,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -2611,7 +2837,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +2849,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2862,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -2665,7 +2891,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2903,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2916,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -2719,7 +2945,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2731,7 +2957,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2744,7 +2970,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -2780,7 +3006,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +3018,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +3031,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -2858,7 +3084,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2870,7 +3096,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2883,7 +3109,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -2958,7 +3184,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3196,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3209,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -3155,7 +3381,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\awindows\x18( \x03(\v2 .fairlead.delivery.v1.SyncWindowB\b\xbaH\x05\x92\x01\x02\x10 R\awindows\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
-	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xf8\x04\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xc4\x05\n" +
 	"\rClusterStatus\x127\n" +
 	"\tjoin_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\x12@\n" +
 	"\x0elast_seen_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12#\n" +
@@ -3172,7 +3398,20 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\rtoken_unbound\x18# \x01(\bR\ftokenUnbound\x128\n" +
 	"\n" +
 	"clock_skew\x18( \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x12#\n" +
-	"\rholds_windows\x18) \x01(\bR\fholdsWindows\"\xdf\x05\n" +
+	"\rholds_windows\x18) \x01(\bR\fholdsWindows\x12J\n" +
+	"\fagent_config\x182 \x01(\v2'.fairlead.console.v1.ClusterAgentConfigR\vagentConfig\"\x80\x02\n" +
+	"\x12ClusterAgentConfig\x12\x16\n" +
+	"\x06wanted\x18\x01 \x03(\tR\x06wanted\x12;\n" +
+	"\x05phase\x18\x02 \x01(\x0e2%.fairlead.console.v1.AgentConfigPhaseR\x05phase\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x129\n" +
+	"\n" +
+	"since_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12@\n" +
+	"\bin_force\x18\x05 \x03(\v2%.fairlead.console.v1.AgentConfigValueR\ainForce\"i\n" +
+	"\x10AgentConfigValue\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
+	"\x04from\x18\x03 \x03(\tR\x04from\x12\x19\n" +
+	"\bby_flags\x18\x04 \x01(\bR\abyFlags\"\xdf\x05\n" +
 	"\aService\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12<\n" +
 	"\x04spec\x18\x02 \x01(\v2 .fairlead.console.v1.ServiceSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12:\n" +
@@ -3305,7 +3544,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x1dVERIFICATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18VERIFICATION_MODE_COMMIT\x10\x01\x12\x19\n" +
 	"\x15VERIFICATION_MODE_TAG\x10\x02\x12$\n" +
-	" VERIFICATION_MODE_TAG_AND_COMMIT\x10\x03*\xa1\x02\n" +
+	" VERIFICATION_MODE_TAG_AND_COMMIT\x10\x03*\xd9\x01\n" +
+	"\x10AgentConfigPhase\x12\"\n" +
+	"\x1eAGENT_CONFIG_PHASE_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bAGENT_CONFIG_PHASE_IN_FORCE\x10\x01\x12\x1e\n" +
+	"\x1aAGENT_CONFIG_PHASE_WAITING\x10\x02\x12\x1c\n" +
+	"\x18AGENT_CONFIG_PHASE_TRIAL\x10\x03\x12\x1e\n" +
+	"\x1aAGENT_CONFIG_PHASE_REFUSED\x10\x04\x12\"\n" +
+	"\x1eAGENT_CONFIG_PHASE_UNSUPPORTED\x10\x05*\xa1\x02\n" +
 	"\fServiceState\x12\x1d\n" +
 	"\x19SERVICE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SERVICE_STATE_PENDING\x10\x01\x12\x1d\n" +
@@ -3336,150 +3582,157 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_resources_proto_rawDescData
 }
 
-var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerifyProvider)(0),           // 0: fairlead.console.v1.VerifyProvider
 	(VerificationMode)(0),         // 1: fairlead.console.v1.VerificationMode
-	(ServiceState)(0),             // 2: fairlead.console.v1.ServiceState
-	(Outcome)(0),                  // 3: fairlead.console.v1.Outcome
-	(*Metadata)(nil),              // 4: fairlead.console.v1.Metadata
-	(*Source)(nil),                // 5: fairlead.console.v1.Source
-	(*SourceSpec)(nil),            // 6: fairlead.console.v1.SourceSpec
-	(*HelmSource)(nil),            // 7: fairlead.console.v1.HelmSource
-	(*OCISource)(nil),             // 8: fairlead.console.v1.OCISource
-	(*BucketSource)(nil),          // 9: fairlead.console.v1.BucketSource
-	(*Verify)(nil),                // 10: fairlead.console.v1.Verify
-	(*LayerSelector)(nil),         // 11: fairlead.console.v1.LayerSelector
-	(*GitSource)(nil),             // 12: fairlead.console.v1.GitSource
-	(*Verification)(nil),          // 13: fairlead.console.v1.Verification
-	(*SourceStatus)(nil),          // 14: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 15: fairlead.console.v1.Head
-	(*Problem)(nil),               // 16: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 17: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 18: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 19: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 20: fairlead.console.v1.ClusterStatus
-	(*Service)(nil),               // 21: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 22: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 23: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 24: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 25: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 26: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 27: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 28: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 29: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 30: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 31: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 32: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 33: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 34: fairlead.console.v1.GrantClusters
-	nil,                           // 35: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 36: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 37: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 38: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 39: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 41: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 42: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 43: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 44: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 45: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 46: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 47: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 48: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 49: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 50: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 51: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 52: fairlead.console.v1.ConfigSetting
+	(AgentConfigPhase)(0),         // 2: fairlead.console.v1.AgentConfigPhase
+	(ServiceState)(0),             // 3: fairlead.console.v1.ServiceState
+	(Outcome)(0),                  // 4: fairlead.console.v1.Outcome
+	(*Metadata)(nil),              // 5: fairlead.console.v1.Metadata
+	(*Source)(nil),                // 6: fairlead.console.v1.Source
+	(*SourceSpec)(nil),            // 7: fairlead.console.v1.SourceSpec
+	(*HelmSource)(nil),            // 8: fairlead.console.v1.HelmSource
+	(*OCISource)(nil),             // 9: fairlead.console.v1.OCISource
+	(*BucketSource)(nil),          // 10: fairlead.console.v1.BucketSource
+	(*Verify)(nil),                // 11: fairlead.console.v1.Verify
+	(*LayerSelector)(nil),         // 12: fairlead.console.v1.LayerSelector
+	(*GitSource)(nil),             // 13: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 14: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 15: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 16: fairlead.console.v1.Head
+	(*Problem)(nil),               // 17: fairlead.console.v1.Problem
+	(*RefProblem)(nil),            // 18: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 19: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 20: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 21: fairlead.console.v1.ClusterStatus
+	(*ClusterAgentConfig)(nil),    // 22: fairlead.console.v1.ClusterAgentConfig
+	(*AgentConfigValue)(nil),      // 23: fairlead.console.v1.AgentConfigValue
+	(*Service)(nil),               // 24: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 25: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 26: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 27: fairlead.console.v1.ServiceSpec
+	(*ServiceStatus)(nil),         // 28: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 29: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 30: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 31: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 32: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 33: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 34: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 35: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 36: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 37: fairlead.console.v1.GrantClusters
+	nil,                           // 38: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 39: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 40: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 41: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 42: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 45: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 46: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 47: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 48: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 49: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 50: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 51: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 52: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 53: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 54: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 55: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	35, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	40, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	40, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
-	4,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
-	6,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	14, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	12, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	7,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
-	8,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
-	9,  // 9: fairlead.console.v1.SourceSpec.bucket:type_name -> fairlead.console.v1.BucketSource
-	41, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
-	10, // 11: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
-	41, // 12: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
-	11, // 13: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
-	10, // 14: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
-	41, // 15: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
+	38, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	43, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	43, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	5,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
+	7,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
+	15, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	13, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	8,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
+	9,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
+	10, // 9: fairlead.console.v1.SourceSpec.bucket:type_name -> fairlead.console.v1.BucketSource
+	44, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	11, // 11: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
+	44, // 12: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
+	12, // 13: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
+	11, // 14: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
+	44, // 15: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
 	0,  // 16: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
-	41, // 17: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	13, // 18: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	44, // 17: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	14, // 18: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
 	1,  // 19: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
-	15, // 20: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	16, // 21: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	42, // 22: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	40, // 23: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	40, // 24: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	17, // 25: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	40, // 26: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	4,  // 27: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	19, // 28: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	20, // 29: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	43, // 30: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	36, // 31: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	44, // 32: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	40, // 33: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	40, // 34: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	40, // 35: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	40, // 36: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	40, // 37: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	41, // 38: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	4,  // 39: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	24, // 40: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	25, // 41: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	22, // 42: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	23, // 43: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	23, // 44: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	24, // 45: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	45, // 46: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	40, // 47: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	40, // 48: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	46, // 49: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	47, // 50: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	37, // 51: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	48, // 52: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	49, // 53: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	2,  // 54: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	40, // 55: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	27, // 56: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	28, // 57: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	29, // 58: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	16, // 59: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	26, // 60: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	40, // 61: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	42, // 62: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	40, // 63: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	16, // 64: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	42, // 65: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	50, // 66: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	40, // 67: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	16, // 68: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	51, // 69: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	40, // 70: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	4,  // 71: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	38, // 72: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	4,  // 73: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	32, // 74: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	33, // 75: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	34, // 76: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	40, // 77: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	39, // 78: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	52, // 79: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	52, // 80: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	81, // [81:81] is the sub-list for method output_type
-	81, // [81:81] is the sub-list for method input_type
-	81, // [81:81] is the sub-list for extension type_name
-	81, // [81:81] is the sub-list for extension extendee
-	0,  // [0:81] is the sub-list for field type_name
+	16, // 20: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	17, // 21: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	45, // 22: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	43, // 23: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	43, // 24: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	18, // 25: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	43, // 26: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	5,  // 27: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	20, // 28: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	21, // 29: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	46, // 30: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	39, // 31: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	47, // 32: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	43, // 33: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	43, // 34: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	43, // 35: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	43, // 36: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	43, // 37: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	44, // 38: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	22, // 39: fairlead.console.v1.ClusterStatus.agent_config:type_name -> fairlead.console.v1.ClusterAgentConfig
+	2,  // 40: fairlead.console.v1.ClusterAgentConfig.phase:type_name -> fairlead.console.v1.AgentConfigPhase
+	43, // 41: fairlead.console.v1.ClusterAgentConfig.since_time:type_name -> google.protobuf.Timestamp
+	23, // 42: fairlead.console.v1.ClusterAgentConfig.in_force:type_name -> fairlead.console.v1.AgentConfigValue
+	5,  // 43: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	27, // 44: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	28, // 45: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	25, // 46: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	26, // 47: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	26, // 48: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	27, // 49: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	48, // 50: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	43, // 51: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	43, // 52: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	49, // 53: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	50, // 54: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	40, // 55: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	51, // 56: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	52, // 57: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	3,  // 58: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	43, // 59: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	30, // 60: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	31, // 61: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	32, // 62: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	17, // 63: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	29, // 64: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	43, // 65: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	45, // 66: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	43, // 67: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	17, // 68: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	45, // 69: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	53, // 70: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	43, // 71: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	17, // 72: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	54, // 73: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	43, // 74: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	5,  // 75: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	41, // 76: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	5,  // 77: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	35, // 78: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	36, // 79: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	37, // 80: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	43, // 81: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	42, // 82: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	55, // 83: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	55, // 84: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -3488,7 +3741,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[29].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[31].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -3498,8 +3751,8 @@ func file_fairlead_console_v1_resources_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   36,
+			NumEnums:      5,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -911,7 +911,9 @@ type ClusterSeen struct {
 	// How far the agent's clock is behind the distributor's, or ahead if it is negative, in whole minutes; with agent only.
 	ClockSkew *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_skew,json=clockSkew,proto3" json:"clock_skew,omitempty"`
 	// The view that the agent says the hub has; unset: it said nothing.
-	View          *v1.ViewState `protobuf:"bytes,20,opt,name=view,proto3" json:"view,omitempty"`
+	View *v1.ViewState `protobuf:"bytes,20,opt,name=view,proto3" json:"view,omitempty"`
+	// What the agent says of its configuration; with agent only.
+	AgentConfig   *v1.AgentConfigState `protobuf:"bytes,30,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -998,6 +1000,13 @@ func (x *ClusterSeen) GetClockSkew() *durationpb.Duration {
 func (x *ClusterSeen) GetView() *v1.ViewState {
 	if x != nil {
 		return x.View
+	}
+	return nil
+}
+
+func (x *ClusterSeen) GetAgentConfig() *v1.AgentConfigState {
+	if x != nil {
+		return x.AgentConfig
 	}
 	return nil
 }
@@ -1390,7 +1399,7 @@ var File_fairlead_console_v1_status_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\n" +
-	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a fairlead/delivery/v1/views.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
+	"(fairlead/console/v1/status_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a#fairlead/console/v1/resources.proto\x1a'fairlead/delivery/v1/agent_config.proto\x1a#fairlead/delivery/v1/delivery.proto\x1a fairlead/delivery/v1/views.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
 	"\x0eClusterReports\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12=\n" +
 	"\areports\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceReportR\areports\"d\n" +
@@ -1447,7 +1456,7 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\vretry_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\"\\\n" +
 	"\x11RecordSeenRequest\x12G\n" +
-	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\x9d\x03\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterSeenB\t\xbaH\x06\x92\x01\x03\x10\x90NR\bclusters\"\xe8\x03\n" +
 	"\vClusterSeen\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
@@ -1458,7 +1467,8 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\n" +
 	"clock_skew\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x123\n" +
-	"\x04view\x18\x14 \x01(\v2\x1f.fairlead.delivery.v1.ViewStateR\x04view\">\n" +
+	"\x04view\x18\x14 \x01(\v2\x1f.fairlead.delivery.v1.ViewStateR\x04view\x12I\n" +
+	"\fagent_config\x18\x1e \x01(\v2&.fairlead.delivery.v1.AgentConfigStateR\vagentConfig\">\n" +
 	"\bTokenUse\x12\x18\n" +
 	"\x02id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x02id\x12\x18\n" +
 	"\aunbound\x18\x02 \x01(\bR\aunbound\"7\n" +
@@ -1538,8 +1548,9 @@ var file_fairlead_console_v1_status_service_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),     // 30: google.protobuf.Duration
 	(*v1.AgentInfo)(nil),            // 31: fairlead.delivery.v1.AgentInfo
 	(*v1.ViewState)(nil),            // 32: fairlead.delivery.v1.ViewState
-	(*v1.PushViewRequest)(nil),      // 33: fairlead.delivery.v1.PushViewRequest
-	(*v1.PushViewResponse)(nil),     // 34: fairlead.delivery.v1.PushViewResponse
+	(*v1.AgentConfigState)(nil),     // 33: fairlead.delivery.v1.AgentConfigState
+	(*v1.PushViewRequest)(nil),      // 34: fairlead.delivery.v1.PushViewRequest
+	(*v1.PushViewResponse)(nil),     // 35: fairlead.delivery.v1.PushViewResponse
 }
 var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
 	25, // 0: fairlead.console.v1.ClusterReports.reports:type_name -> fairlead.delivery.v1.ServiceReport
@@ -1563,30 +1574,31 @@ var file_fairlead_console_v1_status_service_proto_depIdxs = []int32{
 	17, // 18: fairlead.console.v1.ClusterSeen.tokens:type_name -> fairlead.console.v1.TokenUse
 	30, // 19: fairlead.console.v1.ClusterSeen.clock_skew:type_name -> google.protobuf.Duration
 	32, // 20: fairlead.console.v1.ClusterSeen.view:type_name -> fairlead.delivery.v1.ViewState
-	20, // 21: fairlead.console.v1.RecordViewsRequest.clusters:type_name -> fairlead.console.v1.ClusterPush
-	33, // 22: fairlead.console.v1.ClusterPush.push:type_name -> fairlead.delivery.v1.PushViewRequest
-	34, // 23: fairlead.console.v1.RecordViewsResponse.clusters:type_name -> fairlead.delivery.v1.PushViewResponse
-	23, // 24: fairlead.console.v1.RecordTokenUsesRequest.uses:type_name -> fairlead.console.v1.AgentTokenUse
-	28, // 25: fairlead.console.v1.AgentTokenUse.time:type_name -> google.protobuf.Timestamp
-	1,  // 26: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
-	4,  // 27: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
-	8,  // 28: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
-	11, // 29: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
-	19, // 30: fairlead.console.v1.StatusService.RecordViews:input_type -> fairlead.console.v1.RecordViewsRequest
-	15, // 31: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
-	22, // 32: fairlead.console.v1.StatusService.RecordTokenUses:input_type -> fairlead.console.v1.RecordTokenUsesRequest
-	2,  // 33: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
-	7,  // 34: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
-	10, // 35: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
-	14, // 36: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
-	21, // 37: fairlead.console.v1.StatusService.RecordViews:output_type -> fairlead.console.v1.RecordViewsResponse
-	18, // 38: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
-	24, // 39: fairlead.console.v1.StatusService.RecordTokenUses:output_type -> fairlead.console.v1.RecordTokenUsesResponse
-	33, // [33:40] is the sub-list for method output_type
-	26, // [26:33] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	33, // 21: fairlead.console.v1.ClusterSeen.agent_config:type_name -> fairlead.delivery.v1.AgentConfigState
+	20, // 22: fairlead.console.v1.RecordViewsRequest.clusters:type_name -> fairlead.console.v1.ClusterPush
+	34, // 23: fairlead.console.v1.ClusterPush.push:type_name -> fairlead.delivery.v1.PushViewRequest
+	35, // 24: fairlead.console.v1.RecordViewsResponse.clusters:type_name -> fairlead.delivery.v1.PushViewResponse
+	23, // 25: fairlead.console.v1.RecordTokenUsesRequest.uses:type_name -> fairlead.console.v1.AgentTokenUse
+	28, // 26: fairlead.console.v1.AgentTokenUse.time:type_name -> google.protobuf.Timestamp
+	1,  // 27: fairlead.console.v1.StatusService.RecordReports:input_type -> fairlead.console.v1.RecordReportsRequest
+	4,  // 28: fairlead.console.v1.StatusService.RecordHub:input_type -> fairlead.console.v1.RecordHubRequest
+	8,  // 29: fairlead.console.v1.StatusService.RecordHeld:input_type -> fairlead.console.v1.RecordHeldRequest
+	11, // 30: fairlead.console.v1.StatusService.ApplyFolder:input_type -> fairlead.console.v1.ApplyFolderRequest
+	19, // 31: fairlead.console.v1.StatusService.RecordViews:input_type -> fairlead.console.v1.RecordViewsRequest
+	15, // 32: fairlead.console.v1.StatusService.RecordSeen:input_type -> fairlead.console.v1.RecordSeenRequest
+	22, // 33: fairlead.console.v1.StatusService.RecordTokenUses:input_type -> fairlead.console.v1.RecordTokenUsesRequest
+	2,  // 34: fairlead.console.v1.StatusService.RecordReports:output_type -> fairlead.console.v1.RecordReportsResponse
+	7,  // 35: fairlead.console.v1.StatusService.RecordHub:output_type -> fairlead.console.v1.RecordHubResponse
+	10, // 36: fairlead.console.v1.StatusService.RecordHeld:output_type -> fairlead.console.v1.RecordHeldResponse
+	14, // 37: fairlead.console.v1.StatusService.ApplyFolder:output_type -> fairlead.console.v1.ApplyFolderResponse
+	21, // 38: fairlead.console.v1.StatusService.RecordViews:output_type -> fairlead.console.v1.RecordViewsResponse
+	18, // 39: fairlead.console.v1.StatusService.RecordSeen:output_type -> fairlead.console.v1.RecordSeenResponse
+	24, // 40: fairlead.console.v1.StatusService.RecordTokenUses:output_type -> fairlead.console.v1.RecordTokenUsesResponse
+	34, // [34:41] is the sub-list for method output_type
+	27, // [27:34] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_status_service_proto_init() }

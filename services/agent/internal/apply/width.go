@@ -32,6 +32,7 @@ type Width struct {
 
 	mu    sync.Mutex // guards what follows
 	limit int
+	most  int // of limit
 	taken int // by nobody, to keep the limit
 	// floor is the latency of an API server that is at ease.
 	floor time.Duration
@@ -45,7 +46,7 @@ type Width struct {
 
 // NewWidth returns a width that nothing is known of yet.
 func NewWidth() *Width {
-	w := &Width{slots: semaphore.NewWeighted(maxWidth), now: time.Now, limit: firstWidth}
+	w := &Width{slots: semaphore.NewWeighted(maxWidth), now: time.Now, limit: firstWidth, most: maxWidth}
 	w.settle()
 	return w
 }
@@ -91,6 +92,17 @@ func (w *Width) settle() {
 		w.slots.Release(1)
 		w.taken--
 	}
+}
+
+// Narrow bounds the width; 0: by nothing but its own bound.
+func (w *Width) Narrow(most int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.most = maxWidth; most > 0 {
+		w.most = max(minWidth, min(most, maxWidth))
+	}
+	w.limit = min(w.limit, w.most)
+	w.settle()
 }
 
 // Limit is the width now.
@@ -154,7 +166,7 @@ func (w *Width) answered(took time.Duration) {
 		w.floor += (took - w.floor) / forget
 	}
 	w.since++
-	if took <= slowdown*w.floor && w.since >= w.limit && w.limit < maxWidth {
+	if took <= slowdown*w.floor && w.since >= w.limit && w.limit < w.most {
 		w.limit, w.since = w.limit+1, 0
 		w.settle()
 	}

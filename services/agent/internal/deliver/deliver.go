@@ -34,24 +34,32 @@ type Deps struct {
 	// View and ViewLost are as in hub.PollDeps.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
-	Tracer   trace.Tracer
-	Metrics  prometheus.Registerer
-	Log      *slog.Logger
+	// NoViews tells that views are off.
+	NoViews func() bool
+	Config  hub.Config
+	Tracer  trace.Tracer
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // New returns a poller that keeps the wanted state up to date.
 func New(deps Deps) *hub.Poller {
 	return hub.NewPoller(hub.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
-		AgentVersion: deps.AgentVersion, Capabilities: capabilities(), View: deps.View, ViewLost: deps.ViewLost, Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
+		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost, Config: deps.Config,
+		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }
 
 // capabilities are what the agent can do beside what the first release could.
-func capabilities() []deliveryv1.AgentCapability {
-	return []deliveryv1.AgentCapability{
-		deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS, deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS,
+func (d Deps) capabilities() []deliveryv1.AgentCapability {
+	all := []deliveryv1.AgentCapability{
+		deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS, deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG,
 	}
+	if d.NoViews == nil || !d.NoViews() {
+		all = append(all, deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)
+	}
+	return all
 }
 
 // wanted is the state on disk, as the poller sees it.

@@ -360,12 +360,16 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 // nobody is the problem of a service that names no account where it has to, none that there can be, or one that it may not be applied as.
 func (c *Controller) nobody(service desired.Service, account string) *problem {
 	switch {
+	case account == "" && c.narrowed().RequireAccount && !c.RequireImpersonation:
+		return &problem{text: "An AgentConfig of the hub has the agent apply a service only as a Kubernetes service account that it names (impersonation.required): set spec.sync.impersonate to namespace/name."}
 	case account == "" && c.RequireImpersonation:
 		return &problem{final: true, text: "The agent of this cluster applies a service only as a Kubernetes service account that it names (--require-impersonation): set spec.sync.impersonate to namespace/name."}
 	case account != "" && !access.Valid(account):
 		return &problem{final: true, text: fmt.Sprintf("%q is no Kubernetes service account: set spec.sync.impersonate to namespace/name.", account)}
 	case account != "" && !c.allows(account):
 		return &problem{final: true, text: fmt.Sprintf("The agent of this cluster applies no service as the Kubernetes service account %q: set another spec.sync.impersonate, or have the agent's --impersonate-accounts name it.", account)}
+	case account != "" && !c.narrowed().allows(account):
+		return &problem{text: fmt.Sprintf("An AgentConfig of the hub has the agent apply no service as the Kubernetes service account %q (impersonation.accounts): set another spec.sync.impersonate, or have the AgentConfig name it.", account)}
 	case accounts.Refused(service.Rules, service.Namespace, account):
 		return &problem{final: true, text: fmt.Sprintf("Project %q does not allow the Kubernetes service account %q: set another spec.sync.impersonate, or have spec.accounts of the project name it.", service.Rules.GetProject(), account)}
 	}

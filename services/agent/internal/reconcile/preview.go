@@ -108,7 +108,7 @@ func (p *preview) renderInTurn(ctx context.Context, id set.ID) (*set.Set, error)
 // render renders the content to a set of its own.
 func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 	building, err := p.Sets.Create(set.Target{
-		Service: p.name, ID: id, Namespace: p.service.Namespace, Scopes: p.Scopes, Rules: p.service.Rules, CRDs: p.service.Render.GetHelm().GetCrds(),
+		Service: p.name, ID: id, Namespace: p.service.Namespace, Scopes: p.Scopes, Rules: p.service.Rules, Registries: p.narrowed().Registries, CRDs: p.service.Render.GetHelm().GetCrds(),
 	})
 	if err != nil {
 		return nil, err

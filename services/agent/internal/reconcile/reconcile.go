@@ -110,7 +110,7 @@ type Deps struct {
 type Controller struct {
 	Deps
 
-	slots chan struct{}
+	turns *turns
 	// comparing is the place of the comparison that is made for people, previewing that of the render for one.
 	comparing, previewing chan struct{}
 	notices               *notice.Board
@@ -128,6 +128,8 @@ type Controller struct {
 	// something else since.
 	environment atomic.Pointer[look]
 	changed     atomic.Bool
+
+	narrower atomic.Pointer[Narrower]
 }
 
 type metrics struct {
@@ -139,7 +141,7 @@ type metrics struct {
 
 // New returns a controller; Run starts it.
 func New(deps Deps) *Controller {
-	c := &Controller{Deps: deps, slots: make(chan struct{}, workers), comparing: make(chan struct{}, 1), previewing: make(chan struct{}, 1), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
+	c := &Controller{Deps: deps, turns: newTurns(), comparing: make(chan struct{}, 1), previewing: make(chan struct{}, 1), notices: notice.New(gather), retired: make(chan struct{}, 1), loaded: make(chan struct{}), keepers: map[string]*keeper{}, metrics: metrics{
 		applies: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_applies_total", Help: "Attempts to apply a service, by result."}, []string{"result"}), "applied", "failed"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_apply_seconds", Help: "Duration of attempts to apply a service.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
 		renders: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_render_seconds", Help: "Duration of renders; what did not change is not rendered.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 9)}),
@@ -539,10 +541,6 @@ func (k *keeper) released() bool {
 
 // slot waits for a turn at the cluster.
 func (k *keeper) slot(ctx context.Context) (release func(), ok bool) {
-	select {
-	case k.slots <- struct{}{}:
-		return func() { <-k.slots }, true
-	case <-ctx.Done():
-		return nil, false
-	}
+	give, err := k.turns.take(ctx)
+	return give, err == nil
 }

@@ -40,7 +40,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 	}
 	if service.Sync != nil { // else the record is all that is known
 		record.Orphan = orphan(service)
-		if account := service.Sync.GetImpersonate(); account != "" || !k.RequireImpersonation {
+		if account := service.Sync.GetImpersonate(); account != "" || !k.RequireImpersonation && !k.narrowed().RequireAccount {
 			record.Account = account
 		}
 	}

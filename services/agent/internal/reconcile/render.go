@@ -87,13 +87,13 @@ func (e *nothingError) Error() string { return nothing(e.renderer) }
 // objects there is no set, but a nothingError.
 func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
 	building, err := k.Sets.Create(set.Target{
-		Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, CRDs: service.Render.GetHelm().GetCrds(),
+		Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, Registries: k.narrowed().Registries, CRDs: service.Render.GetHelm().GetCrds(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer building.Discard()
-	if last, err := k.appliedSet(record); err == nil {
+	if last, err := k.appliedSet(record); err == nil && len(building.Registries) == 0 { // else all images are looked at
 		defer func() { _ = last.Close() }()
 		if err := building.After(last); err != nil {
 			return nil, err

@@ -154,7 +154,7 @@ func (k *keeper) testSet(ctx, patience context.Context, service desired.Service,
 	}
 	defer release()
 	building, err := k.Sets.Create(set.Target{
-		Service: k.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, Tests: true,
+		Service: k.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, Registries: k.narrowed().Registries, Tests: true,
 	})
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func (r *Renderer) child(ctx context.Context, in Input, add manifest.Add) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Time)
+	ctx, cancel := context.WithTimeout(ctx, c.limits.Time)
 	defer cancel()
 	var helpers sync.WaitGroup
 	helpers.Go(func() { c.feed(in) })
@@ -60,8 +60,8 @@ type child struct {
 	process *subprocess.Process
 	cmd     *exec.Cmd
 	said    *head
-	// cpu and time are what it may take.
-	cpu, time time.Duration
+	// limits are what it may take.
+	limits Limits
 	// stdin, stdout and answers are our ends of its pipes, ours all of them.
 	stdin, stdout, answers *os.File
 	ours                   []*os.File
@@ -75,7 +75,7 @@ func (r *Renderer) start() (*child, error) {
 	if len(r.program) == 0 {
 		return nil, errors.New("start renderer: the program is missing")
 	}
-	c := &child{cpu: r.CPU, time: r.Time, said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)} //nolint:noctx // watch kills it, and says why
+	c := &child{limits: r.limits(), said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)} //nolint:noctx // watch kills it, and says why
 	theirs, err := c.pipes()
 	defer closeAll(theirs) // the child has its own
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *child) feed(in Input) {
 	}
 	service := in.Folder.Service
 	job, err := json.Marshal(Job{
-		Name: service.Name, Namespace: service.Namespace, Path: service.Path, Renderer: int32(in.Folder.Renderer), Render: spec, Tests: service.Tests.GetPath(), Scope: in.Scope, Seconds: uint64(c.cpu.Seconds()),
+		Name: service.Name, Namespace: service.Namespace, Path: service.Path, Renderer: int32(in.Folder.Renderer), Render: spec, Tests: service.Tests.GetPath(), Scope: in.Scope, Seconds: uint64(c.limits.CPU.Seconds()),
 	})
 	if err != nil {
 		c.kill("the scope can't be encoded: " + err.Error())
@@ -161,18 +161,27 @@ func (c *child) guard(ctx context.Context) {
 			c.process.Kill()
 			return
 		case <-ticker.C:
-			if resident(c.process.Pid()) > maxMemory {
-				c.kill(tooLarge)
+			if resident(c.process.Pid()) > c.limits.Memory {
+				c.kill(c.tooLarge())
 			}
 		}
 	}
 }
 
-// The words for what a child was killed for; each is a mistake of the folder.
-const (
-	tooLarge = "takes more than 512 MiB of memory to render"
-	tooMuch  = "renders to more than 64 MiB"
-)
+// tooMuch and tooLarge are the words for what a child was killed for; each is a mistake of the folder.
+const tooMuch = "renders to more than 64 MiB"
+
+func (c *child) tooLarge() string {
+	return fmt.Sprintf("takes more than %d MiB of memory to render", c.limits.Memory>>20)
+}
+
+// mistake is one of the folder. Against limits that the hub narrowed it is none that lasts: the hub may let go again.
+func (c *child) mistake(f *Folder, what string) error {
+	if c.limits.configured {
+		return fmt.Errorf("the folder %s (an AgentConfig of the hub may have narrowed the renderer)", what)
+	}
+	return f.Mistake("", what)
+}
 
 func (c *child) kill(why string) {
 	c.mu.Lock()
@@ -325,18 +334,18 @@ func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
 	state := c.cmd.ProcessState
 	said := c.said.String()
 	switch {
-	case why == tooLarge:
-		return f.Mistake("", tooLarge+". Split the service")
+	case why == c.tooLarge():
+		return c.mistake(f, why+". Split the service")
 	case why != "":
 		return errors.New("render: " + why)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the folder takes more than %s to render", c.time)
+		return fmt.Errorf("the folder takes more than %s to render", c.limits.Time)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case strings.Contains(said, "SIGXCPU") || state.SystemTime()+state.UserTime() >= c.cpu:
-		return f.Mistake("", fmt.Sprintf("takes more than %s of processor time to render. Look for a loop that does not end", c.cpu))
+	case strings.Contains(said, "SIGXCPU") || state.SystemTime()+state.UserTime() >= c.limits.CPU:
+		return c.mistake(f, fmt.Sprintf("takes more than %s of processor time to render. Look for a loop that does not end", c.limits.CPU))
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory"):
-		return f.Mistake("", tooLarge+". Split the service")
+		return c.mistake(f, c.tooLarge()+". Split the service")
 	case strings.Contains(said, "stack exceeds") || strings.Contains(said, "stack overflow"):
 		return f.Mistake("", "calls itself without an end: look for a template that includes itself")
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -56,6 +57,37 @@ type Renderer struct {
 
 	program []string
 	slots   chan struct{}
+	narrow  atomic.Pointer[Limits]
+}
+
+// Limits bound a child. What is 0 is bounded as usual.
+type Limits struct {
+	CPU, Time time.Duration
+	// Memory is in bytes.
+	Memory int64
+	// configured: the hub narrowed them, and may let go again.
+	configured bool
+}
+
+// Narrow puts limits below those of the renderer, for children to come.
+func (r *Renderer) Narrow(to Limits) { r.narrow.Store(&to) }
+
+// limits are those that count.
+func (r *Renderer) limits() Limits {
+	out := Limits{CPU: r.CPU, Time: r.Time, Memory: maxMemory}
+	if n := r.narrow.Load(); n != nil {
+		usual := out
+		out.CPU, out.Time, out.Memory = below(n.CPU, out.CPU), below(n.Time, out.Time), below(n.Memory, out.Memory)
+		out.configured = out != usual
+	}
+	return out
+}
+
+func below[N time.Duration | int64](narrow, usual N) N {
+	if narrow <= 0 {
+		return usual
+	}
+	return min(narrow, usual)
 }
 
 // New returns a renderer whose children are this program with its arguments, see package child.

@@ -43,6 +43,8 @@ type Target struct {
 	Scopes    Scopes
 	// Rules bound the objects; nil: nothing does.
 	Rules *deliveryv1.ObjectRules
+	// Registries that images may be pulled from, as lists, one of each has to fit; none: any.
+	Registries [][]string
 	// Tests: the set is of the objects of tests, and of no others.
 	Tests bool
 	// CRDs says what becomes of definitions in crds/ of a chart.
@@ -77,6 +79,8 @@ type Builder struct {
 	before map[object.Sum][]Item
 	// environment that the objects depend on.
 	environment string
+	// foreign are the images that Registries do not have.
+	foreign []error
 	// releaseService is what templates of a chart see as .Release.Service.
 	releaseService string
 	warnings       []string
@@ -156,6 +160,7 @@ func (b *Builder) add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	}
 	plainSecret(obj)
 	if wishes.Flags&object.LeftOut == 0 {
+		b.noteForeign(obj, at)
 		b.noteOwn(obj.GroupVersionKind(), obj.Object)
 	}
 	item := Item{
@@ -447,7 +452,7 @@ func (b *Builder) fewWarnings() string {
 func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	defer b.Discard()
 	clear(b.unserved) // a kind may be served by now
-	if err := errors.Join(b.settle(ctx), b.twins(), b.bounds(ctx)); err != nil {
+	if err := errors.Join(b.settle(ctx), b.twins(), b.bounds(ctx), errors.Join(b.foreign...)); err != nil {
 		return nil, err
 	}
 	b.markScaled()

@@ -312,6 +312,9 @@ type AgentInfo struct {
 	NextPoll time.Time `json:"nextPoll,omitzero"`
 	// Unbound: its token is bound to no key.
 	Unbound bool `json:"unbound,omitempty"`
+	// Configurable: it takes configurations, and Config is what it says of them, in protojson; nil: nothing.
+	Configurable bool            `json:"configurable,omitempty"`
+	Config       json.RawMessage `json:"config,omitempty"`
 }
 
 // Service is a folder of a source that is kept applied in a cluster.

@@ -54,6 +54,7 @@ type Write struct {
 
 	catalog *Catalog
 	side    *[]Written // of the resource that the hook is called for
+	notes   *[]string  // of the same
 }
 
 // Put writes more within the same write. Its results stand beside the resource that the hook was called for.
@@ -64,6 +65,9 @@ func (w *Write) Put(ctx context.Context, by By, edits []Edit) error {
 	*w.side = append(*w.side, written...)
 	return err
 }
+
+// Note says what comes of the write of the resource that the hook was called for.
+func (w *Write) Note(text string) { *w.notes = append(*w.notes, text) }
 
 // Hook takes part in writes.
 type Hook interface {
@@ -130,7 +134,7 @@ type Written struct {
 	Before, After *store.Resource
 	// Side is what hooks wrote because of it.
 	Side []Written
-	// Notes say which levers of a service stay, and which end.
+	// Notes say what comes of it: which levers of a service stay, and which end; which agents are configured anew.
 	Notes []string
 }
 
@@ -441,7 +445,7 @@ func (w *writing) hook(ctx context.Context, i int) error {
 // forHooks is the write for the hooks of one of its resources.
 func (w *writing) forHooks(i int) *Write {
 	of := w.Write
-	of.catalog, of.side = w.Catalog, &w.out[i].Side
+	of.catalog, of.side, of.notes = w.Catalog, &w.out[i].Side, &w.out[i].Notes
 	return &of
 }
 

@@ -15,6 +15,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -80,6 +81,8 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
 		agent.Windows = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS)
 		agent.Views = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)
+		agent.Configurable = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG)
+		agent.Config = agentconfig.Said(c.GetAgentConfig())
 		agent.ClockSkew = c.GetClockSkew().AsDuration()
 		if c.GetAgent() != nil {
 			agent.NextPoll = moment(c.GetNextPollTime())

@@ -1,9 +1,12 @@
 package rpc
 
 import (
+	"context"
+
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -11,7 +14,7 @@ import (
 func Kinds() descriptor.Table {
 	return descriptor.Table{
 		roleKind(), serviceAccountKind(), secretKind(), backendKind(), sourceKind(), projectKind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
-		grantKind(), sinkKind(),
+		grantKind(), sinkKind(), agentconfig.Kind(),
 	}
 }
 
@@ -102,8 +105,8 @@ func projectKind() descriptor.Of[catalog.Project, *consolev1.Project] {
 func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 	return descriptor.Of[catalog.Cluster, *consolev1.Cluster]{
 		Kind: store.KindCluster, Decode: always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
-		Draft: drafted[catalog.Cluster],
-		Mask:  maskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Draft: drafted[catalog.Cluster], Show: showClusters,
+		Mask: maskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
 		Follow: func(c store.Change) (*consolev1.Cluster, error) {
 			in, err := catalog.ReadCluster(c.Resource)
 			in.Spec.Config = nil
@@ -112,6 +115,16 @@ func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 			return out, err
 		},
 	}
+}
+
+// showClusters encodes clusters with what their agents are configured with.
+func showClusters(ctx context.Context, c *catalog.Catalog, list []catalog.Cluster) ([]*consolev1.Cluster, error) {
+	states, err := agentconfig.States(ctx, c, list)
+	out := each(list, encodeCluster)
+	for i, state := range states {
+		out[i].Status.AgentConfig = state
+	}
+	return out, err
 }
 
 func configSetKind() descriptor.Of[catalog.ConfigSet, *consolev1.ConfigSet] {

@@ -31,6 +31,7 @@ const (
 	KindConfigSet      Kind = "configset"
 	KindBackend        Kind = "backend"
 	KindSink           Kind = "sink"
+	KindAgentConfig    Kind = "agentconfig"
 )
 
 // Kinds is all of them, a kind behind those that it may name.

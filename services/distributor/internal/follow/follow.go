@@ -22,6 +22,7 @@ type Catalog interface {
 	Cluster(name string) (*consolev1.Cluster, bool)
 	Projects() []*consolev1.Project
 	Project(name string) (*consolev1.Project, bool)
+	AgentConfigs() []*consolev1.AgentConfig
 }
 
 // Changes tells what changed since it was asked last.
@@ -45,6 +46,9 @@ func some(u *plan.Update, c Catalog, d catalog.Delta) {
 	for name := range d.Projects { // before their services
 		p, _ := c.Project(name)
 		u.Project(name, catalog.BoundsOf(p), catalog.WindowsOfProject(p))
+	}
+	if d.AgentConfigs {
+		u.AgentConfigs(c.AgentConfigs())
 	}
 	for name := range d.Clusters {
 		r, exists := c.Cluster(name)
@@ -72,6 +76,7 @@ func all(u *plan.Update, c Catalog) {
 	for _, p := range c.Projects() {
 		u.Project(p.GetMetadata().GetName(), catalog.BoundsOf(p), catalog.WindowsOfProject(p))
 	}
+	u.AgentConfigs(c.AgentConfigs())
 	for _, r := range c.Clusters() {
 		u.Cluster(r.GetMetadata().GetName(), true)
 		u.Labels(r.GetMetadata().GetName(), r.GetMetadata().GetLabels())

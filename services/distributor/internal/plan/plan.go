@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/delivery"
@@ -115,6 +117,7 @@ type Plan struct {
 	clusters map[string]*cluster
 	rules    map[string]string // of projects that bound objects, as options
 	windows  map[string]string // of projects that have windows or are frozen, as options
+	configs  []*consolev1.AgentConfig
 	sources  map[string]*source
 	folders  map[catalog.Folder]*folder
 	wants    map[Want]*want
@@ -203,6 +206,8 @@ type cluster struct {
 	windows  string     // of its own, as options
 	services []*service // in the order of names
 	digest   string     // over what is delivered
+	// config is of the agent; nil: unknown.
+	config   *deliveryv1.AgentConfigDelivery
 	changed  time.Time
 	revision int64 // of the catalog, when that was
 	// withheld: its agent was told less than there is, for it may have newer.

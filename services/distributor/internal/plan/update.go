@@ -93,10 +93,15 @@ func (u *Update) touch(c *cluster) {
 // Labels says which labels a cluster has: some services are rendered by them.
 func (u *Update) Labels(name string, labels map[string]string) {
 	c := u.plan.clusters[name]
-	if c == nil || maps.Equal(c.labels, labels) {
+	if c == nil || maps.Equal(c.labels, labels) && c.config != nil {
 		return
 	}
+	same := maps.Equal(c.labels, labels)
 	c.labels = labels
+	u.configure(c)
+	if same {
+		return
+	}
 	for _, s := range c.services {
 		if s.is.SeesLabels() {
 			u.compute(s)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/configs"
@@ -99,7 +100,8 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		return nil, toConnect(err, cluster)
 	}
 	configured, missing := d.configure(ctx, &diff)
-	now, wait := time.Now(), spread(d.nextPoll())
+	config := d.deps.Plan.AgentConfig(cluster, req.GetRevision())
+	now, wait := time.Now(), d.untilPoll(config, req.GetAgentConfig())
 	switch {
 	case missing || diff.Behind:
 		wait = spread(min(soon, d.deps.NextPoll))
@@ -110,8 +112,11 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		diff.Revision = 0
 	}
 	by, _ := identity.FromContext(ctx) // as above
-	d.deps.Seen.Polled(by, now, now.Add(wait), req.GetAgent(), req.GetView())
+	d.deps.Seen.Polled(by, now, now.Add(wait), req)
 	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision, ViewWanted: req.GetView() != nil && d.deps.Seen.ViewWanted(cluster)}
+	if !behind && config.GetDigest() != req.GetAgentConfig().GetWanted() && takesConfig(req) {
+		resp.AgentConfig = config
+	}
 	switch {
 	case diff.None:
 		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}
@@ -205,6 +210,26 @@ func result(diff plan.Difference, err error) string {
 	}
 	return "changes"
 }
+
+// takesConfig tells whether an agent can be configured.
+func takesConfig(req *deliveryv1.SyncRequest) bool {
+	return slices.Contains(req.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG)
+}
+
+// untilPoll is when an agent asks again that hears no nudge, by the configuration that it has in force.
+func (d *Delivery) untilPoll(config *deliveryv1.AgentConfigDelivery, is *deliveryv1.AgentConfigState) time.Duration {
+	mean := d.nextPoll()
+	if config.GetDigest() == "" || is.GetInForce() != config.GetDigest() {
+		return spread(mean)
+	}
+	s := agentconfig.Merge(config.GetLayers())
+	mean = max(mean, s.PollInterval)
+	part := mean * time.Duration(max(s.PollJitter, usualJitter)) / 100
+	return mean - part + rand.N(2*part+1) //nolint:gosec // jitter is no secret
+}
+
+// usualJitter is how far polls are spread, in percent of their mean.
+const usualJitter = 10
 
 // nextPoll is the mean time to the next poll: up to twice as long while this process is busy. Nudges come all the
 // same.

@@ -47,6 +47,8 @@ type agent struct {
 	next time.Time
 	skew time.Duration // of its clock, which is so far behind this one
 	view *deliveryv1.ViewState
+	// config is what it says of its configuration; nil: nothing.
+	config *deliveryv1.AgentConfigState
 }
 
 // NewSeen returns Seen; Run works.
@@ -64,12 +66,13 @@ func (s *Seen) Mark(cluster string, at time.Time) {
 	s.mark(cluster, at)
 }
 
-// Polled notes a Sync: whose it was, what the agent says of itself and of its view, and when it was told to ask again.
-func (s *Seen) Polled(by identity.Identity, at, next time.Time, info *deliveryv1.AgentInfo, view *deliveryv1.ViewState) {
+// Polled notes a Sync: whose it was, what the agent says of itself, of its view and configuration, and when it was told to ask again. An
+// agent that stands by does not speak for its cluster.
+func (s *Seen) Polled(by identity.Identity, at, next time.Time, req *deliveryv1.SyncRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if info != nil {
-		s.agents[by.Name] = agent{info, next, skewOf(info, at), view}
+	if info, config := req.GetAgent(), req.GetAgentConfig(); info != nil && !config.GetStandsBy() {
+		s.agents[by.Name] = agent{info, next, skewOf(info, at), req.GetView(), config}
 	}
 	if !s.used(by.Name, by.TokenID) {
 		s.use(by.Name, &consolev1.TokenUse{Id: by.TokenID, Unbound: by.Key == ""})
@@ -207,7 +210,7 @@ func (s *Seen) take() (map[string]*consolev1.ClusterSeen, map[string]time.Time) 
 func (s *Seen) message(cluster string, at time.Time) *consolev1.ClusterSeen {
 	seen := &consolev1.ClusterSeen{Cluster: cluster, Time: timestamppb.New(at), Tokens: s.tokens[cluster]}
 	if a := s.agents[cluster]; a.info != nil {
-		seen.Agent, seen.NextPollTime, seen.View = a.info, timestamppb.New(a.next), a.view
+		seen.Agent, seen.NextPollTime, seen.View, seen.AgentConfig = a.info, timestamppb.New(a.next), a.view, a.config
 		if a.skew != 0 {
 			seen.ClockSkew = durationpb.New(a.skew)
 		}

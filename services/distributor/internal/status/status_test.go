@@ -368,7 +368,7 @@ func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
 		}}
 		s := status.NewSeen(c, quiet)
 		stop := run(t, s.Run)
-		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"}, nil)
+		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.SyncRequest{Agent: &deliveryv1.AgentInfo{Version: "v1"}})
 		synctest.Wait()
 		s.Mark("a", time.Unix(2, 0))
 		s.Mark("b", time.Unix(3, 0))
@@ -397,7 +397,7 @@ func TestEndOfAStreamIsToldUnlessTheAgentIsSeenAgain(t *testing.T) {
 		}}
 		s := status.NewSeen(c, quiet)
 		stop := run(t, s.Run)
-		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.AgentInfo{Version: "v1"}, nil)
+		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.SyncRequest{Agent: &deliveryv1.AgentInfo{Version: "v1"}})
 		s.Lost("a", time.Unix(2, 0))
 		s.Lost("b", time.Unix(2, 0))
 		s.Mark("b", time.Unix(3, 0))

@@ -1,6 +1,7 @@
 import { useMutation, useQuery } from '@connectrpc/connect-query'
 import { Link } from 'react-router'
 import { AdminService } from '../../gen/fairlead/console/v1/admin_service_pb'
+import type { AgentConfig } from '../../gen/fairlead/console/v1/agent_config_service_pb'
 import { type Sink, SinkService } from '../../gen/fairlead/console/v1/sink_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
@@ -27,6 +28,10 @@ export function Hub() {
           <Condition />
           <Removals />
           <Resources<Sink> of={kindAt('sink') as ResourceKind} say={(s) => <SinkSays of={s} />} />
+          <Resources<AgentConfig>
+            of={kindAt('agentconfig') as ResourceKind}
+            say={(c) => <ConfigSays of={c} />}
+          />
         </>
       )}
       {tab === 'gitcaches' && <Gitcaches />}
@@ -90,6 +95,22 @@ function SinkSays({ of }: { of: Sink }) {
       </button>{' '}
       {test.isSuccess && <span role="status">sent</span>}
       {test.error && <Failed failure={failureOf(test.error)} />}
+    </>
+  )
+}
+
+// In how many clusters a configuration of agents is in force, and which agents went back to an earlier one.
+function ConfigSays({ of }: { of: AgentConfig }) {
+  const { clusters = 0, inForce = 0, onTrial = 0, refused = [], refusedTotal = 0 } = of.status ?? {}
+  return (
+    <>
+      <State of={refusedTotal ? 'failed' : inForce < clusters || onTrial ? 'progressing' : 'healthy'} /> in force
+      in {inForce} of {clusters} clusters{onTrial > 0 && `, ${onTrial} of them on trial`}
+      {refusedTotal > 0 && (
+        <div className="cause">
+          {refusedTotal} went back to the last good one: {plain(refused.join(', '), 600)}
+        </div>
+      )}
     </>
   )
 }

@@ -27,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIsgBCgpTb3VyY2VTcGVjEisKA2dpdBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0U291cmNlEi0KBGhlbG0YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkhlbG1Tb3VyY2USKwoDb2NpGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5PQ0lTb3VyY2USMQoGYnVja2V0GAQgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5CdWNrZXRTb3VyY2UiogIKCkhlbG1Tb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRIWCg53ZWJob29rX3NlY3JldBgFIAEoCRIWCg5hbGxvd19yZXBsYWNlZBgGIAEoCBIQCghpbnNlY3VyZRgHIAEoCBI3ChhpbnNlY3VyZV9za2lwX3Rsc192ZXJpZnkYCCABKAhSFWluc2VjdXJlU2tpcFRMU1ZlcmlmeRITCgt0b2tlbl9ob3N0cxgJIAMoCRIrCgZ2ZXJpZnkYCiABKAsyGy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeSLFAgoJT0NJU291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSFgoOd2ViaG9va19zZWNyZXQYBSABKAkSEAoIaW5zZWN1cmUYBiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAcgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSEwoLdG9rZW5faG9zdHMYCCADKAkSOgoObGF5ZXJfc2VsZWN0b3IYCSABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkxheWVyU2VsZWN0b3ISKwoGdmVyaWZ5GAogASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnkilwIKDEJ1Y2tldFNvdXJjZRIQCghlbmRwb2ludBgBIAEoCRITCgtidWNrZXRfbmFtZRgCIAEoCRIOCgZyZWdpb24YAyABKAkSDgoGcHJlZml4GAQgASgJEhEKCXZlcnNpb25lZBgFIAEoCBIrCghpbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYByABKAkSDQoFcHJveHkYCCABKAkSFgoOd2ViaG9va19zZWNyZXQYCSABKAkSEAoIaW5zZWN1cmUYCiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAsgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkikwEKBlZlcmlmeRI1Cghwcm92aWRlchgBIAEoDjIjLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZ5UHJvdmlkZXISDAoEa2V5cxgCIAMoCRISCgpyZXBvc2l0b3J5GAMgASgJEhQKDGNlcnRpZmljYXRlcxgEIAMoCRIaChJ0cnVzdGVkX2lkZW50aXRpZXMYBSADKAkiIwoNTGF5ZXJTZWxlY3RvchISCgptZWRpYV90eXBlGAEgASgJIvgBCglHaXRTb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRISCgpzdWJtb2R1bGVzGAUgASgIEjcKDHZlcmlmaWNhdGlvbhgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uEhYKDndlYmhvb2tfc2VjcmV0GAcgASgJEh4KFnN1Ym1vZHVsZV9yZXBvc2l0b3JpZXMYCCADKAkSDQoFYWxsb3cYCSADKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0itQEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCRIVCg1uZXdlcl92ZXJzaW9uGAYgASgJIooBCgdQcm9ibGVtEg8KB21lc3NhZ2UYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHJlZnMYAyADKAkSNQoMcmVmX3Byb2JsZW1zGAQgAygLMh8uZmFpcmxlYWQuY29uc29sZS52MS5SZWZQcm9ibGVtImYKClJlZlByb2JsZW0SCwoDcmVmGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21pc3NpbmcYBCABKAgizAEKB0NsdXN0ZXISLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclN0YXR1cxIsCgZmcmVlemUYCiABKAsyHC5mYWlybGVhZC5kZWxpdmVyeS52MS5GcmVlemUi5gEKC0NsdXN0ZXJTcGVjEhMKC2Rlc2NyaXB0aW9uGAEgASgJEjwKBmNvbmZpZxgeIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclNwZWMuQ29uZmlnRW50cnkSMQoHd2luZG93cxgoIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNXaW5kb3caUQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEjEKBXZhbHVlGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXR0aW5nOgI4ASLSAwoNQ2x1c3RlclN0YXR1cxItCglqb2luX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmxhc3Rfc2Vlbl90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1hZ2VudF92ZXJzaW9uGAMgASgJEhoKEmt1YmVybmV0ZXNfdmVyc2lvbhgEIAEoCRIRCgljb25uZWN0ZWQYBSABKAgSMgoObmV4dF9wb2xsX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHNrZXcYHiABKAkSLgoKbGVhdmVfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNAoQdG9rZW5fcmV1c2VfdGltZRghIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLdG9rZW5fcmV1c2UYIiABKAkSFQoNdG9rZW5fdW5ib3VuZBgjIAEoCBItCgpjbG9ja19za2V3GCggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhUKDWhvbGRzX3dpbmRvd3MYKSABKAgi0gEKB1NlcnZpY2USLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVN0YXR1cxIyCgZsZXZlcnMYBCABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VMZXZlcnMikgEKDVNlcnZpY2VMZXZlcnMSKAoEbW9kZRgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISJwoDcGluGAIgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchIuCgRzcGVjGAMgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYyLuAQoFTGV2ZXISLAoEbW9kZRgBIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBmNvbW1pdBgCIAEoCRITCgt1bnBpbl9hZnRlchgDIAEoCRISCgpkZXBsb3ltZW50GAQgASgDEg4KBmF1dGhvchgFIAEoCRIOCgZyZWFzb24YBiABKAkSLgoKc2luY2VfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdW50aWxfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi2wQKC1NlcnZpY2VTcGVjEg4KBnNvdXJjZRgBIAEoCRILCgNyZWYYAiABKAkSDQoFY2hhcnQYCSABKAkSDwoHdmVyc2lvbhgKIAEoCRIMCgRwYXRoGAMgASgJEg8KB2NsdXN0ZXIYBCABKAkSEQoJbmFtZXNwYWNlGAUgASgJEg8KB2luY2x1ZGUYBiADKAkSDgoGaWdub3JlGAcgAygJEjAKBnJlbmRlchgUIAEoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlJlbmRlclNwZWMSLAoEc3luYxgVIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNTcGVjEg8KB3Byb2plY3QYHiABKAkSEwoLY29uZmlnX3NldHMYHyADKAkSPAoGY29uZmlnGCAgAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYy5Db25maWdFbnRyeRITCgt1bnBpbl9hZnRlchghIAEoCRIPCgdjYXRhbG9nGCIgASgIEhcKD3NlcnZpY2VfYWNjb3VudBgjIAEoCRItCgV0ZXN0cxgoIAEoCzIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RTcGVjEjcKDHRlc3RfcmVxdWVzdBgpIAEoCzIhLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlRlc3RSZXF1ZXN0GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEimAMKDVNlcnZpY2VTdGF0dXMSMAoFc3RhdGUYASABKA4yIS5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0ZRIVCg1zdGF0ZV9tZXNzYWdlGAIgASgJEi8KC3N0YXRlX3NpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgNnaXQYBCABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkdpdFRydXRoEioKA2h1YhgFIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViVHJ1dGgSMgoHY2x1c3RlchgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclRydXRoEhcKD2NvbmZpZ19yZXZpc2lvbhgeIAEoCRI0Cg5jb25maWdfcHJvYmxlbRgfIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIyCgd3aW5kb3dzGCggASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5XaW5kb3dTdGF0dXMibwoMV2luZG93U3RhdHVzEg4KBmNsb3NlZBgBIAEoCBIPCgdtZXNzYWdlGAIgASgJEi8KC2NoYW5nZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVmYXVsdBgEIAEoCSKbAQoIR2l0VHJ1dGgSMAoIcmV2aXNpb24YASABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAMgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIvcBCghIdWJUcnV0aBIOCgZkaWdlc3QYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCghhcnRpZmFjdBgDIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLkFydGlmYWN0EjAKDHJlc29sdmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgFIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIWCg5jb250ZW50X2RpZ2VzdBgGIAEoCSJ1CgxDbHVzdGVyVHJ1dGgSMwoGcmVwb3J0GAEgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuU2VydmljZVJlcG9ydBIwCgxyZWNlaXZlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpsBCgZTZWNyZXQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEjMKBGRhdGEYAiADKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLlNlY3JldC5EYXRhRW50cnkaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEiwKBHNwZWMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3BlYyLGAQoJR3JhbnRTcGVjEjMKCHN1YmplY3RzGAEgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFN1YmplY3QSDAoEcm9sZRgCIAEoCRI0CghjbHVzdGVycxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycxIQCghwcm9qZWN0cxgeIAMoCRIuCgp1bnRpbF90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgxHcmFudFN1YmplY3QSDgoEdXNlchgBIAEoCUgAEg8KBWdyb3VwGAIgASgJSAASGQoPc2VydmljZV9hY2NvdW50GB4gASgJSABCCQoHc3ViamVjdCKaAQoNR3JhbnRDbHVzdGVycxINCgVuYW1lcxgBIAMoCRI+CgZsYWJlbHMYAiADKAsyLi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMuTGFiZWxzRW50cnkSCwoDYWxsGAMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqiwEKDlZlcmlmeVByb3ZpZGVyEh8KG1ZFUklGWV9QUk9WSURFUl9VTlNQRUNJRklFRBAAEhoKFlZFUklGWV9QUk9WSURFUl9DT1NJR04QARIeChpWRVJJRllfUFJPVklERVJfUFJPVkVOQU5DRRACEhwKGFZFUklGWV9QUk9WSURFUl9OT1RBVElPThADKpQBChBWZXJpZmljYXRpb25Nb2RlEiEKHVZFUklGSUNBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASHAoYVkVSSUZJQ0FUSU9OX01PREVfQ09NTUlUEAESGQoVVkVSSUZJQ0FUSU9OX01PREVfVEFHEAISJAogVkVSSUZJQ0FUSU9OX01PREVfVEFHX0FORF9DT01NSVQQAyqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIsgBCgpTb3VyY2VTcGVjEisKA2dpdBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0U291cmNlEi0KBGhlbG0YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkhlbG1Tb3VyY2USKwoDb2NpGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5PQ0lTb3VyY2USMQoGYnVja2V0GAQgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5CdWNrZXRTb3VyY2UiogIKCkhlbG1Tb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRIWCg53ZWJob29rX3NlY3JldBgFIAEoCRIWCg5hbGxvd19yZXBsYWNlZBgGIAEoCBIQCghpbnNlY3VyZRgHIAEoCBI3ChhpbnNlY3VyZV9za2lwX3Rsc192ZXJpZnkYCCABKAhSFWluc2VjdXJlU2tpcFRMU1ZlcmlmeRITCgt0b2tlbl9ob3N0cxgJIAMoCRIrCgZ2ZXJpZnkYCiABKAsyGy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeSLFAgoJT0NJU291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSFgoOd2ViaG9va19zZWNyZXQYBSABKAkSEAoIaW5zZWN1cmUYBiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAcgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSEwoLdG9rZW5faG9zdHMYCCADKAkSOgoObGF5ZXJfc2VsZWN0b3IYCSABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkxheWVyU2VsZWN0b3ISKwoGdmVyaWZ5GAogASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnkilwIKDEJ1Y2tldFNvdXJjZRIQCghlbmRwb2ludBgBIAEoCRITCgtidWNrZXRfbmFtZRgCIAEoCRIOCgZyZWdpb24YAyABKAkSDgoGcHJlZml4GAQgASgJEhEKCXZlcnNpb25lZBgFIAEoCBIrCghpbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYByABKAkSDQoFcHJveHkYCCABKAkSFgoOd2ViaG9va19zZWNyZXQYCSABKAkSEAoIaW5zZWN1cmUYCiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAsgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkikwEKBlZlcmlmeRI1Cghwcm92aWRlchgBIAEoDjIjLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZ5UHJvdmlkZXISDAoEa2V5cxgCIAMoCRISCgpyZXBvc2l0b3J5GAMgASgJEhQKDGNlcnRpZmljYXRlcxgEIAMoCRIaChJ0cnVzdGVkX2lkZW50aXRpZXMYBSADKAkiIwoNTGF5ZXJTZWxlY3RvchISCgptZWRpYV90eXBlGAEgASgJIvgBCglHaXRTb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRISCgpzdWJtb2R1bGVzGAUgASgIEjcKDHZlcmlmaWNhdGlvbhgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uEhYKDndlYmhvb2tfc2VjcmV0GAcgASgJEh4KFnN1Ym1vZHVsZV9yZXBvc2l0b3JpZXMYCCADKAkSDQoFYWxsb3cYCSADKAkiUQoMVmVyaWZpY2F0aW9uEgwKBGtleXMYASADKAkSMwoEbW9kZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuVmVyaWZpY2F0aW9uTW9kZSKFAQoMU291cmNlU3RhdHVzEigKBWhlYWRzGAEgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEg0KBWVwb2NoGAIgASgDEg0KBW93bmVyGAMgASgJEi0KB3Byb2JsZW0YBCABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0itQEKBEhlYWQSCwoDcmVmGAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFAoMcmVzb2x2ZWRfcmVmGAQgASgJEhEKCXNpZ25lZF9ieRgFIAEoCRIVCg1uZXdlcl92ZXJzaW9uGAYgASgJIooBCgdQcm9ibGVtEg8KB21lc3NhZ2UYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHJlZnMYAyADKAkSNQoMcmVmX3Byb2JsZW1zGAQgAygLMh8uZmFpcmxlYWQuY29uc29sZS52MS5SZWZQcm9ibGVtImYKClJlZlByb2JsZW0SCwoDcmVmGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB21pc3NpbmcYBCABKAgizAEKB0NsdXN0ZXISLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclN0YXR1cxIsCgZmcmVlemUYCiABKAsyHC5mYWlybGVhZC5kZWxpdmVyeS52MS5GcmVlemUi5gEKC0NsdXN0ZXJTcGVjEhMKC2Rlc2NyaXB0aW9uGAEgASgJEjwKBmNvbmZpZxgeIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclNwZWMuQ29uZmlnRW50cnkSMQoHd2luZG93cxgoIAMoCzIgLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNXaW5kb3caUQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEjEKBXZhbHVlGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXR0aW5nOgI4ASKRBAoNQ2x1c3RlclN0YXR1cxItCglqb2luX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmxhc3Rfc2Vlbl90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1hZ2VudF92ZXJzaW9uGAMgASgJEhoKEmt1YmVybmV0ZXNfdmVyc2lvbhgEIAEoCRIRCgljb25uZWN0ZWQYBSABKAgSMgoObmV4dF9wb2xsX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHNrZXcYHiABKAkSLgoKbGVhdmVfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNAoQdG9rZW5fcmV1c2VfdGltZRghIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLdG9rZW5fcmV1c2UYIiABKAkSFQoNdG9rZW5fdW5ib3VuZBgjIAEoCBItCgpjbG9ja19za2V3GCggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhUKDWhvbGRzX3dpbmRvd3MYKSABKAgSPQoMYWdlbnRfY29uZmlnGDIgASgLMicuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyQWdlbnRDb25maWci1AEKEkNsdXN0ZXJBZ2VudENvbmZpZxIOCgZ3YW50ZWQYASADKAkSNAoFcGhhc2UYAiABKA4yJS5mYWlybGVhZC5jb25zb2xlLnYxLkFnZW50Q29uZmlnUGhhc2USDwoHbWVzc2FnZRgDIAEoCRIuCgpzaW5jZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI3Cghpbl9mb3JjZRgFIAMoCzIlLmZhaXJsZWFkLmNvbnNvbGUudjEuQWdlbnRDb25maWdWYWx1ZSJOChBBZ2VudENvbmZpZ1ZhbHVlEgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCRIMCgRmcm9tGAMgAygJEhAKCGJ5X2ZsYWdzGAQgASgIItIBCgdTZXJ2aWNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0dXMSMgoGbGV2ZXJzGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlTGV2ZXJzIpIBCg1TZXJ2aWNlTGV2ZXJzEigKBG1vZGUYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEicKA3BpbhgCIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISLgoEc3BlYxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMi7gEKBUxldmVyEiwKBG1vZGUYASABKA4yHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jTW9kZRIOCgZjb21taXQYAiABKAkSEwoLdW5waW5fYWZ0ZXIYAyABKAkSEgoKZGVwbG95bWVudBgEIAEoAxIOCgZhdXRob3IYBSABKAkSDgoGcmVhc29uGAYgASgJEi4KCnNpbmNlX3RpbWUYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVudGlsX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItsECgtTZXJ2aWNlU3BlYxIOCgZzb3VyY2UYASABKAkSCwoDcmVmGAIgASgJEg0KBWNoYXJ0GAkgASgJEg8KB3ZlcnNpb24YCiABKAkSDAoEcGF0aBgDIAEoCRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIpgDCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SMgoHd2luZG93cxgoIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuV2luZG93U3RhdHVzIm8KDFdpbmRvd1N0YXR1cxIOCgZjbG9zZWQYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIvCgtjaGFuZ2VfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmF1bHQYBCABKAkimwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMixgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkSLgoKdW50aWxfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKosBCg5WZXJpZnlQcm92aWRlchIfChtWRVJJRllfUFJPVklERVJfVU5TUEVDSUZJRUQQABIaChZWRVJJRllfUFJPVklERVJfQ09TSUdOEAESHgoaVkVSSUZZX1BST1ZJREVSX1BST1ZFTkFOQ0UQAhIcChhWRVJJRllfUFJPVklERVJfTk9UQVRJT04QAyqUAQoQVmVyaWZpY2F0aW9uTW9kZRIhCh1WRVJJRklDQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhwKGFZFUklGSUNBVElPTl9NT0RFX0NPTU1JVBABEhkKFVZFUklGSUNBVElPTl9NT0RFX1RBRxACEiQKIFZFUklGSUNBVElPTl9NT0RFX1RBR19BTkRfQ09NTUlUEAMq2QEKEEFnZW50Q29uZmlnUGhhc2USIgoeQUdFTlRfQ09ORklHX1BIQVNFX1VOU1BFQ0lGSUVEEAASHwobQUdFTlRfQ09ORklHX1BIQVNFX0lOX0ZPUkNFEAESHgoaQUdFTlRfQ09ORklHX1BIQVNFX1dBSVRJTkcQAhIcChhBR0VOVF9DT05GSUdfUEhBU0VfVFJJQUwQAxIeChpBR0VOVF9DT05GSUdfUEhBU0VfUkVGVVNFRBAEEiIKHkFHRU5UX0NPTkZJR19QSEFTRV9VTlNVUFBPUlRFRBAFKqECCgxTZXJ2aWNlU3RhdGUSHQoZU0VSVklDRV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVNFUlZJQ0VfU1RBVEVfUEVORElORxABEh0KGVNFUlZJQ0VfU1RBVEVfUFJPR1JFU1NJTkcQAhIZChVTRVJWSUNFX1NUQVRFX0hFQUxUSFkQAxIaChZTRVJWSUNFX1NUQVRFX0RFR1JBREVEEAQSGAoUU0VSVklDRV9TVEFURV9GQUlMRUQQBRIZChVTRVJWSUNFX1NUQVRFX1VOS05PV04QBhIWChJTRVJWSUNFX1NUQVRFX0hFTEQQBxIZChVTRVJWSUNFX1NUQVRFX1dBSVRJTkcQCBIZChVTRVJWSUNFX1NUQVRFX0RJRkZFUlMQCSpjCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABITCg9PVVRDT01FX0NSRUFURUQQARITCg9PVVRDT01FX1VQREFURUQQAhIVChFPVVRDT01FX1VOQ0hBTkdFRBADYgZwcm90bzM", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -939,6 +939,13 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
    * @generated from field: bool holds_windows = 41;
    */
   holdsWindows: boolean;
+
+  /**
+   * How the agent is configured; unset: no AgentConfig chooses the cluster, and none is in force.
+   *
+   * @generated from field: fairlead.console.v1.ClusterAgentConfig agent_config = 50;
+   */
+  agentConfig?: ClusterAgentConfig | undefined;
 };
 
 /**
@@ -947,6 +954,93 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
  */
 export const ClusterStatusSchema: GenMessage<ClusterStatus> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 16);
+
+/**
+ * ClusterAgentConfig is what the agent of a cluster is configured with.
+ *
+ * @generated from message fairlead.console.v1.ClusterAgentConfig
+ */
+export type ClusterAgentConfig = Message<"fairlead.console.v1.ClusterAgentConfig"> & {
+  /**
+   * Names of the AgentConfigs that choose the cluster.
+   *
+   * @generated from field: repeated string wanted = 1;
+   */
+  wanted: string[];
+
+  /**
+   * @generated from field: fairlead.console.v1.AgentConfigPhase phase = 2;
+   */
+  phase: AgentConfigPhase;
+
+  /**
+   * Why, of a phase that needs a reason.
+   *
+   * @generated from field: string message = 3;
+   */
+  message: string;
+
+  /**
+   * Since when, of one that was refused.
+   *
+   * @generated from field: google.protobuf.Timestamp since_time = 4;
+   */
+  sinceTime?: Timestamp | undefined;
+
+  /**
+   * What is in force, key by key; what stands in no AgentConfig is left out.
+   *
+   * @generated from field: repeated fairlead.console.v1.AgentConfigValue in_force = 5;
+   */
+  inForce: AgentConfigValue[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.ClusterAgentConfig.
+ * Use `create(ClusterAgentConfigSchema)` to create a new message.
+ */
+export const ClusterAgentConfigSchema: GenMessage<ClusterAgentConfig> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 17);
+
+/**
+ * AgentConfigValue is a setting in force.
+ *
+ * @generated from message fairlead.console.v1.AgentConfigValue
+ */
+export type AgentConfigValue = Message<"fairlead.console.v1.AgentConfigValue"> & {
+  /**
+   * As in YAML: poll.interval.
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * @generated from field: string value = 2;
+   */
+  value: string;
+
+  /**
+   * Names of the AgentConfigs that it is from.
+   *
+   * @generated from field: repeated string from = 3;
+   */
+  from: string[];
+
+  /**
+   * The flags of the agent are narrower, and hold instead of value.
+   *
+   * @generated from field: bool by_flags = 4;
+   */
+  byFlags: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.AgentConfigValue.
+ * Use `create(AgentConfigValueSchema)` to create a new message.
+ */
+export const AgentConfigValueSchema: GenMessage<AgentConfigValue> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 18);
 
 /**
  * Service is a folder of a source that is kept applied in a cluster.
@@ -984,7 +1078,7 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  * Use `create(ServiceSchema)` to create a new message.
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 17);
+  messageDesc(file_fairlead_console_v1_resources, 19);
 
 /**
  * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
@@ -1021,7 +1115,7 @@ export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
  * Use `create(ServiceLeversSchema)` to create a new message.
  */
 export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 18);
+  messageDesc(file_fairlead_console_v1_resources, 20);
 
 /**
  * Lever is what an operator pulled.
@@ -1087,7 +1181,7 @@ export type Lever = Message<"fairlead.console.v1.Lever"> & {
  * Use `create(LeverSchema)` to create a new message.
  */
 export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 19);
+  messageDesc(file_fairlead_console_v1_resources, 21);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -1238,7 +1332,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 20);
+  messageDesc(file_fairlead_console_v1_resources, 22);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -1305,7 +1399,7 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 21);
+  messageDesc(file_fairlead_console_v1_resources, 23);
 
 /**
  * WindowStatus says whether new content of a service may be applied now.
@@ -1345,7 +1439,7 @@ export type WindowStatus = Message<"fairlead.console.v1.WindowStatus"> & {
  * Use `create(WindowStatusSchema)` to create a new message.
  */
 export const WindowStatusSchema: GenMessage<WindowStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 22);
+  messageDesc(file_fairlead_console_v1_resources, 24);
 
 /**
  * GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -1376,7 +1470,7 @@ export type GitTruth = Message<"fairlead.console.v1.GitTruth"> & {
  * Use `create(GitTruthSchema)` to create a new message.
  */
 export const GitTruthSchema: GenMessage<GitTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 23);
+  messageDesc(file_fairlead_console_v1_resources, 25);
 
 /**
  * HubTruth is what distributors hand to the cluster.
@@ -1424,7 +1518,7 @@ export type HubTruth = Message<"fairlead.console.v1.HubTruth"> & {
  * Use `create(HubTruthSchema)` to create a new message.
  */
 export const HubTruthSchema: GenMessage<HubTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 24);
+  messageDesc(file_fairlead_console_v1_resources, 26);
 
 /**
  * ClusterTruth is what the cluster's agent said last.
@@ -1448,7 +1542,7 @@ export type ClusterTruth = Message<"fairlead.console.v1.ClusterTruth"> & {
  * Use `create(ClusterTruthSchema)` to create a new message.
  */
 export const ClusterTruthSchema: GenMessage<ClusterTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 25);
+  messageDesc(file_fairlead_console_v1_resources, 27);
 
 /**
  * Secret holds credentials by key. Write-only: what is read back has the keys and no values.
@@ -1474,7 +1568,7 @@ export type Secret = Message<"fairlead.console.v1.Secret"> & {
  * Use `create(SecretSchema)` to create a new message.
  */
 export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 26);
+  messageDesc(file_fairlead_console_v1_resources, 28);
 
 /**
  * Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
@@ -1499,7 +1593,7 @@ export type Grant = Message<"fairlead.console.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 27);
+  messageDesc(file_fairlead_console_v1_resources, 29);
 
 /**
  * @generated from message fairlead.console.v1.GrantSpec
@@ -1545,7 +1639,7 @@ export type GrantSpec = Message<"fairlead.console.v1.GrantSpec"> & {
  * Use `create(GrantSpecSchema)` to create a new message.
  */
 export const GrantSpecSchema: GenMessage<GrantSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 28);
+  messageDesc(file_fairlead_console_v1_resources, 30);
 
 /**
  * GrantSubject is whom a grant is for.
@@ -1584,7 +1678,7 @@ export type GrantSubject = Message<"fairlead.console.v1.GrantSubject"> & {
  * Use `create(GrantSubjectSchema)` to create a new message.
  */
 export const GrantSubjectSchema: GenMessage<GrantSubject> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 29);
+  messageDesc(file_fairlead_console_v1_resources, 31);
 
 /**
  * GrantClusters chooses clusters.
@@ -1619,7 +1713,7 @@ export type GrantClusters = Message<"fairlead.console.v1.GrantClusters"> & {
  * Use `create(GrantClustersSchema)` to create a new message.
  */
 export const GrantClustersSchema: GenMessage<GrantClusters> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 30);
+  messageDesc(file_fairlead_console_v1_resources, 32);
 
 /**
  * VerifyProvider says how charts and artifacts are signed.
@@ -1702,6 +1796,59 @@ export const VerificationModeSchema: GenEnum<VerificationMode> = /*@__PURE__*/
   enumDesc(file_fairlead_console_v1_resources, 1);
 
 /**
+ * AgentConfigPhase says how far the agent is with what is wanted.
+ *
+ * @generated from enum fairlead.console.v1.AgentConfigPhase
+ */
+export enum AgentConfigPhase {
+  /**
+   * @generated from enum value: AGENT_CONFIG_PHASE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * What is wanted is in force.
+   *
+   * @generated from enum value: AGENT_CONFIG_PHASE_IN_FORCE = 1;
+   */
+  IN_FORCE = 1,
+
+  /**
+   * The agent has not asked since it was written.
+   *
+   * @generated from enum value: AGENT_CONFIG_PHASE_WAITING = 2;
+   */
+  WAITING = 2,
+
+  /**
+   * It is in force on trial: the one before returns if the agent does not come up with it.
+   *
+   * @generated from enum value: AGENT_CONFIG_PHASE_TRIAL = 3;
+   */
+  TRIAL = 3,
+
+  /**
+   * The agent refused it, or took it back: the one before is in force.
+   *
+   * @generated from enum value: AGENT_CONFIG_PHASE_REFUSED = 4;
+   */
+  REFUSED = 4,
+
+  /**
+   * The agent is too old to take any.
+   *
+   * @generated from enum value: AGENT_CONFIG_PHASE_UNSUPPORTED = 5;
+   */
+  UNSUPPORTED = 5,
+}
+
+/**
+ * Describes the enum fairlead.console.v1.AgentConfigPhase.
+ */
+export const AgentConfigPhaseSchema: GenEnum<AgentConfigPhase> = /*@__PURE__*/
+  enumDesc(file_fairlead_console_v1_resources, 2);
+
+/**
  * @generated from enum fairlead.console.v1.ServiceState
  */
 export enum ServiceState {
@@ -1778,7 +1925,7 @@ export enum ServiceState {
  * Describes the enum fairlead.console.v1.ServiceState.
  */
 export const ServiceStateSchema: GenEnum<ServiceState> = /*@__PURE__*/
-  enumDesc(file_fairlead_console_v1_resources, 2);
+  enumDesc(file_fairlead_console_v1_resources, 3);
 
 /**
  * Outcome says what an update did.
@@ -1811,5 +1958,5 @@ export enum Outcome {
  * Describes the enum fairlead.console.v1.Outcome.
  */
 export const OutcomeSchema: GenEnum<Outcome> = /*@__PURE__*/
-  enumDesc(file_fairlead_console_v1_resources, 3);
+  enumDesc(file_fairlead_console_v1_resources, 4);
 

@@ -1,0 +1,69 @@
+package set
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"fairlead.dev/platform/agentconfig"
+	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/object"
+)
+
+// ForeignImageError is an image that the agent's configuration lets no service pull. The error is no mistake of the folder: the configuration
+// may be another one soon.
+type ForeignImageError struct {
+	At    manifest.Position
+	Of    string // the object
+	Image string
+}
+
+func (e *ForeignImageError) Error() string {
+	return fmt.Sprintf("%s: %s: image %q is of no registry that an AgentConfig of the hub allows (images.registries)", e.At, e.Of, e.Image)
+}
+
+// noteForeign notes the images of an object that may not be pulled.
+func (b *Builder) noteForeign(obj *unstructured.Unstructured, at manifest.Position) {
+	if len(b.Registries) == 0 {
+		return
+	}
+	images(obj.Object, func(image string) {
+		if len(b.foreign) < maxMistakes && !agentconfig.AllowsImage(b.Registries, image) {
+			b.foreign = append(b.foreign, &ForeignImageError{At: at, Of: object.RefOf(obj).Key.String(), Image: image})
+		}
+	})
+}
+
+// images are those of containers and of volumes, wherever in an object a pod is described: in a Deployment, and in custom resources that
+// have templates of pods.
+func images(value any, found func(string)) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
+			containers, _ := value[list].([]any)
+			for _, c := range containers {
+				if image, ok := field(c, "image").(string); ok {
+					found(image)
+				}
+			}
+		}
+		volumes, _ := value["volumes"].([]any)
+		for _, v := range volumes {
+			if image, ok := field(field(v, "image"), "reference").(string); ok {
+				found(image)
+			}
+		}
+		for _, below := range value {
+			images(below, found)
+		}
+	case []any:
+		for _, below := range value {
+			images(below, found)
+		}
+	}
+}
+
+func field(of any, name string) any {
+	m, _ := of.(map[string]any)
+	return m[name]
+}

@@ -1,0 +1,67 @@
+// Package agentconfig is the kind AgentConfig: what the agents of clusters are configured with, which cluster gets what, and what agents say
+// became of it. Package agentconfig of platform puts configurations together.
+package agentconfig
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"time"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+const (
+	// most is how many there may be: all may choose the same cluster, whose agent takes no more layers.
+	most = 200
+	// longestPoll is the longest time between two polls with their spread: a cluster that is silent for five minutes counts as away.
+	longestPoll = 4*time.Minute + 30*time.Second
+)
+
+// accountName is namespace/name of a Kubernetes service account.
+var accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+
+// Spec is what is stored.
+type Spec struct {
+	Description string            `json:"description,omitempty"`
+	Clusters    *catalog.Selector `json:"clusters"`
+	// Settings are an AgentSettings in protojson.
+	Settings json.RawMessage `json:"settings"`
+}
+
+// AgentConfig is such a resource.
+type AgentConfig = catalog.Resource[Spec]
+
+func kindType() catalog.Type[Spec] {
+	return catalog.Type[Spec]{Kind: store.KindAgentConfig, Check: func(c *AgentConfig) error {
+		settings, err := settingsOf(c.Spec)
+		if err != nil {
+			return err
+		}
+		return check(settings)
+	}}
+}
+
+// check finds what the rules of the contract can't say.
+func check(s *deliveryv1.AgentSettings) error {
+	refuse := func(format string, args ...any) error { return catalog.Refuse(catalog.Invalid, format, args...) }
+	poll := s.GetPoll()
+	if longest := poll.GetInterval().AsDuration() * time.Duration(100+max(poll.GetJitter(), usualJitter)) / 100; longest > longestPoll {
+		return refuse("spec.settings.poll: %s with a jitter of %d %% is up to %s: the most is %s, for the hub takes a cluster for away after 5m of silence",
+			poll.GetInterval().AsDuration(), max(poll.GetJitter(), usualJitter), longest, longestPoll)
+	}
+	for i, pattern := range s.GetImpersonation().GetAccounts() {
+		if !accountName.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
+			return refuse("spec.settings.impersonation.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
+		}
+	}
+	if r := s.GetRenderer(); r.GetCpu().AsDuration()%time.Second != 0 {
+		return refuse("spec.settings.renderer.cpu %s: must be whole seconds", r.GetCpu().AsDuration())
+	}
+	return nil
+}
+
+// usualJitter is how far polls are spread anyway, in percent.
+const usualJitter = 10

@@ -1,0 +1,40 @@
+package plan
+
+import (
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/agentconfig"
+)
+
+// AgentConfigs brings in all configurations of agents.
+func (u *Update) AgentConfigs(all []*consolev1.AgentConfig) {
+	u.plan.configs = all
+	for _, c := range u.plan.clusters {
+		u.configure(c)
+	}
+}
+
+// configure finds the configuration of a cluster's agent. An agent that gets another one is nudged.
+func (u *Update) configure(c *cluster) {
+	now := agentconfig.For(u.plan.configs, c.name, c.labels)
+	before := c.config
+	c.config = now
+	if before == nil || !c.exists || before.GetDigest() == now.GetDigest() {
+		return // an agent that comes to a plan that is new asks by itself
+	}
+	c.changed, c.revision = u.now, u.plan.high
+	if _, nudged := u.change.Clusters[c.name]; !nudged {
+		u.change.Clusters[c.name] = ""
+	}
+}
+
+// AgentConfig is what the agent of a cluster is to be configured with; nil: the plan does not know, or the agent has seen a later catalog.
+func (p *Plan) AgentConfig(cluster string, seen int64) *deliveryv1.AgentConfigDelivery {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c, err := p.known(cluster)
+	if err != nil || seen > p.low {
+		return nil
+	}
+	return c.config
+}

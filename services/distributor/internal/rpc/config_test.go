@@ -1,0 +1,80 @@
+package rpc_test
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/distributor/internal/plan"
+	"fairlead.dev/services/distributor/internal/rpc"
+)
+
+// configured is a catalog with an AgentConfig for clusters with a label, at a revision.
+func configured(u *plan.Update, revision int64, labels map[string]string, settings *deliveryv1.AgentSettings) {
+	u.AgentConfigs([]*consolev1.AgentConfig{{
+		Metadata: &consolev1.Metadata{Name: "edge"},
+		Spec: &consolev1.AgentConfigSpec{
+			Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"site": "edge"}}, Settings: settings,
+		},
+	}})
+	u.Labels("edge-1", labels)
+	u.At(revision, revision)
+}
+
+func TestAConfigurationIsSentOnce(t *testing.T) {
+	t.Parallel()
+	with := deps(t)
+	d := rpc.NewDelivery(with)
+	ask := func(revision int64, state *deliveryv1.AgentConfigState, can ...deliveryv1.AgentCapability) *deliveryv1.SyncResponse {
+		t.Helper()
+		resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{
+			Agent: &deliveryv1.AgentInfo{Version: "v1", Capabilities: can}, Revision: revision, AgentConfig: state,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	const config = deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG
+	with.Plan.Update(time.Now(), func(u *plan.Update) { u.Current() })
+	edge, slow := map[string]string{"site": "edge"}, &deliveryv1.AgentSettings{Poll: &deliveryv1.AgentPoll{Interval: durationpb.New(4 * time.Minute), Jitter: 12}}
+	with.Plan.Update(time.Now(), func(u *plan.Update) { configured(u, 5, map[string]string{"site": "core"}, slow) })
+	if got := ask(5, nil, config).GetAgentConfig(); got != nil {
+		t.Errorf("a cluster that nothing chooses gets %v", got)
+	}
+	change := with.Plan.Update(time.Now(), func(u *plan.Update) { configured(u, 6, edge, slow) })
+	if _, nudged := change.Clusters["edge-1"]; !nudged {
+		t.Error("the agent is not nudged")
+	}
+	sent := ask(6, nil, config).GetAgentConfig()
+	if len(sent.GetLayers()) != 1 || sent.GetDigest() == "" {
+		t.Fatalf("sent %v", sent)
+	}
+	if got := ask(6, nil).GetAgentConfig(); got != nil {
+		t.Errorf("an agent that can't be configured gets %v", got)
+	}
+	if got := ask(7, nil, config).GetAgentConfig(); got != nil {
+		t.Errorf("an agent that has seen a later catalog gets %v", got)
+	}
+	has := &deliveryv1.AgentConfigState{Wanted: sent.GetDigest(), InForce: sent.GetDigest()}
+	for range 100 {
+		resp := ask(6, has, config)
+		if next := resp.GetNextPoll().AsDuration(); resp.GetAgentConfig() != nil || next < 4*time.Minute*88/100 || next > 4*time.Minute*112/100 {
+			t.Fatalf("an agent that has it gets %v", resp)
+		}
+	}
+	refused := &deliveryv1.AgentConfigState{Wanted: sent.GetDigest(), Refusal: "no"}
+	if resp := ask(6, refused, config); resp.GetAgentConfig() != nil || resp.GetNextPoll().AsDuration() > 2*time.Minute*11/10 {
+		t.Errorf("an agent that refused it gets %v", resp)
+	}
+	with.Plan.Update(time.Now(), func(u *plan.Update) { u.AgentConfigs(nil); u.At(7, 7) })
+	if got := ask(7, has, config).GetAgentConfig(); got == nil || got.GetDigest() != "" {
+		t.Errorf("after its removal the agent gets %v", got)
+	}
+	if again := with.Plan.Update(time.Now(), func(u *plan.Update) { u.AgentConfigs(nil) }); len(again.Clusters) != 0 {
+		t.Errorf("nudged for nothing: %v", again.Clusters)
+	}
+}
