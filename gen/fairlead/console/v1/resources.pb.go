@@ -1354,7 +1354,8 @@ type Head struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
 	// branch; chart:<name>@<version> for a chart; tag:<name> or sha256:<digest> for an artifact of a registry, whose HEAD is
-	// the tag latest; dependency:<name>@<version>@<repository> for a chart of a repository that charts in the source depend on.
+	// the tag latest; dependency:<name>@<version>@<repository> for a chart of a repository that charts in the source depend on;
+	// combination:<hash> for what services with several sources get, at the first of these.
 	Ref      string       `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Revision *v1.Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When the hub had fetched it.
@@ -2034,7 +2035,7 @@ func (x *AgentConfigValue) GetByFlags() bool {
 	return false
 }
 
-// Service is a folder of a source that is kept applied in a cluster.
+// Service is a folder of a source, or of several sources together, that is kept applied in a cluster.
 type Service struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Metadata *Metadata              `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
@@ -2280,7 +2281,7 @@ func (x *Lever) GetUntilTime() *timestamppb.Timestamp {
 
 type ServiceSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of a Source.
+	// Name of a Source. Empty with sources.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	// A branch, refs/heads/<branch>, refs/tags/<tag>, a full commit id, or semver:<range> for the
 	// highest version among the tags (semver:^1.4, semver:>=2.0.0 <3; semver:~1.2-0 takes
@@ -2293,6 +2294,11 @@ type ServiceSpec struct {
 	Version string `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
 	// Folder within the repository, or within the chart. Empty: all of it.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Several sources, instead of source, ref, chart, version, path, include and ignore. The service gets them side by side, as if each
+	// repository was cloned into a folder of this name. What is built is the folder of the first, unless render.path names another one:
+	// render.path begins with the name of a source then, and "." is all of them. In render.helm.valuesFiles $NAME/FILE is a file of the source
+	// of that name, from the root of its repository; others are in the folder that is built.
+	Sources []*ServiceSource `protobuf:"bytes,11,rep,name=sources,proto3" json:"sources,omitempty"`
 	// Name of a Cluster. Empty in the template of a global service, and with catalog.
 	Cluster string `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	// Namespace for objects that name none. Empty: "default".
@@ -2394,6 +2400,13 @@ func (x *ServiceSpec) GetPath() string {
 	return ""
 }
 
+func (x *ServiceSpec) GetSources() []*ServiceSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 func (x *ServiceSpec) GetCluster() string {
 	if x != nil {
 		return x.Cluster
@@ -2492,6 +2505,111 @@ func (x *ServiceSpec) GetTestRequest() *v11.TestRequest {
 	return nil
 }
 
+// ServiceSource is one of several sources of a service.
+type ServiceSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Folder in which the service gets it, and how messages call it; another one in each of the sources.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Name of a Source. Two of the sources may name the same one, at two refs.
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// The rest as in ServiceSpec. A source without path, include and ignore that valuesFiles name is these files; any other one without a path
+	// is all of its repository.
+	Ref           string   `protobuf:"bytes,3,opt,name=ref,proto3" json:"ref,omitempty"`
+	Chart         string   `protobuf:"bytes,4,opt,name=chart,proto3" json:"chart,omitempty"`
+	Version       string   `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	Path          string   `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
+	Include       []string `protobuf:"bytes,7,rep,name=include,proto3" json:"include,omitempty"`
+	Ignore        []string `protobuf:"bytes,8,rep,name=ignore,proto3" json:"ignore,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceSource) Reset() {
+	*x = ServiceSource{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceSource) ProtoMessage() {}
+
+func (x *ServiceSource) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceSource.ProtoReflect.Descriptor instead.
+func (*ServiceSource) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ServiceSource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceSource) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ServiceSource) GetRef() string {
+	if x != nil {
+		return x.Ref
+	}
+	return ""
+}
+
+func (x *ServiceSource) GetChart() string {
+	if x != nil {
+		return x.Chart
+	}
+	return ""
+}
+
+func (x *ServiceSource) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ServiceSource) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ServiceSource) GetInclude() []string {
+	if x != nil {
+		return x.Include
+	}
+	return nil
+}
+
+func (x *ServiceSource) GetIgnore() []string {
+	if x != nil {
+		return x.Ignore
+	}
+	return nil
+}
+
 // ServiceStatus holds the three truths side by side, each with its own time.
 type ServiceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2514,7 +2632,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2526,7 +2644,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2539,7 +2657,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -2621,7 +2739,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2751,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2764,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -2690,7 +2808,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2820,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2833,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -2756,7 +2874,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +2886,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +2899,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -2837,7 +2955,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +2967,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +2980,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -2891,7 +3009,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3021,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3034,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -2945,7 +3063,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3075,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3088,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -3006,7 +3124,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3136,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3149,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -3084,7 +3202,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3214,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3227,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -3184,7 +3302,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3314,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3327,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -3437,15 +3555,16 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
 	"since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x129\n" +
 	"\n" +
-	"until_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\"\xe9\r\n" +
-	"\vServiceSpec\x12!\n" +
-	"\x06source\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
+	"until_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tuntilTime\"\x97\x13\n" +
+	"\vServiceSpec\x12\x1f\n" +
+	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x06source\x12\x1a\n" +
 	"\x03ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\xc1\x01\n" +
 	"\x05chart\x18\t \x01(\tB\xaa\x01\xbaH\xa6\x01\xba\x01\xa2\x01\n" +
 	"\rservice.chart\x12>must be the name of a chart: letters, digits, '.', '_' and '-'\x1aQthis == '' || this.size() <= 100 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')R\x05chart\x12\"\n" +
 	"\aversion\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\x12\x1c\n" +
-	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12!\n" +
+	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12F\n" +
+	"\asources\x18\v \x03(\v2\".fairlead.console.v1.ServiceSourceB\b\xbaH\x05\x92\x01\x02\x10\bR\asources\x12!\n" +
 	"\acluster\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18?R\acluster\x12\xe9\x01\n" +
 	"\tnamespace\x18\x05 \x01(\tB\xca\x01\xbaH\xc6\x01\xba\x01\xc2\x01\n" +
 	"\x13namespace.dns_label\x12gmust be empty or 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1aBthis == '' || this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\tnamespace\x12+\n" +
@@ -3467,8 +3586,23 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\ftest_request\x18) \x01(\v2!.fairlead.delivery.v1.TestRequestR\vtestRequest\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
-	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01:\x9b\x01\xbaH\x97\x01\x1a\x94\x01\n" +
-	"\x14service.chart_or_ref\x12Dset either spec.ref or spec.chart; spec.version goes with spec.chart\x1a6this.chart != '' ? this.ref == '' : this.version == ''\"\xf4\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01:\x83\x06\xbaH\xff\x05\x1a\x94\x01\n" +
+	"\x14service.chart_or_ref\x12Dset either spec.ref or spec.chart; spec.version goes with spec.chart\x1a6this.chart != '' ? this.ref == '' : this.version == ''\x1a\x8a\x01\n" +
+	"\x0eservice.source\x12Jspec.source: must be the name of a source; or name several in spec.sources\x1a,this.sources.size() > 0 || this.source != ''\x1a\xc4\x02\n" +
+	"\x0fservice.sources\x12\x80\x01spec.sources: source, ref, chart, version, path, include and ignore belong to each of the sources: leave them out beside sources\x1a\xad\x01this.sources.size() == 0 || this.source == '' && this.ref == '' && this.chart == '' && this.version == '' && this.path == '' && this.include.size() + this.ignore.size() == 0\x1a\x91\x01\n" +
+	"\x17service.sources_catalog\x12Kspec.sources: a service with spec.catalog has one source: write spec.source\x1a)this.sources.size() == 0 || !this.catalog\"\x8f\x06\n" +
+	"\rServiceSource\x12\xc8\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\xb3\x01\xbaH\xaf\x01\xba\x01\xab\x01\n" +
+	"\x13service_source.name\x12^must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit\x1a4this.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')R\x04name\x12!\n" +
+	"\x06source\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\x06source\x12\x1a\n" +
+	"\x03ref\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x03ref\x12\xc8\x01\n" +
+	"\x05chart\x18\x04 \x01(\tB\xb1\x01\xbaH\xad\x01\xba\x01\xa9\x01\n" +
+	"\x14service_source.chart\x12>must be the name of a chart: letters, digits, '.', '_' and '-'\x1aQthis == '' || this.size() <= 100 && this.matches('^[A-Za-z0-9_][A-Za-z0-9._-]*$')R\x05chart\x12\"\n" +
+	"\aversion\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\aversion\x12\x1c\n" +
+	"\x04path\x18\x06 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x04path\x12+\n" +
+	"\ainclude\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\ainclude\x12)\n" +
+	"\x06ignore\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\x04R\x06ignore:\x8e\x01\xbaH\x8a\x01\x1a\x87\x01\n" +
+	"\x1bservice_source.chart_or_ref\x120set either ref or chart; version goes with chart\x1a6this.chart != '' ? this.ref == '' : this.version == ''\"\xf4\x03\n" +
 	"\rServiceStatus\x127\n" +
 	"\x05state\x18\x01 \x01(\x0e2!.fairlead.console.v1.ServiceStateR\x05state\x12#\n" +
 	"\rstate_message\x18\x02 \x01(\tR\fstateMessage\x12;\n" +
@@ -3583,7 +3717,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(VerifyProvider)(0),           // 0: fairlead.console.v1.VerifyProvider
 	(VerificationMode)(0),         // 1: fairlead.console.v1.VerificationMode
@@ -3613,39 +3747,40 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*ServiceLevers)(nil),         // 25: fairlead.console.v1.ServiceLevers
 	(*Lever)(nil),                 // 26: fairlead.console.v1.Lever
 	(*ServiceSpec)(nil),           // 27: fairlead.console.v1.ServiceSpec
-	(*ServiceStatus)(nil),         // 28: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 29: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 30: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 31: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 32: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 33: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 34: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 35: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 36: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 37: fairlead.console.v1.GrantClusters
-	nil,                           // 38: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 39: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 40: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 41: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 42: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 44: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 45: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 46: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 47: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 48: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 49: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 50: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 51: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 52: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 53: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 54: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 55: fairlead.console.v1.ConfigSetting
+	(*ServiceSource)(nil),         // 28: fairlead.console.v1.ServiceSource
+	(*ServiceStatus)(nil),         // 29: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 30: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 31: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 32: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 33: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 34: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 35: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 36: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 37: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 38: fairlead.console.v1.GrantClusters
+	nil,                           // 39: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 40: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 41: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 42: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 43: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 46: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 47: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 48: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 49: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 50: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 51: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 52: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 53: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 54: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 55: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 56: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	38, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	43, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	43, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	39, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	44, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	44, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	5,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	7,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
 	15, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
@@ -3653,86 +3788,87 @@ var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
 	8,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
 	9,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
 	10, // 9: fairlead.console.v1.SourceSpec.bucket:type_name -> fairlead.console.v1.BucketSource
-	44, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	45, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
 	11, // 11: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
-	44, // 12: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
+	45, // 12: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
 	12, // 13: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
 	11, // 14: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
-	44, // 15: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
+	45, // 15: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
 	0,  // 16: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
-	44, // 17: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	45, // 17: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
 	14, // 18: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
 	1,  // 19: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
 	16, // 20: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
 	17, // 21: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	45, // 22: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	43, // 23: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	43, // 24: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	46, // 22: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	44, // 23: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	44, // 24: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
 	18, // 25: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	43, // 26: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	44, // 26: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
 	5,  // 27: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
 	20, // 28: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
 	21, // 29: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	46, // 30: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	39, // 31: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	47, // 32: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	43, // 33: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	43, // 34: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	43, // 35: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	43, // 36: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	43, // 37: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	44, // 38: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	47, // 30: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	40, // 31: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	48, // 32: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	44, // 33: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	44, // 34: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	44, // 35: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	44, // 36: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	44, // 37: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	45, // 38: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
 	22, // 39: fairlead.console.v1.ClusterStatus.agent_config:type_name -> fairlead.console.v1.ClusterAgentConfig
 	2,  // 40: fairlead.console.v1.ClusterAgentConfig.phase:type_name -> fairlead.console.v1.AgentConfigPhase
-	43, // 41: fairlead.console.v1.ClusterAgentConfig.since_time:type_name -> google.protobuf.Timestamp
+	44, // 41: fairlead.console.v1.ClusterAgentConfig.since_time:type_name -> google.protobuf.Timestamp
 	23, // 42: fairlead.console.v1.ClusterAgentConfig.in_force:type_name -> fairlead.console.v1.AgentConfigValue
 	5,  // 43: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
 	27, // 44: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	28, // 45: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	29, // 45: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
 	25, // 46: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
 	26, // 47: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
 	26, // 48: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
 	27, // 49: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	48, // 50: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	43, // 51: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	43, // 52: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	49, // 53: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	50, // 54: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	40, // 55: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	51, // 56: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	52, // 57: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	3,  // 58: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	43, // 59: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	30, // 60: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	31, // 61: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	32, // 62: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	17, // 63: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	29, // 64: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	43, // 65: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	45, // 66: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	43, // 67: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	17, // 68: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	45, // 69: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	53, // 70: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	43, // 71: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	17, // 72: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	54, // 73: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	43, // 74: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	5,  // 75: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	41, // 76: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	5,  // 77: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	35, // 78: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	36, // 79: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	37, // 80: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	43, // 81: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	42, // 82: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	55, // 83: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	55, // 84: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	49, // 50: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	44, // 51: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	44, // 52: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	28, // 53: fairlead.console.v1.ServiceSpec.sources:type_name -> fairlead.console.v1.ServiceSource
+	50, // 54: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	51, // 55: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	41, // 56: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	52, // 57: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	53, // 58: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	3,  // 59: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	44, // 60: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	31, // 61: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	32, // 62: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	33, // 63: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	17, // 64: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	30, // 65: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	44, // 66: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	46, // 67: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	44, // 68: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	17, // 69: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	46, // 70: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	54, // 71: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	44, // 72: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	17, // 73: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	55, // 74: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	44, // 75: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	5,  // 76: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	42, // 77: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	5,  // 78: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	36, // 79: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	37, // 80: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	38, // 81: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	44, // 82: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	43, // 83: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	56, // 84: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	56, // 85: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	86, // [86:86] is the sub-list for method output_type
+	86, // [86:86] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -3741,7 +3877,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[31].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[32].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -3752,7 +3888,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

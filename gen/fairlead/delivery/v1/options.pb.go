@@ -372,7 +372,7 @@ type RenderSpec struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Renderer Renderer               `protobuf:"varint,1,opt,name=renderer,proto3,enum=fairlead.delivery.v1.Renderer" json:"renderer,omitempty"`
 	// Folder within the service's folder that is built; the rest of it is there for what this one refers to, such as
-	// Kustomize bases. Empty: the service's folder itself.
+	// Kustomize bases. Empty: the service's folder itself. With several sources it begins with the name of one; empty: the folder of the first.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// For RENDERER_HELM only.
 	Helm          *HelmSpec `protobuf:"bytes,3,opt,name=helm,proto3" json:"helm,omitempty"`
@@ -436,7 +436,8 @@ type HelmSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Default: the service's name.
 	ReleaseName string `protobuf:"bytes,1,opt,name=release_name,json=releaseName,proto3" json:"release_name,omitempty"`
-	// Files of values in the service's folder; later ones win. The chart's own values.yaml comes first.
+	// Files of values in the service's folder; later ones win. The chart's own values.yaml comes first. With several sources $NAME/FILE is a file
+	// of the source of that name, from the root of its repository.
 	ValuesFiles []string `protobuf:"bytes,2,rep,name=values_files,json=valuesFiles,proto3" json:"values_files,omitempty"`
 	// YAML as in a values.yaml, which wins over files.
 	Values string `protobuf:"bytes,3,opt,name=values,proto3" json:"values,omitempty"`

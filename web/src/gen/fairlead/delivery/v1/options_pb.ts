@@ -29,7 +29,7 @@ export type RenderSpec = Message<"fairlead.delivery.v1.RenderSpec"> & {
 
   /**
    * Folder within the service's folder that is built; the rest of it is there for what this one refers to, such as
-   * Kustomize bases. Empty: the service's folder itself.
+   * Kustomize bases. Empty: the service's folder itself. With several sources it begins with the name of one; empty: the folder of the first.
    *
    * @generated from field: string path = 2;
    */
@@ -64,7 +64,8 @@ export type HelmSpec = Message<"fairlead.delivery.v1.HelmSpec"> & {
   releaseName: string;
 
   /**
-   * Files of values in the service's folder; later ones win. The chart's own values.yaml comes first.
+   * Files of values in the service's folder; later ones win. The chart's own values.yaml comes first. With several sources $NAME/FILE is a file
+   * of the source of that name, from the root of its repository.
    *
    * @generated from field: repeated string values_files = 2;
    */
