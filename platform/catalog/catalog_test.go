@@ -594,7 +594,7 @@ func TestIndexAgreesWithTheServices(t *testing.T) {
 					bySource = append(bySource, s)
 					folders[s.FolderID()]++
 					for _, ref := range []string{"HEAD", strings.Repeat("a", 40)} {
-						if s.Follows(ref) {
+						if s.Follows(s.Folder().Source, ref) {
 							refs[ref]++
 						}
 					}

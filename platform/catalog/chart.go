@@ -28,15 +28,30 @@ func ParseChartRef(ref string) (chart, version string, ok bool) {
 	return strings.Cut(text, "@")
 }
 
-// RefOf is the ref that a service follows, as people write it: that of its chart if it names one.
+// RefOf is the ref that a service follows, as people write it: that of its chart if it names one, and that of its combination if it has several
+// sources.
 func RefOf(spec *consolev1.ServiceSpec) string {
-	if spec.GetChart() != "" {
-		return ChartRef(spec.GetChart(), spec.GetVersion())
+	if parts := PartsOf(spec); len(parts) > 0 {
+		return combinationOf(parts)
 	}
-	return spec.GetRef()
+	return refOf(spec)
 }
 
-// SetRef is the opposite of RefOf.
+// place is what both a service and one of its sources say of where their files are.
+type place interface {
+	GetRef() string
+	GetChart() string
+	GetVersion() string
+}
+
+func refOf(p place) string {
+	if p.GetChart() != "" {
+		return ChartRef(p.GetChart(), p.GetVersion())
+	}
+	return p.GetRef()
+}
+
+// SetRef is the opposite of RefOf, of a service with one source.
 func SetRef(spec *consolev1.ServiceSpec, ref string) {
 	if chart, version, ok := ParseChartRef(ref); ok {
 		spec.Chart, spec.Version = chart, version
@@ -53,6 +68,9 @@ func ShowRef(ref string) string {
 	}
 	if tag, digest, ok := ParseArtifactRef(ref); ok {
 		return showArtifact(tag, digest)
+	}
+	if IsCombination(ref) {
+		return "several sources"
 	}
 	return strings.TrimPrefix(ref, "refs/tags/")
 }

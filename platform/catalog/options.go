@@ -90,6 +90,9 @@ func readOptions(o string) *deliveryv1.ServiceDelivery {
 // equal options. Labels of the cluster are in it for renderers that can see them.
 func (s *Service) Options(labels map[string]string) string {
 	o := s.options.Value()
+	if parts := s.Parts(); len(parts) > 0 {
+		o = placed(parts, o)
+	}
 	if len(labels) == 0 || !s.SeesLabels() {
 		return o
 	}

@@ -50,7 +50,7 @@ func TestAPinnedServiceFollowsItsRef(t *testing.T) {
 		of.Spec.UnpinAfter = after
 		s := catalog.NewService(of)
 		for _, s := range []*catalog.Service{s, catalog.Kept(s), catalog.Kept(catalog.Kept(s))} {
-			if !s.Follows(pin) || !s.Follows("refs/heads/main") || s.Follows("HEAD") || s.Folder().Ref != pin || s.Options(nil) != "" {
+			if !s.Follows("shop", pin) || !s.Follows("shop", "refs/heads/main") || s.Follows("shop", "HEAD") || s.Folder().Ref != pin || s.Options(nil) != "" {
 				t.Errorf("until %q: %v", after, s)
 			}
 		}

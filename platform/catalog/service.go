@@ -1,7 +1,7 @@
 package catalog
 
 import (
-	"cmp"
+	"slices"
 	"strings"
 	"unique"
 
@@ -19,6 +19,7 @@ type Service struct {
 	cluster, namespace, project unique.Handle[string]
 	options, config             unique.Handle[string]
 	folder                      FolderID
+	parts                       unique.Handle[string] // as writeParts writes them; empty: one source
 	pinned                      *pinned
 }
 
@@ -54,18 +55,20 @@ func (r Rules) Lines() []string {
 // NewService takes over what is kept of a service.
 func NewService(s *consolev1.Service) *Service {
 	spec, name := s.GetSpec(), s.GetMetadata().GetName()
+	ref := RefOf(spec)
 	both := name + s.GetMetadata().GetUid() // one piece of memory rather than two
 	is := &Service{
 		Name: both[:len(name)], UID: both[len(name):], Revision: s.GetMetadata().GetRevision(),
 		cluster: unique.Make(spec.GetCluster()), namespace: unique.Make(spec.GetNamespace()), project: unique.Make(spec.GetProject()),
 		options: unique.Make(optionsOf(spec)), config: unique.Make(s.GetStatus().GetConfigRevision()),
 		folder: unique.Make(Folder{
-			Source: spec.GetSource(), Ref: cmp.Or(spec.GetSync().GetPin(), RefOf(spec)), Path: spec.GetPath(),
+			Source: SourceOf(spec), Ref: PinnedRef(ref, spec.GetSync().GetPin()), Path: spec.GetPath(),
 			Include: NewRules(spec.GetInclude()), Ignore: NewRules(spec.GetIgnore()),
 		}),
+		parts: unique.Make(writeParts(PartsOf(spec))),
 	}
 	if spec.GetSync().GetPin() != "" {
-		is.pinned = &pinned{RefOf(spec), spec.GetUnpinAfter()}
+		is.pinned = &pinned{ref, spec.GetUnpinAfter()}
 	}
 	return is
 }
@@ -88,9 +91,15 @@ func (s *Service) Folder() Folder { return s.folder.Value() }
 // FolderID is the id of Folder.
 func (s *Service) FolderID() FolderID { return s.folder }
 
-// Follows says whether the service is made of a ref, or would be without its pin. The ref is a canonical one.
-func (s *Service) Follows(ref string) bool {
-	return CanonicalRef(s.Folder().Ref) == ref || s.pinned != nil && CanonicalRef(s.pinned.ref) == ref
+// Follows says whether the service is made of a ref of a source, or would be without its pin. The ref is a canonical one.
+func (s *Service) Follows(source, ref string) bool {
+	if s.pinned != nil && s.Folder().Source == source && CanonicalRef(s.pinned.ref) == ref {
+		return true
+	}
+	return slices.ContainsFunc(s.folders(), func(id FolderID) bool {
+		f := id.Value()
+		return f.Source == source && CanonicalRef(f.Ref) == ref
+	})
 }
 
 // message is the service as a stream would bring it.
@@ -108,7 +117,11 @@ func (s *Service) message() *consolev1.Service {
 	if s.pinned != nil {
 		ref = s.pinned.ref
 	}
-	SetRef(out.Spec, ref)
+	if out.Spec.Sources = sources(s.Parts()); out.Spec.Sources != nil {
+		out.Spec.Source = ""
+	} else {
+		SetRef(out.Spec, ref)
+	}
 	if options.GetManual() {
 		out.Spec.Sync.Mode = deliveryv1.SyncMode_SYNC_MODE_MANUAL
 	}
@@ -123,6 +136,9 @@ func (s *Service) message() *consolev1.Service {
 			out.Spec.Sync = &deliveryv1.SyncSpec{}
 		}
 		out.Spec.Sync.Pin, out.Spec.UnpinAfter = f.Ref, s.pinned.after
+		if _, pin, ok := ParseCombinationRef(f.Ref); ok {
+			out.Spec.Sync.Pin = pin
+		}
 	}
 	if s.Config() != "" {
 		out.Status = &consolev1.ServiceStatus{ConfigRevision: s.Config()}

@@ -13,36 +13,65 @@ type uses struct {
 	services map[*Service]struct{}
 	folders  map[FolderID]int
 	awaited  map[string]int
+	// combinations are the refs of several sources of which the source is the first, how many services want each, and what they are.
+	combinations map[string]*combination
+}
+
+type combination struct {
+	services int
+	parts    []Part
 }
 
 func (s *state) use(is *Service) {
-	source := is.Folder().Source
-	u := s.bySource[source]
-	if u == nil {
-		u = &uses{services: map[*Service]struct{}{}, folders: map[FolderID]int{}, awaited: map[string]int{}}
-		s.bySource[source] = u
+	for _, id := range is.folders() {
+		u := s.usesOf(id.Value().Source)
+		u.services[is] = struct{}{}
+		u.folders[id]++
 	}
-	u.services[is] = struct{}{}
-	u.folders[is.folder]++
+	u := s.usesOf(is.Folder().Source)
 	if is.pinned != nil {
 		u.awaited[is.pinned.ref]++
 	}
+	if ref, _, ok := ParseCombinationRef(is.Folder().Ref); ok {
+		if u.combinations[ref] == nil {
+			u.combinations[ref] = &combination{parts: is.Parts()}
+		}
+		u.combinations[ref].services++
+	}
+}
+
+func (s *state) usesOf(source string) *uses {
+	u := s.bySource[source]
+	if u == nil {
+		u = &uses{services: map[*Service]struct{}{}, folders: map[FolderID]int{}, awaited: map[string]int{}, combinations: map[string]*combination{}}
+		s.bySource[source] = u
+	}
+	return u
 }
 
 func (s *state) disuse(is *Service) {
-	source := is.Folder().Source
-	u := s.bySource[source]
-	delete(u.services, is)
-	if u.folders[is.folder]--; u.folders[is.folder] == 0 {
-		delete(u.folders, is.folder)
-	}
+	u := s.bySource[is.Folder().Source]
 	if is.pinned != nil {
 		if u.awaited[is.pinned.ref]--; u.awaited[is.pinned.ref] == 0 {
 			delete(u.awaited, is.pinned.ref)
 		}
 	}
-	if len(u.services) == 0 {
-		delete(s.bySource, source)
+	if ref, _, ok := ParseCombinationRef(is.Folder().Ref); ok {
+		if c := u.combinations[ref]; c.services == 1 {
+			delete(u.combinations, ref)
+		} else {
+			c.services--
+		}
+	}
+	for _, id := range is.folders() {
+		u := s.usesOf(id.Value().Source)
+		delete(u.services, is)
+		if u.folders[id]--; u.folders[id] == 0 {
+			delete(u.folders, id)
+		}
+		if len(u.services) == 0 {
+			delete(s.bySource, id.Value().Source)
+		}
 	}
 }
 
@@ -69,6 +98,21 @@ func (c *Catalog) FoldersOf(source string) map[FolderID]int {
 		return maps.Clone(u.folders)
 	}
 	return nil
+}
+
+// CombinationsOf returns the refs of several sources of which this is the first, that services want, and the sources of each.
+func (c *Catalog) CombinationsOf(source string) map[string][]Part {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	u := c.live.bySource[source]
+	if u == nil || len(u.combinations) == 0 {
+		return nil
+	}
+	all := make(map[string][]Part, len(u.combinations))
+	for ref, is := range u.combinations {
+		all[ref] = is.parts
+	}
+	return all
 }
 
 // RefsOf returns the canonical refs of a source that services follow, and how many do.

@@ -121,14 +121,14 @@ const (
 )
 
 // CanonicalRef is the name that a ref, as people write it in a service, is published under: nothing
-// is HEAD, a full commit id, semver:<range>, chart:<name>@<version>, tag:<name>, sha256:<digest> and refs/... stay, and anything
-// else is a branch.
+// is HEAD, a full commit id, semver:<range>, chart:<name>@<version>, tag:<name>, sha256:<digest>, combination:<hash> and refs/... stay, and
+// anything else is a branch.
 func CanonicalRef(ref string) string {
 	switch {
 	case ref == "" || ref == headRef:
 		return headRef
 	case strings.HasPrefix(ref, "refs/"), strings.HasPrefix(ref, SemverPrefix), strings.HasPrefix(ref, ChartPrefix),
-		strings.HasPrefix(ref, TagPrefix), strings.HasPrefix(ref, DigestPrefix):
+		strings.HasPrefix(ref, TagPrefix), strings.HasPrefix(ref, DigestPrefix), IsCombination(ref):
 		return ref
 	case isCommit(ref):
 		return strings.ToLower(ref)

@@ -200,6 +200,8 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.console.v1.ServiceSpec.ref": "semver:>=2.0.0 <3",
 		"fairlead.delivery.v1.SyncSpec.pin":   strings.Repeat("a", 40), "fairlead.delivery.v1.SyncSpec.impersonate": "shop/deployer",
 		"fairlead.console.v1.ServiceSpec.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSpec.ignore": []string{"test/", `\#x`},
+		"fairlead.console.v1.ServiceSource.source": "shop", "fairlead.console.v1.ServiceSource.ref": "semver:>=2.0.0 <3",
+		"fairlead.console.v1.ServiceSource.include": []string{"/deploy/**", "!*.md"}, "fairlead.console.v1.ServiceSource.ignore": []string{"test/", `\#x`},
 		"fairlead.delivery.v1.IgnoreRule.pointers": []string{"/spec/replicas"}, "fairlead.delivery.v1.HelmSpec.values": "a: 1",
 		"fairlead.delivery.v1.HelmSpec.kube_version": "v1.36.3", "fairlead.delivery.v1.ValuesReference.kind": "Secret",
 		"fairlead.delivery.v1.SyncWindow.schedule": "0 3 * * *", "fairlead.delivery.v1.SyncWindow.time_zone": "Europe/Berlin",
@@ -210,6 +212,13 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("web"), Spec: service}})
 	wantCode(t, err, connect.CodeInvalidArgument, "set either spec.ref or spec.chart")
 	service.Chart, service.Version = "", ""
+	ofSeveral := &consolev1.ServiceSpec{Cluster: "edge-1", Sources: append(service.GetSources(), &consolev1.ServiceSource{Name: "chart", Source: "charts", Chart: "web", Version: "^1"})}
+	ofSeveral.Sources[0].Chart, ofSeveral.Sources[0].Version, service.Sources = "", "", nil
+	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("z-of-several"), Spec: ofSeveral}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "charts"})
+	wantCode(t, err, connect.CodeFailedPrecondition, "z-of-several")
 	ofChart := &consolev1.ServiceSpec{Source: "charts", Chart: "web", Version: ">=1.0.0-0 <2", Cluster: "edge-1", Path: "charts/sub"}
 	if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{Metadata: meta("z-of-chart"), Spec: ofChart}}); err != nil {
 		t.Fatal(err)
@@ -259,6 +268,8 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		{f.sources["bucket"].GetSpec(), inBucket},
 		{all.GetServices()[2].GetSpec(), ofChart},
 		{f.services["z-of-chart"].GetSpec(), ofChart},
+		{all.GetServices()[3].GetSpec(), ofSeveral},
+		{f.services["z-of-several"].GetSpec(), ofSeveral},
 		{all.GetServices()[1].GetSpec(), service},
 		{f.services["web"].GetSpec(), withoutConfig(service)},
 		{one.GetSource().GetStatus().GetHeads()[0], head},

@@ -57,6 +57,7 @@ type Service struct {
 
 	replica *replica.Replica
 	sources *hub.Catalog
+	origin  *origin.Origin // made by serve
 	console *hub.Console
 	store   *artifact.Store
 	mirrors *mirror.Mirrors
@@ -164,9 +165,9 @@ func (s *Service) newOwner() error {
 	}); err != nil {
 		return err
 	}
-	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL}, owner.Deps{
+	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL, Dir: s.replica.Dir("fetch")}, owner.Deps{
 		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.forget,
-		Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher, Artifacts: s.fetcher, Buckets: s.fetcher, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
+		OpenPart: s.openPart, Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher, Artifacts: s.fetcher, Buckets: s.fetcher, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
 		Answered: func(ctx context.Context, host string) error {
 			return s.replica.Coordinator.Publish(ctx, answeredTopic, []byte(host))
 		},
@@ -185,15 +186,15 @@ func (s *Service) forget() {
 }
 
 func (s *Service) serve() error {
-	from := origin.New(origin.Deps{
+	s.origin = origin.New(origin.Deps{
 		Catalog: s.sources, Mirrors: s.mirrors, Builder: s.builder, Peers: s.peers,
 		Owned:  s.owned,
 		Epoch:  s.epoch,
 		Repair: func(uid string) { s.owner.Repair(uid) },
 		Keeps:  s.keeps,
 	})
-	artifacts := &rpc.Artifacts{Origin: from, Ready: s.replica.Catalog.Ready}
-	sources := s.newSources(from)
+	artifacts := &rpc.Artifacts{Origin: s.origin, Ready: s.replica.Catalog.Ready}
+	sources := s.newSources(s.origin)
 	webhooks, err := s.newWebhooks()
 	if err != nil {
 		return err
@@ -209,7 +210,7 @@ func (s *Service) serve() error {
 		webhooks,
 		server.HTTP(artifact.Path, s.bytes(), rpc.BytesRole),
 	)
-	return s.replica.Serve(rpc.Policy(), s.ready(from), mounts...)
+	return s.replica.Serve(rpc.Policy(), s.ready(s.origin), mounts...)
 }
 
 // bytes serves artifacts: to the hub's services, and to agents that no distributor gives them.

@@ -88,7 +88,7 @@ func TestSyncingPageCanBeApplied(t *testing.T) {
 	_, seen := applyPage(t, "syncing.md", []string{"services"})
 	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time", "request_override", "request_overrides", "request_only", "windows") // which a lever sets, and another page's
 	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")                                                                           // which is another page's
-	shows(t, &consolev1.ServiceSpec{}, seen, "chart", "version", "include", "ignore", "tests", "test_request")
+	shows(t, &consolev1.ServiceSpec{}, seen, "chart", "version", "sources", "include", "ignore", "tests", "test_request")
 }
 
 // Resources as the page on windows shows them can be applied.

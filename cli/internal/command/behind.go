@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -66,7 +67,7 @@ func (a *app) behind(ctx context.Context, h *hub.Hub, found []manifest.Message) 
 
 func countBehind(ctx context.Context, h *hub.Hub, s *consolev1.Service) (d distance, err error) {
 	request := &gitcachev1.ListCommitsRequest{
-		Source: s.GetSpec().GetSource(), Revision: s.GetStatus().GetGit().GetRevision().GetCommit(), Path: s.GetSpec().GetPath(),
+		Source: catalog.SourceOf(s.GetSpec()), Revision: s.GetStatus().GetGit().GetRevision().GetCommit(), Path: s.GetSpec().GetPath(),
 		Until: runningCommit(s.GetStatus()), PageSize: mostBehind,
 	}
 	for range mostPages {

@@ -154,7 +154,7 @@ func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%s), with cluster %s now\n", ref, spec.GetSource(), what.commit, spec.GetPath(), plural.Of(what.files, "file"), spec.GetCluster())
+	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%s), with cluster %s now\n", ref, sourcesOf(spec), what.commit, spec.GetPath(), plural.Of(what.files, "file"), spec.GetCluster())
 	return got, nil
 }
 
@@ -171,6 +171,9 @@ func folderOf(service *consolev1.Service, dir string) worktree.Folder {
 // compareFrom has the agent compare the service's folder of a working tree.
 func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, dir string) (_ *consolev1.GetServiceDiffResponse, err error) {
 	spec := service.GetSpec()
+	if len(spec.GetSources()) > 0 {
+		return nil, fmt.Errorf("service %q has several sources (%s), and a working tree has one: compare with --ref and a revision of `fairlead history service %s`", service.GetMetadata().GetName(), sourcesOf(spec), service.GetMetadata().GetName())
+	}
 	packed, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
 		return nil, fmt.Errorf("pack the folder: %w", err)

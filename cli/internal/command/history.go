@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/hub"
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
@@ -73,6 +74,11 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 	if err != nil {
 		return err
 	}
+	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+	isDeleted := connect.CodeOf(err) == connect.CodeNotFound
+	if err != nil && !isDeleted {
+		return err
+	}
 	v := view{now: a.Now()}
 	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY", "TESTS"})
 	for _, d := range got.GetDeployments() {
@@ -89,20 +95,25 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 			why += ", " + author
 		}
 		v.row(t, []string{
-			strconv.FormatInt(d.GetNumber(), 10), short(d.GetCommit().GetCommit()), why, manifest.Short(d.GetOutcome()), v.ago(d.GetDeliverTime()),
+			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()), why, manifest.Short(d.GetOutcome()), v.ago(d.GetDeliverTime()),
 			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()), summed(d.GetTests()),
 		})
 	}
 	if err := a.writeTable(t); err != nil {
 		return err
 	}
-	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
-	if connect.CodeOf(err) == connect.CodeNotFound {
-		return nil // the service was deleted
-	} else if err != nil {
-		return err
+	if isDeleted {
+		return nil
 	}
 	return a.printf("%s", v.notes(v.pullNotes(now.GetService())))
+}
+
+// revisionOf is a revision of a service as lists show it: of several sources with that of each.
+func revisionOf(s *consolev1.Service, r *artifactv1.Revision) string {
+	if len(s.GetSpec().GetSources()) > 0 {
+		return strings.TrimSpace(short(r.GetCommit()) + " " + r.GetSubject())
+	}
+	return short(r.GetCommit())
 }
 
 // leversBetween are what operators pulled since the oldest of the deployments, the newest first.

@@ -143,13 +143,13 @@ func fullCommit(ctx context.Context, h *hub.Hub, service, name string) (string, 
 		return "", err
 	}
 	found, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
-		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: now.GetService().GetSpec().GetSource(), Revision: name, PageSize: 1})
+		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: catalog.SourceOf(now.GetService().GetSpec()), Revision: name, PageSize: 1})
 	})
 	if err != nil {
 		return "", err
 	}
 	if len(found.GetCommits()) == 0 {
-		return "", fmt.Errorf("source %q has no commit %q", now.GetService().GetSpec().GetSource(), name)
+		return "", fmt.Errorf("source %q has no commit %q", catalog.SourceOf(now.GetService().GetSpec()), name)
 	}
 	return found.GetCommits()[0].GetCommit(), nil
 }
@@ -353,7 +353,7 @@ func followed(spec *consolev1.ServiceSpec) string {
 	if spec.GetChart() != "" {
 		return catalog.ShowRef(catalog.RefOf(spec))
 	}
-	return cmp.Or(spec.GetRef(), "HEAD")
+	return cmp.Or(refsOf(spec), spec.GetRef(), "HEAD")
 }
 
 // settled waits until the cluster has done what was asked for.

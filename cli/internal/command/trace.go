@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -114,7 +115,7 @@ func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, erro
 	spec := t.service.GetSpec()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		res, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: spec.GetSource()})
+		res, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: catalog.SourceOf(spec)})
 		t.source, t.noSource = res.GetSource(), reason(err)
 	})
 	wg.Go(func() {
@@ -126,7 +127,7 @@ func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, erro
 	})
 	wg.Go(func() {
 		res, err := atGitcache(ctx, h, checkTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.GetSourceResponse, error) {
-			return g.Sources.GetSource(ctx, &gitcachev1.GetSourceRequest{Name: spec.GetSource()})
+			return g.Sources.GetSource(ctx, &gitcachev1.GetSourceRequest{Name: catalog.SourceOf(spec)})
 		})
 		t.live, t.noLive = res.GetSource(), reason(err)
 	})

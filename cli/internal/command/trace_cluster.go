@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/plural"
 )
@@ -105,7 +106,7 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 	case failed:
 		s.mark = markFail
 		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%s %s healthy", plural.Part(r.GetObjectsHealthy(), r.GetObjectsTotal(), "object"), plural.Are(r.GetObjectsTotal())))
-		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folder(t.service), t.service.GetSpec().GetSource(), t.lookInto())
+		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folder(t.service), catalog.SourceOf(t.service.GetSpec()), t.lookInto())
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.mark = markOK
 	default:

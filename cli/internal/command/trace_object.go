@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalog"
 )
 
 // tracedObject is an object of a cluster that a person wants to follow back to Git.
@@ -54,7 +55,7 @@ func (a *app) traceObject(ctx context.Context, h *hub.Hub, o tracedObject, forma
 	obj := found.GetObject()
 	revision := t.service.GetStatus().GetGit().GetRevision()
 	err = a.printf("%s in cluster %s is of service %s, folder %q of source %s, commit %s by %s\n\n", objectTitle(obj.GetKind(), obj.GetNamespace(), obj.GetName()),
-		found.GetCluster(), found.GetService(), t.service.GetSpec().GetPath(), t.service.GetSpec().GetSource(), short(runningCommit(t.service.GetStatus())), revision.GetAuthor())
+		found.GetCluster(), found.GetService(), t.service.GetSpec().GetPath(), catalog.SourceOf(t.service.GetSpec()), short(runningCommit(t.service.GetStatus())), revision.GetAuthor())
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (t *trail) wanted() string { return cmp.Or(t.service.GetSpec().GetSync().Ge
 
 // sourceStep is who polls the repository, and whether it answers.
 func (t *trail) sourceStep() step {
-	name := t.service.GetSpec().GetSource()
+	name := catalog.SourceOf(t.service.GetSpec())
 	s := step{name: "SOURCE", mark: markOK}
 	s.say("%s", strings.TrimSpace(name+"  "+withoutUser(cmp.Or(t.live.GetUrl(), catalog.UpstreamOf(t.source.GetSpec()).URL))))
 	switch l := t.live; {
@@ -106,7 +106,7 @@ func (t *trail) sourceProblem() *consolev1.Problem {
 	if p.GetMessage() == "" {
 		return nil
 	}
-	return &consolev1.Problem{Message: withoutName("source", t.service.GetSpec().GetSource(), p.GetMessage()), Since: p.GetSince()}
+	return &consolev1.Problem{Message: withoutName("source", catalog.SourceOf(t.service.GetSpec()), p.GetMessage()), Since: p.GetSince()}
 }
 
 // about is an age for the end of a line, if there is one.
@@ -120,6 +120,9 @@ func (t *trail) about(at *timestamppb.Timestamp) string {
 // commitStep is what the ref points to.
 func (t *trail) commitStep() step {
 	spec := t.service.GetSpec()
+	if len(spec.GetSources()) > 0 {
+		return t.sourcesStep()
+	}
 	s := step{name: "COMMIT", mark: markOK}
 	ref, r := cmp.Or(spec.GetRef(), "the default branch"), t.git().GetRevision()
 	if spec.GetChart() != "" {
@@ -135,7 +138,7 @@ func (t *trail) commitStep() step {
 	}
 	if r.GetCommit() == "" {
 		s.mark, s.cause = markWait, fmt.Sprintf("nothing was fetched at %s yet", ref)
-		s.next = fmt.Sprintf("`fairlead sources refresh %s` asks at once; `fairlead sources log %s` shows what is there", spec.GetSource(), spec.GetSource())
+		s.next = fmt.Sprintf("`fairlead sources refresh %s` asks at once; `fairlead sources log %s` shows what is there", catalog.SourceOf(spec), catalog.SourceOf(spec))
 		s.say("%s", s.cause)
 		return s
 	}
@@ -157,6 +160,23 @@ func (t *trail) commitStep() step {
 		fetched += ", signed by " + h.GetSignedBy()
 	}
 	s.say("%s", fetched)
+	return s
+}
+
+// sourcesStep is what several sources are together.
+func (t *trail) sourcesStep() step {
+	spec, r := t.service.GetSpec(), t.git().GetRevision()
+	s := step{name: "SOURCES", mark: markOK}
+	if r.GetCommit() == "" {
+		s.mark, s.cause = markWait, "they were not put together yet"
+		s.next = "`fairlead get sources` says which of them lacks something"
+		s.say("%s", s.cause)
+	} else {
+		s.say("%s: %s, put together%s", short(r.GetCommit()), r.GetSubject(), strings.TrimPrefix(t.about(t.git().GetFetchTime()), ","))
+	}
+	for _, of := range spec.GetSources() {
+		s.say("%s is source %s at %s", of.GetName(), of.GetSource(), cmp.Or(catalog.ShowRef(catalog.RefOfPart(of)), "the default branch"))
+	}
 	return s
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,7 +31,7 @@ func (v view) globals(found []manifest.Message) (*table.Table, []note) {
 		g := m.(*consolev1.GlobalService)
 		name, s, status := g.GetMetadata().GetName(), g.GetSpec(), g.GetStatus()
 		v.row(t, []string{name, strconv.Itoa(int(status.GetClusters())), strconv.Itoa(int(status.GetHealthy())), strconv.Itoa(int(status.GetHeldBackTotal()))},
-			chosen(s.GetClusters()), s.GetTemplate().GetSource(), s.GetTemplate().GetRef(), s.GetTemplate().GetPath(), s.GetTemplate().GetNamespace(), s.GetTemplate().GetProject())
+			chosen(s.GetClusters()), sourcesOf(s.GetTemplate()), cmp.Or(refsOf(s.GetTemplate()), s.GetTemplate().GetRef()), s.GetTemplate().GetPath(), s.GetTemplate().GetNamespace(), s.GetTemplate().GetProject())
 		if text := v.globalNote(g); text != "" {
 			notes = append(notes, note{about: name, text: text})
 		}

@@ -32,7 +32,7 @@ func (v view) services(found []manifest.Message) (*table.Table, []note) {
 			copy(cells[4:], v.truths(status))
 		}
 		v.row(t, cells, v.health(s), v.tests(s), v.ago(v.seen[spec.GetCluster()]),
-			spec.GetSource(), refOf(spec), spec.GetPath(), spec.GetNamespace())
+			sourcesOf(spec), refOf(spec), spec.GetPath(), spec.GetNamespace())
 		notes = append(append(notes, serviceNotes(s)...), v.pullNotes(s)...)
 	}
 	return t, notes
@@ -46,10 +46,31 @@ func destination(s *consolev1.Service) string {
 	return s.GetSpec().GetCluster()
 }
 
+// sourcesOf is the source of a service, or several, each with its name.
+func sourcesOf(spec *consolev1.ServiceSpec) string {
+	var names []string
+	for _, s := range spec.GetSources() {
+		names = append(names, s.GetName()+"="+s.GetSource())
+	}
+	return cmp.Or(strings.Join(names, ","), spec.GetSource())
+}
+
+// refsOf are the refs of several sources, in their order.
+func refsOf(spec *consolev1.ServiceSpec) string {
+	var refs []string
+	for _, s := range spec.GetSources() {
+		refs = append(refs, s.GetName()+"="+cmp.Or(catalog.ShowRef(catalog.RefOfPart(s)), "HEAD"))
+	}
+	return strings.Join(refs, ",")
+}
+
 // refOf is what a service follows, and the pin that keeps it from that.
 func refOf(spec *consolev1.ServiceSpec) string {
 	if pin := spec.GetSync().GetPin(); pin != "" {
-		return strings.TrimSpace(catalog.ShowRef(catalog.RefOf(spec)) + " pinned to " + short(pin))
+		return strings.TrimSpace(cmp.Or(refsOf(spec), catalog.ShowRef(catalog.RefOf(spec))) + " pinned to " + short(pin))
+	}
+	if len(spec.GetSources()) > 0 {
+		return refsOf(spec)
 	}
 	if spec.GetChart() != "" {
 		return catalog.ShowRef(catalog.RefOf(spec))

@@ -15,6 +15,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/flags"
 )
 
@@ -183,16 +184,29 @@ func (w awaited) has(ctx context.Context, s *consolev1.Service, commit, wanted s
 	}
 	const most = 200 // commits, of a ref that moves on while a pipeline waits
 	found, err := atGitcache(ctx, w.hub, checkTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
-		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: s.GetSpec().GetSource(), Revision: commit, PageSize: most})
+		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: catalog.SourceOf(s.GetSpec()), Revision: commit, PageSize: most})
 	})
 	if err != nil {
 		return false
 	}
 	w.behind[commit] = slices.ContainsFunc(found.GetCommits(), func(c *artifactv1.Revision) bool {
-		return strings.HasPrefix(c.GetCommit(), strings.ToLower(wanted))
+		return strings.HasPrefix(c.GetCommit(), strings.ToLower(wanted)) || ofSource(s, c, wanted)
 	})
 	return w.behind[commit]
 }
+
+// ofSource tells whether a revision of several sources has a commit of one of them: its subject names the first letters of their ids.
+func ofSource(s *consolev1.Service, revision *artifactv1.Revision, wanted string) bool {
+	if len(s.GetSpec().GetSources()) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(strings.Fields(revision.GetSubject()), func(word string) bool {
+		return len(word) == shownID && strings.HasPrefix(strings.ToLower(wanted)+word[min(len(wanted), shownID):], word)
+	})
+}
+
+// shownID is how many letters of a commit's id gitcaches write into subjects.
+const shownID = 8
 
 // commitID is the beginning of a commit's id.
 var commitID = regexp.MustCompile(`^[0-9a-fA-F]{7,64}$`)

@@ -11,8 +11,21 @@ function urlOfBucket(bucket?: BucketSource): string {
   return [`${scheme}://${bucket.endpoint}`, bucket.bucketName, bucket.prefix].filter(Boolean).join('/')
 }
 
-// followedBy is what a service follows: a ref, or a chart and its version; '' for the default branch.
+// sourceOf is the source of a service, or several, each with its name.
+export function sourceOf(spec?: ServiceSpec): string {
+  return spec?.sources.length
+    ? spec.sources.map((s) => `${s.name}=${s.source}`).join(', ')
+    : (spec?.source ?? '')
+}
+
+// followedBy is what a service follows: a ref, or a chart and its version, of several sources each with its name; '' for the default branch.
 export function followedBy(spec?: ServiceSpec): string {
+  if (spec?.sources.length)
+    return spec.sources.map((s) => `${s.name}=${followed(s) || 'default branch'}`).join(', ')
+  return followed(spec)
+}
+
+function followed(spec?: Pick<ServiceSpec, 'chart' | 'version' | 'ref'>): string {
   return spec?.chart ? `${spec.chart} ${spec.version}`.trim() : (spec?.ref ?? '')
 }
 
@@ -21,5 +34,6 @@ export function followedBy(spec?: ServiceSpec): string {
 export function shownRef(ref: string): string {
   const artifact = /^tag:([^@]*)@(sha256:[0-9a-f]{12})/.exec(ref)
   if (artifact) return `${artifact[1]} (${artifact[2]})`
+  if (ref.startsWith('combination:')) return 'with other sources'
   return ref.startsWith('chart:') ? ref.slice('chart:'.length).replace('@', ' ').trim() : ref
 }

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { ServiceSpecSchema, SourceSpecSchema } from '../gen/fairlead/console/v1/resources_pb'
-import { followedBy, shownRef, urlOf } from '../state/sources'
+import { followedBy, shownRef, sourceOf, urlOf } from '../state/sources'
 
 test('a source is shown by its url, whatever its kind', () => {
   expect(urlOf(create(SourceSpecSchema, { git: { url: 'https://git.example.com/x' } }))).toBe(
@@ -26,6 +26,20 @@ test('a service is shown with its ref, or with its chart and version', () => {
   expect(followedBy(create(ServiceSpecSchema, { chart: 'web', version: '^1' }))).toBe('web ^1')
   expect(followedBy(create(ServiceSpecSchema, { chart: 'web' }))).toBe('web')
   expect(followedBy(undefined)).toBe('')
+})
+
+test('a service with several sources is shown with each of them', () => {
+  const spec = create(ServiceSpecSchema, {
+    sources: [
+      { name: 'chart', source: 'charts', chart: 'web', version: '^1' },
+      { name: 'values', source: 'shop' },
+    ],
+  })
+  expect(sourceOf(spec)).toBe('chart=charts, values=shop')
+  expect(followedBy(spec)).toBe('chart=web ^1, values=default branch')
+  expect(sourceOf(create(ServiceSpecSchema, { source: 'shop' }))).toBe('shop')
+  expect(sourceOf(undefined)).toBe('')
+  expect(shownRef(`combination:${'0'.repeat(64)}`)).toBe('with other sources')
 })
 
 test('the ref of a chart is shown as people write it', () => {

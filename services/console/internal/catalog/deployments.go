@@ -545,6 +545,9 @@ func contentOf(hub HubTruth, spec ServiceSpec, config string) (string, error) {
 	}
 	// The part of these that counts is in the artifact, and in the revision of the configuration.
 	rest.Tests, rest.Config, rest.ConfigSets, rest.Source, rest.Ref, rest.Include, rest.Ignore = nil, nil, nil, "", "", nil, nil
+	if len(rest.Sources) > 0 { // where the folder is that is built
+		rest.Sources = []ServiceSource{{Name: rest.Sources[0].Name, Path: rest.Sources[0].Path}}
+	}
 	text, err := json.Marshal(rest)
 	if err != nil {
 		return "", fmt.Errorf("encode spec: %w", err)

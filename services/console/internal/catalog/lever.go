@@ -220,7 +220,7 @@ func (c *Catalog) headNow(ctx context.Context, s *Service) (string, error) {
 	if head := gitTruth(&source, s.Spec.Ref).Head; head != nil {
 		return head.Revision.Commit, nil
 	}
-	ref, next := cmp.Or(s.Spec.Ref, "HEAD"), "`fairlead trace service "+s.Meta.Name+"` says why"
+	ref, next := cmp.Or(platform.ShowRef(s.Spec.Ref), "HEAD"), "`fairlead trace service "+s.Meta.Name+"` says why"
 	return "", refuse(Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
 }
 
@@ -266,10 +266,7 @@ func (s *ServiceSpec) wishes() (w wishes) {
 
 // EffectiveRef is what is delivered from: the pin, or else the ref.
 func (s *ServiceSpec) EffectiveRef() string {
-	if pin := s.wishes().Pin; pin != "" {
-		return pin
-	}
-	return s.Ref
+	return platform.PinnedRef(s.Ref, s.wishes().Pin)
 }
 
 // Reached tells whether a service's ref is known to lead to a commit, or the service was given it: it is the ref's commit now, was delivered to

@@ -235,6 +235,11 @@ func servicesNaming(ctx context.Context, tx *store.Tx, to store.Ref) (names []st
 
 // refuses says which field of a service is out of bounds, and how.
 func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, why string) {
+	for i, is := range s.Sources {
+		if !wildcard.Any(p.Sources, is.Source) {
+			return fmt.Sprintf("sources[%d].source", i), fmt.Sprintf("source %q", is.Source)
+		}
+	}
 	switch {
 	case !wildcard.Any(p.Sources, s.Source):
 		return "source", fmt.Sprintf("source %q", s.Source)

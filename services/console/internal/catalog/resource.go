@@ -326,11 +326,14 @@ type Service struct {
 
 // ServiceSpec says what is applied where.
 type ServiceSpec struct {
+	// Source is the first of Sources if there are any, and Ref then stands for all of them: what a service gets is a ref of the first.
 	Source    string `json:"source"`
 	Ref       string `json:"ref,omitempty"`
 	Path      string `json:"path,omitempty"`
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace,omitempty"`
+	// Sources are several sources, side by side; nil: Source is the only one.
+	Sources []ServiceSource `json:"sources,omitempty"`
 	// Include and Ignore are rules as in .gitignore, for the files of the folder.
 	Include []string `json:"include,omitempty"`
 	Ignore  []string `json:"ignore,omitempty"`
@@ -353,6 +356,16 @@ type ServiceSpec struct {
 	TestRequest json.RawMessage `json:"testRequest,omitempty"`
 	// Levers are those that this spec is in force with; nil: it is as files say it, or a console of an older version wrote it.
 	Levers *Levers `json:"levers,omitempty"`
+}
+
+// ServiceSource is one of several sources of a service.
+type ServiceSource struct {
+	Name    string   `json:"name"`
+	Source  string   `json:"source"`
+	Ref     string   `json:"ref,omitempty"` // as that of a service
+	Path    string   `json:"path,omitempty"`
+	Include []string `json:"include,omitempty"`
+	Ignore  []string `json:"ignore,omitempty"`
 }
 
 // ServiceStatus holds the three truths and one word over them.

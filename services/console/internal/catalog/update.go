@@ -87,7 +87,7 @@ func (s *Service) Draft(want Expectation) (Edit, error) {
 
 // refs are the resources that a service names, whose spec is this field.
 func (s *ServiceSpec) refs(field string) []Reference {
-	refs := []Reference{RefTo(store.KindSource, s.Source, field+".source")}
+	refs := s.sourceRefs(field)
 	if s.Catalog {
 		refs = append(refs, RefTo(store.KindServiceAccount, s.ServiceAccount, field+".serviceAccount"))
 	} else {
@@ -98,6 +98,18 @@ func (s *ServiceSpec) refs(field string) []Reference {
 	}
 	refs = append(refs, eachTo(store.KindConfigSet, s.ConfigSets, field+".configSets")...)
 	return append(refs, s.Config.refs(field+".config")...)
+}
+
+// sourceRefs are the sources that a service names.
+func (s *ServiceSpec) sourceRefs(field string) []Reference {
+	if len(s.Sources) == 0 {
+		return []Reference{RefTo(store.KindSource, s.Source, field+".source")}
+	}
+	var refs []Reference
+	for i, is := range s.Sources {
+		refs = append(refs, RefTo(store.KindSource, is.Source, fmt.Sprintf("%s.sources[%d].source", field, i)))
+	}
+	return refs
 }
 
 // DraftSecret gets a secret ready to be written. A secret that is read has no values, so a key without a value keeps

@@ -328,6 +328,13 @@ func (s *Service) validate() (err error) {
 	if s.Spec.Path, err = cleanFolder("path", s.Spec.Path); err != nil {
 		return err
 	}
+	if len(s.Spec.Sources) > 0 {
+		if err := s.Spec.validateSources(); err != nil {
+			return err
+		}
+	} else if err := validateRef(s.Spec.Ref); err != nil {
+		return err
+	}
 	if err := s.Spec.wishes().Windows.check("sync.windows"); err != nil {
 		return err
 	}
@@ -337,10 +344,7 @@ func (s *Service) validate() (err error) {
 	if err := validateRules("include", s.Spec.Include); err != nil {
 		return err
 	}
-	if err := validateRules("ignore", s.Spec.Ignore); err != nil {
-		return err
-	}
-	return validateRef(s.Spec.Ref)
+	return validateRules("ignore", s.Spec.Ignore)
 }
 
 // lacksNamespace says whether the agent is asked to make a namespace that the service does not name.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/live"
@@ -56,6 +57,9 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 	}
 	for _, h := range moved {
 		message := fmt.Sprintf("%s points to %s", h.Ref, short(h.Revision.Commit))
+		if platform.IsCombination(h.Ref) {
+			message = fmt.Sprintf("It is together with other sources at %s", short(h.Revision.Commit))
+		}
 		if h.Revision.Subject != "" {
 			message += ": " + h.Revision.Subject
 		}

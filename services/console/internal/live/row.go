@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unique"
 
+	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/store"
@@ -91,7 +92,7 @@ func structure(r store.Resource) *row {
 	}
 	out.project, out.cluster, out.source = unique.Make(spec.Project), unique.Make(spec.Cluster), unique.Make(spec.Source)
 	out.ref, out.path, out.namespace = unique.Make(spec.Ref), unique.Make(spec.Path), unique.Make(spec.Namespace)
-	out.follows = unique.Make(cmp.Or(spec.Sync.Pin, spec.Ref))
+	out.follows = unique.Make(platform.PinnedRef(spec.Ref, spec.Sync.Pin))
 	out.url, out.role = unique.Make(cmp.Or(spec.Git.URL, spec.Helm.URL, spec.OCI.URL, catalog.SourceSpec{Bucket: spec.Bucket}.Upstream().URL)), unique.Make(spec.Role)
 	out.state, out.version = unique.Make(""), unique.Make("")
 	return out

@@ -339,12 +339,31 @@ func decodeService(s *consolev1.Service) catalog.Service {
 
 func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 	return catalog.ServiceSpec{
-		Source: spec.GetSource(), Ref: platform.RefOf(spec), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
+		Source: platform.SourceOf(spec), Ref: platform.RefOf(spec), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
+		Sources: decodeServiceSources(spec.GetSources()),
 		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
 		Project: spec.GetProject(), ConfigSets: spec.GetConfigSets(), Config: decodeSettings(spec.GetConfig()),
 		UnpinAfter: spec.GetUnpinAfter(), Catalog: spec.GetCatalog(), ServiceAccount: spec.GetServiceAccount(),
 		Tests: optionText(spec.GetTests()),
 	}
+}
+
+func decodeServiceSources(in []*consolev1.ServiceSource) (out []catalog.ServiceSource) {
+	for _, s := range in {
+		out = append(out, catalog.ServiceSource{
+			Name: s.GetName(), Source: s.GetSource(), Ref: platform.RefOfPart(s), Path: s.GetPath(), Include: s.GetInclude(), Ignore: s.GetIgnore(),
+		})
+	}
+	return out
+}
+
+func encodeServiceSources(in []catalog.ServiceSource) (out []*consolev1.ServiceSource) {
+	for _, s := range in {
+		is := &consolev1.ServiceSource{Name: s.Name, Source: s.Source, Path: s.Path, Include: s.Include, Ignore: s.Ignore}
+		platform.SetRefOfPart(is, s.Ref)
+		out = append(out, is)
+	}
+	return out
 }
 
 func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
@@ -354,6 +373,10 @@ func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 		Project: s.Project, ConfigSets: s.ConfigSets, Config: encodeSettings(s.Config),
 		UnpinAfter: s.UnpinAfter, Catalog: s.Catalog, ServiceAccount: s.ServiceAccount,
 		Tests: option(s.Tests, &deliveryv1.TestSpec{}), TestRequest: option(s.TestRequest, &deliveryv1.TestRequest{}),
+	}
+	if len(s.Sources) > 0 {
+		out.Source, out.Sources = "", encodeServiceSources(s.Sources)
+		return out
 	}
 	platform.SetRef(out, s.Ref)
 	return out

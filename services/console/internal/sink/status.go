@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
@@ -228,7 +229,7 @@ func (b *batch) changed(g *group, services []catalog.Service, sources map[string
 	for _, ref := range refs {
 		of := unpinned(byRef[ref])
 		repository := b.repository(sources[of[0].Spec.Source])
-		if repository == "" {
+		if repository == "" || platform.IsCombination(ref) { // of several sources Git hosts know no commit
 			continue
 		}
 		key := store.CommitStatusKey{Context: g.context, Ref: ref}
@@ -425,7 +426,7 @@ func (d *Deliverer) trial(ctx context.Context, v store.View, t target) (is commi
 		for i := range services {
 			s := &services[i]
 			repository := t.repository(sources[s.Spec.Source])
-			if repository == "" || s.Followed() == nil {
+			if repository == "" || s.Followed() == nil || platform.IsCombination(s.Spec.Ref) {
 				continue
 			}
 			name := cmp.Or(t.spec.CommitStatus().Context, defaultContext) + "/test"

@@ -24,10 +24,13 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/artifact"
 )
 
 const (
@@ -118,8 +121,21 @@ func (u *unpacking) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// folder is its entries by name: a folder, or a plumbing.Hash of a file.
+// folder is its entries by name: a folder, or a file.
 type folder map[string]any
+
+// file is a file or a link.
+type file struct {
+	mode string // as Git writes it
+	id   plumbing.Hash
+}
+
+// The modes of files.
+const (
+	regular    = "100644"
+	executable = "100755"
+	link       = "120000"
+)
 
 // Builder collects files. Close it, or make Objects of it, which are closed instead.
 type Builder struct {
@@ -127,6 +143,8 @@ type Builder struct {
 	Keep map[string]int64
 	// Kept are the contents of these files.
 	Kept map[string][]byte
+	// Merges: the same file may come twice.
+	Merges bool
 
 	limits  Limits
 	objects *Objects
@@ -156,17 +174,31 @@ func (b *Builder) Close() { b.objects.Close() }
 
 // Commit ends the builder with a commit of its files. The commit has neither a time nor the names of people.
 func (b *Builder) Commit(author, message string) (*Objects, error) {
-	tree, err := b.writeFolder(b.root)
+	id, err := b.CommitBy(author, author, time.Unix(0, 0), message)
 	if err != nil {
 		return nil, err
 	}
-	by := author + " <> 0 +0000"
-	text := fmt.Sprintf("tree %s\nauthor %s\ncommitter %s\n\n%s\n", tree, by, by, message)
-	if b.objects.Commit, err = b.write(plumbing.CommitObject, []byte(text)); err != nil {
-		return nil, err
-	}
+	b.objects.Commit = id
 	return b.objects, nil
 }
+
+// CommitBy makes a commit of the files so far, and goes on without them: the pack of a builder may have several commits.
+func (b *Builder) CommitBy(author, committer string, at time.Time, message string) (plumbing.Hash, error) {
+	defer b.Reset()
+	tree, err := b.writeFolder(b.root)
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	when := fmt.Sprintf(" <> %d +0000", max(at.Unix(), 0))
+	text := fmt.Sprintf("tree %s\nauthor %s\ncommitter %s\n\n%s\n", tree, author+when, committer+when, message)
+	return b.write(plumbing.CommitObject, []byte(text))
+}
+
+// Reset goes on without the files so far.
+func (b *Builder) Reset() { b.root, b.bytes, b.files, b.unpacked = folder{}, 0, 0, 0 }
+
+// Objects ends the builder with the commits of CommitBy.
+func (b *Builder) Objects() *Objects { return b.objects }
 
 // AddTarGzip adds the files of an archive that is compressed with gzip, each at the place that a function gives its name.
 func (b *Builder) AddTarGzip(ctx context.Context, body io.Reader, place func(name string) (string, error)) error {
@@ -252,11 +284,37 @@ func (b *Builder) AddFile(name string, size int64, content io.Reader) error {
 	if keep {
 		b.Kept[name] = text
 	}
+	return b.add(name, regular, text)
+}
+
+// AddEntry adds a file or a link of an artifact, which was checked when the artifact was read.
+func (b *Builder) AddEntry(name string, e artifact.Entry, content io.Reader) error {
+	if err := b.count(); err != nil {
+		return err
+	}
+	switch {
+	case e.Link != "":
+		return b.add(name, link, []byte(e.Link))
+	case b.bytes+e.Size > b.limits.Bytes:
+		return fmt.Errorf("the files are together larger than the limit of %d MiB", b.limits.Bytes>>20)
+	}
+	b.bytes += e.Size
+	text, err := io.ReadAll(content)
+	if err != nil {
+		return err
+	}
+	if e.Executable {
+		return b.add(name, executable, text)
+	}
+	return b.add(name, regular, text)
+}
+
+func (b *Builder) add(name, mode string, text []byte) error {
 	id, err := b.write(plumbing.BlobObject, text)
 	if err != nil {
 		return err
 	}
-	return b.put(name, id)
+	return b.put(name, file{mode, id})
 }
 
 func (b *Builder) whose() string { return cmp.Or(b.limits.Whose, "the ") }
@@ -296,11 +354,11 @@ func (b *Builder) Put(name string, id plumbing.Hash) error {
 	if err := b.count(); err != nil {
 		return err
 	}
-	return b.put(name, id)
+	return b.put(name, file{regular, id})
 }
 
 // put gives a file its place.
-func (b *Builder) put(name string, id plumbing.Hash) error {
+func (b *Builder) put(name string, is file) error {
 	in := b.root
 	parts := strings.Split(name, "/")
 	for _, part := range parts[:len(parts)-1] {
@@ -317,10 +375,12 @@ func (b *Builder) put(name string, id plumbing.Hash) error {
 		}
 	}
 	last := parts[len(parts)-1]
-	if _, twice := in[last]; twice {
+	if was, twice := in[last]; twice && was == any(is) && b.Merges {
+		return nil
+	} else if twice {
 		return fmt.Errorf("%q is in it twice", Shorten(name))
 	}
-	in[last] = id
+	in[last] = is
 	return nil
 }
 
@@ -334,10 +394,11 @@ func (b *Builder) writeFolder(f folder) (plumbing.Hash, error) {
 	}
 	var text bytes.Buffer
 	for _, name := range slices.SortedFunc(maps.Keys(f), func(x, y string) int { return cmp.Compare(sorts(x), sorts(y)) }) {
-		mode, id := "100644", plumbing.ZeroHash
+		var mode string
+		var id plumbing.Hash
 		switch is := f[name].(type) {
-		case plumbing.Hash:
-			id = is
+		case file:
+			mode, id = is.mode, is.id
 		case folder:
 			below, err := b.writeFolder(is)
 			if err != nil {

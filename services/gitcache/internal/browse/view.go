@@ -178,6 +178,9 @@ func (v view) file() (File, error) {
 
 // entries lists a folder.
 func (v view) entries(folder string) ([]tree.Entry, error) {
+	if v.commit.Combination != "" { // who may look into this source may not look into the others
+		return nil, v.fail(NotFound, "is made of several sources (%s): look into these", v.commit.Subject)
+	}
 	id, err := tree.Find(v.o, v.commit.Tree, folder, v.submodules)
 	var entries []tree.Entry
 	if err == nil {

@@ -168,6 +168,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
 		Verification: verification(git.GetVerification()), Verify: policy(s.GetSpec()), Wants: c.catalog.RefsOf(name),
 	}
+	plan.Combinations, plan.IsCurrent = c.combinations(s, plan.Wants), c.catalog.Current()
 	if secret, ok := c.catalog.Secret(plan.Secret); ok {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
 	}
@@ -189,6 +190,9 @@ func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
 			continue
 		}
 		ref := catalog.CanonicalRef(f.Ref)
+		if catalog.IsCombination(ref) { // each of its sources has what its charts depend on
+			continue
+		}
 		folders[ref] = append(folders[ref], owner.Folder{Path: f.Path, Rules: rules.Canonical()})
 	}
 	for ref, all := range folders {
@@ -202,7 +206,7 @@ func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
 func (c *Catalog) users(source, ref string) []string {
 	var names []string
 	for _, s := range c.catalog.ServicesOf(source) {
-		if s.Follows(ref) {
+		if s.Follows(source, ref) {
 			names = append(names, s.Name)
 		}
 	}

@@ -59,12 +59,7 @@ func (c *Catalog) Browse(name string) (browse.Source, bool) {
 // Head is the commit of a canonical ref of a source as it was published last, or of the id of a commit that was.
 func (c *Catalog) Head(source, ref string) (commit string, ok bool) {
 	s, _ := c.catalog.Source(source)
-	for _, h := range s.GetStatus().GetHeads() {
-		if at := h.GetRevision().GetCommit(); h.GetRef() == ref || at == ref {
-			return at, true
-		}
-	}
-	return "", false
+	return headAt(s.GetStatus().GetHeads(), ref)
 }
 
 // Webhook is what a source says of webhooks. False: none is taken.

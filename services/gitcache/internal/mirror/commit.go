@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -20,7 +21,15 @@ type Commit struct {
 	Time    time.Time
 	Author  string
 	Subject string
+	// Combination is the ref of the several sources that Fairlead itself made the commit of; empty: it is a commit of one source.
+	Combination string
 }
+
+const (
+	// CombinedBy is the committer of commits that Fairlead makes of several sources, and CombinationLine begins the line of their messages with the ref.
+	CombinedBy      = "Fairlead combination"
+	CombinationLine = "Combination: "
+)
 
 const (
 	maxCommitBytes  = 4 << 20 // a message and its headers; signatures and merge tags are in there, too
@@ -82,10 +91,16 @@ func parseCommit(b []byte) (Commit, error) {
 	_, message, _ := bytes.Cut(b, []byte("\n\n"))
 	subject, _, _ := strings.Cut(strings.TrimLeft(string(message), "\n"), "\n")
 	name, _ := person(h["author"])
-	_, when := person(h["committer"])
-	return Commit{
+	by, when := person(h["committer"])
+	c := Commit{
 		Tree: tree, Parent: parent, Time: when, Author: line(name, maxAuthorBytes), Subject: line(subject, maxSubjectBytes),
-	}, nil
+	}
+	if by == CombinedBy {
+		_, rest, _ := strings.Cut(string(message), "\n"+CombinationLine)
+		rest, _, _ = strings.Cut(rest, "\n")
+		c.Combination = cmp.Or(line(rest, maxSubjectBytes), CombinationLine)
+	}
+	return c, nil
 }
 
 // headers returns the first value of every header; lines that continue one are left out.

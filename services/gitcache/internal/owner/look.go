@@ -120,11 +120,17 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	case time.Now().Before(t.notBefore):
 		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q: its Git host wants no request before %s", s.Name, t.notBefore.UTC().Format(time.RFC3339))}}
 	}
+	if _, _, ok := catalog.ParseCombinationRef(ref); ok {
+		return t.lookForCombination(s, ref)
+	}
 	var requests atomic.Int64
 	ctx, span := t.o.deps.Tracer.Start(fetch.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", s.Name)))
 	defer span.End()
 	defer t.aside()()
 	commit, err := t.lookFor(ctx, s, ref)
+	if err == nil && t.combinationOf(commit) != "" {
+		err = &LookError{LookMissing, fmt.Sprintf("source %q at %s: %s", s.Name, short(commit), errCombined)}
+	}
 	if err != nil {
 		span.SetStatus(codes.Error, "look")
 	}

@@ -38,6 +38,7 @@ type loop struct {
 	uid    string
 	wake   chan struct{} // one place: any number of nudges during a poll cause one more poll
 	back   chan struct{} // one place: the host has answered a poll of another source
+	parts  chan struct{} // one place: combinations of several sources, or what these have, have changed
 	looks  chan look     // mostLooks places
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -53,7 +54,7 @@ type loop struct {
 }
 
 func newLoop(o *Owner, s Source) *loop {
-	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1), looks: make(chan look, mostLooks), done: make(chan struct{}), place: newHandover()}
+	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1), parts: make(chan struct{}, 1), looks: make(chan look, mostLooks), done: make(chan struct{}), place: newHandover()}
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -74,17 +75,22 @@ func LeaseKey(uid string) string { return "source/" + uid }
 // change takes in what the catalog says now.
 func (l *loop) change(s Source) {
 	l.mu.Lock()
-	same := l.source.equal(s)
+	same, combined := l.source.equal(s), l.source.IsCurrent == s.IsCurrent && sameCombinations(l.source.Combinations, s.Combinations)
 	l.source = s
 	l.mu.Unlock()
 	if !same {
 		l.nudge()
 	}
+	if !combined {
+		signal(l.parts)
+	}
 }
 
-func (l *loop) nudge() {
+func (l *loop) nudge() { signal(l.wake) }
+
+func signal(c chan struct{}) {
 	select {
-	case l.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -127,8 +133,13 @@ type tenure struct {
 	// seen are the refs whose heads upstream itself has told in this tenure. Of all others what was
 	// published may be newer than what the mirror remembers.
 	seen    map[string]bool
+	began   time.Time
 	problem Problem
-	found   string // trace of the poll that found what is to be published; "" once it is
+	// What was wrong in the last poll, and why it failed; and what is wrong with combinations.
+	troubles []trouble
+	failure  error
+	apart    []trouble
+	found    string // trace of the poll that found what is to be published; "" once it is
 
 	dirty     bool      // there is something to publish
 	publishAt time.Time // not before
@@ -139,6 +150,8 @@ type tenure struct {
 	due       time.Time // pollAt as the tenure began
 	notBefore time.Time // upstream said so; nudges wait, too
 	failures  int       // of polls in a row that were due by themselves
+	combineAt time.Time // combinations that lack something are tried again; zero: none do
+	combines  int       // that lacked something, in a row
 	planned   time.Time // when the next poll was due before somebody asked for one; zero: nobody did
 
 	answers   map[lookOf]looked // of the last looks
@@ -169,7 +182,7 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 	l.o.deps.Turned()
 	t := &tenure{
 		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[lookOf]looked{}, lookHolds: holds{},
-		dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
+		began: time.Now(), dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
 	}
 	t.warm(ctx)
 	l.set(func(s *State) { s.Heads = sorted(t.heads) })
@@ -201,6 +214,10 @@ func (t *tenure) step(ctx context.Context) error {
 	}
 	if err := t.publishIfDue(ctx); err != nil {
 		return err
+	}
+	if !t.combineAt.IsZero() && !time.Now().Before(t.combineAt) {
+		t.combineNow(ctx)
+		return t.publishIfDue(ctx)
 	}
 	if time.Now().Before(t.pollAt) {
 		return nil
@@ -235,6 +252,9 @@ func (t *tenure) wait(ctx context.Context) error {
 	if t.dirty && t.publishAt.Before(next) {
 		next = t.publishAt
 	}
+	if !t.combineAt.IsZero() && t.combineAt.Before(next) {
+		next = t.combineAt
+	}
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
 	select {
@@ -247,6 +267,8 @@ func (t *tenure) wait(ctx context.Context) error {
 		t.adopt(s)
 	case k := <-t.looks:
 		t.lookUp(ctx, k)
+	case <-t.parts:
+		t.combineAt, t.combines = time.Now(), 0
 	case <-t.wake:
 		t.soon()
 	case <-t.back:

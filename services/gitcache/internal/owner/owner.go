@@ -3,6 +3,7 @@ package owner
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -35,6 +36,7 @@ type Config struct {
 	// Replica is this replica's name; unique.
 	Replica string
 	TTL     time.Duration // of leases; 0: DefaultTTL
+	Dir     string        // for temporary files; empty: the system's
 }
 
 // Placement says which replica should own what.
@@ -53,6 +55,8 @@ type Deps struct {
 	Charts    fetch.ChartFetcher
 	Artifacts fetch.ArtifactFetcher
 	Buckets   fetch.BucketFetcher
+	// OpenPart reads the artifact of a folder of a source, wherever it is, for combinations of several sources. Errors are in words for the owner of a service.
+	OpenPart func(ctx context.Context, q PartQuery) (io.ReadCloser, error)
 	// Signatures of charts and artifacts.
 	Signatures fetch.SignatureFetcher
 	Mirrors    *mirror.Mirrors

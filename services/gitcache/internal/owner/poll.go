@@ -75,33 +75,19 @@ func (t *tenure) poll(ctx context.Context) error {
 		}
 	}
 	t.o.deps.Metrics.poll(ctx, result, time.Since(began))
-	t.note(ctx, s, troubles, moved, err)
+	t.troubles, t.failure = troubles, err
+	moved = t.combine(ctx, s) || moved
+	t.note(ctx, s, moved, err)
 	t.schedule(s, err, retryAfter)
 	t.met(ctx, s, err)
 	return nil
 }
 
 // note keeps what a poll brought, and marks it for publishing if it is news.
-func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved bool, err error) {
-	problem := told(s, troubles, t.problem, time.Now())
-	if _, isPartial := errors.AsType[*partialError](err); err != nil && !isPartial {
-		problem.Single = t.stillAtFault(s, problem.Single)
-	}
+func (t *tenure) note(ctx context.Context, s Source, moved bool, err error) {
 	first := !t.polled
 	t.polled = true
-	if !problem.Equal(t.problem) {
-		t.dirty = true
-		if problem.Message != "" && problem.Message != t.problem.Message {
-			t.o.deps.Log.WarnContext(ctx, "source has a problem", "source", s.Name, "err", problem.Message)
-		}
-		t.problem = problem
-	}
-	if moved || first {
-		t.dirty = true
-	}
-	if t.dirty && t.publishes == 0 {
-		t.publishAt = time.Now()
-	}
+	t.judge(ctx, s, moved || first)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.now.LastPoll, t.now.Heads, t.now.Problem = time.Now(), sorted(t.heads), t.problem
@@ -109,6 +95,25 @@ func (t *tenure) note(ctx context.Context, s Source, troubles []trouble, moved b
 		t.good, t.now.StaleSince = t.now.LastPoll, time.Time{}
 	} else if t.now.StaleSince.IsZero() {
 		t.now.StaleSince = t.now.LastPoll
+	}
+}
+
+// judge puts what is wrong into words, and marks it for publishing if it is news, or there is other news.
+func (t *tenure) judge(ctx context.Context, s Source, news bool) {
+	problem := told(s, slices.Concat(t.troubles, t.apart), t.problem, time.Now())
+	if _, isPartial := errors.AsType[*partialError](t.failure); t.failure != nil && !isPartial {
+		problem.Single = t.stillAtFault(s, problem.Single)
+	}
+	if !problem.Equal(t.problem) {
+		news = true
+		if problem.Message != "" && problem.Message != t.problem.Message {
+			t.o.deps.Log.WarnContext(ctx, "source has a problem", "source", s.Name, "err", problem.Message)
+		}
+		t.problem = problem
+	}
+	t.dirty = t.dirty || news
+	if t.dirty && t.publishes == 0 {
+		t.publishAt = time.Now()
 	}
 }
 

@@ -60,6 +60,11 @@ type Source struct {
 	Allow   []string
 	Folders map[string][]Folder
 
+	// Combinations are what services want of this source and others together, by ref. The owner of the first source makes them.
+	Combinations map[string]Combination
+	// IsCurrent: the console has confirmed the catalog. What one from the disk says of other sources may be old.
+	IsCurrent bool
+
 	only string // is all that is wanted, for a look; empty: there is none
 }
 
@@ -79,7 +84,7 @@ func (v Verification) equal(o Verification) bool {
 	return v.Commit == o.Commit && v.Tag == o.Tag && slices.Equal(v.Keys, o.Keys)
 }
 
-// equal tells whether two say the same of what is asked of upstream. How many services want a ref does not
+// equal tells whether two say the same of what is asked of upstream; combinations ask for nothing. How many services want a ref does not
 // matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }

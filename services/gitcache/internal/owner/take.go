@@ -37,6 +37,7 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 		}
 	}
 	t.keepDependencies(heads, p)
+	t.keepCombinations(heads, o)
 	return heads, nil
 }
 
@@ -62,6 +63,9 @@ func (t *tenure) head(ctx context.Context, s Source, o *mirror.Objects, ref stri
 			}
 		}
 		c, err := o.Commit(commit)
+		if err == nil && c.Combination != "" {
+			err = errCombined
+		}
 		if err != nil {
 			return mirror.Head{}, err
 		}

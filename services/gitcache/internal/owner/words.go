@@ -28,7 +28,9 @@ func told(s Source, troubles []trouble, before Problem, now time.Time) (p Proble
 			whole = append(whole, t.text)
 			continue
 		}
-		single = append(single, t.text)
+		if !slices.Contains(single, t.text) { // of a ref and of a combination with it
+			single = append(single, t.text)
+		}
 		p.Refs = append(p.Refs, t.ref)
 		p.Single = append(p.Single, RefProblem{Ref: t.ref, Message: fmt.Sprintf("source %q: %s", s.Name, t.text), Since: now, Missing: t.isMissing})
 	}

@@ -52,14 +52,17 @@ func (s *Sources) PackService(ctx context.Context, req *gitcachev1.PackServiceRe
 	if !ok {
 		return notFound(folder.Source)
 	}
-	ref := catalog.CanonicalRef(req.GetRevision())
+	ref, err := service.RevisionRef(req.GetRevision())
+	if err != nil {
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("service %q: %w", req.GetService(), err))
+	}
 	commit, published := s.Packs.Published(folder.Source, ref)
 	if !published && !s.Packs.Owned(uid) {
 		return s.passOn(ctx, uid, folder.Source, req, out)
 	}
 	if !published {
 		// The beginning of an id may stand for a commit. All others go through the source's rules, also those that the mirror has by chance.
-		if known, err := s.Browser.Commit(ctx, folder.Source, req.GetRevision()); err == nil {
+		if known, err := s.Browser.Commit(ctx, folder.Source, req.GetRevision()); err == nil && !catalog.IsCombination(ref) {
 			ref = known.ID.String()
 		}
 		rules, err := filter.Parse(folder.Include.Lines(), folder.Ignore.Lines())

@@ -8,7 +8,7 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
-import { followedBy } from '../../state/sources'
+import { followedBy, sourceOf } from '../../state/sources'
 import { stateOf } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
@@ -135,7 +135,7 @@ function Truths({ of }: { of: Resource }) {
         </div>
         <div>{plain(git?.revision?.subject ?? '', 200)}</div>
         <div className="quiet">
-          {plain(git?.revision?.author ?? '', 100)} {of.spec?.source}{' '}
+          {plain(git?.revision?.author ?? '', 100)} {sourceOf(of.spec)}{' '}
           {plain(followedBy(of.spec), 200) || 'default branch'} {of.spec?.path}
         </div>
         {git?.problem && <div className="notice bad">{plain(git.problem.message, 600)}</div>}
@@ -146,6 +146,7 @@ function Truths({ of }: { of: Resource }) {
           <span className="mono">{shortCommit(hub?.revision?.commit) || 'nothing to deliver yet'}</span>{' '}
           {hub?.resolveTime && <Age of={hub.resolveTime} />}
         </div>
+        {(of.spec?.sources.length ?? 0) > 0 && <div>{plain(hub?.revision?.subject ?? '', 200)}</div>}
         <div className="quiet mono">{shortDigest(hub?.digest)}</div>
         {(hub?.problem ?? configProblem) && (
           <div className="notice bad">{plain((hub?.problem ?? configProblem)?.message ?? '', 600)}</div>

@@ -9,7 +9,7 @@ import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
 import { leversOf } from '../../state/levers'
 import { State } from '../../state/State'
-import { followedBy } from '../../state/sources'
+import { followedBy, sourceOf } from '../../state/sources'
 import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
@@ -31,6 +31,7 @@ const paths = [
   'metadata.labels',
   'spec.cluster',
   'spec.source',
+  'spec.sources',
   'spec.ref',
   'spec.chart',
   'spec.version',
@@ -160,7 +161,7 @@ function Row({
       </>
     ),
     levers: leversOf(of),
-    source: of.spec?.source,
+    source: sourceOf(of.spec),
     project: of.spec?.project,
     ref: plain(followedBy(of.spec) || 'default', 80),
     path: plain(of.spec?.path ?? '', 200),

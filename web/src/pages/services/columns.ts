@@ -1,7 +1,7 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { leversOf } from '../../state/levers'
-import { followedBy } from '../../state/sources'
+import { followedBy, sourceOf } from '../../state/sources'
 import { stateOf } from '../../state/states'
 
 // The columns beside the name, in their order.
@@ -61,7 +61,7 @@ export function rowOf(s: Service): Record<string, string> {
     hub: s.status?.hub?.revision?.commit ?? '',
     applied: report?.appliedCommit ?? '',
     levers: leversOf(s),
-    source: s.spec?.source ?? '',
+    source: sourceOf(s.spec),
     project: s.spec?.project ?? '',
     ref: followedBy(s.spec),
     path: s.spec?.path ?? '',

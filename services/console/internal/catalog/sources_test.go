@@ -1,0 +1,73 @@
+package catalog
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	platform "fairlead.dev/platform/catalog"
+)
+
+func TestSeveralSources(t *testing.T) {
+	t.Parallel()
+	chart, values := ServiceSource{Name: "chart", Source: "charts", Ref: "chart:web@^1"}, ServiceSource{Name: "values", Source: "shop"}
+	for name, tc := range map[string]struct {
+		sources []ServiceSource
+		render  string
+		ref     string
+		path    string
+		words   string // of the refusal; empty: it is accepted
+	}{
+		"chart and values":    {sources: []ServiceSource{chart, values}, render: `{"helm":{"valuesFiles":["$values/env/prod.yaml","ci.yaml"]}}`},
+		"one of the folders":  {sources: []ServiceSource{chart, values}, render: `{"path":"values/web"}`},
+		"all folders":         {sources: []ServiceSource{chart, values}, render: `{"path":"."}`},
+		"one repository":      {sources: []ServiceSource{{Name: "a", Source: "shop"}, {Name: "b", Source: "shop", Ref: "dev"}}},
+		"name twice":          {sources: []ServiceSource{chart, {Name: "chart", Source: "shop"}}, words: `spec.sources[1].name "chart": is that of sources[0], too`},
+		"bad name":            {sources: []ServiceSource{{Name: "a/b", Source: "shop"}}, words: "spec.sources[0].name"},
+		"bad source":          {sources: []ServiceSource{chart, {Name: "values", Source: "Shop"}}, words: `spec.sources[1].source "Shop"`},
+		"bad ref":             {sources: []ServiceSource{chart, {Name: "values", Source: "shop", Ref: "a..b"}}, words: `spec.sources[1].ref "a..b"`},
+		"ref of a sum":        {sources: []ServiceSource{chart, {Name: "values", Source: "shop", Ref: "combination:1"}}, words: "spec.sources[1].ref"},
+		"bad path":            {sources: []ServiceSource{chart, {Name: "values", Source: "shop", Path: "../x"}}, words: `spec.sources[1].path "../x"`},
+		"bad rule":            {sources: []ServiceSource{chart, {Name: "values", Source: "shop", Include: []string{" "}}}, words: "spec.sources[1].include[0]"},
+		"path beside":         {sources: []ServiceSource{chart, values}, path: "deploy", words: "belong to each of the sources"},
+		"ref beside":          {sources: []ServiceSource{chart, values}, ref: "main", words: "belong to each of the sources"},
+		"unknown name":        {sources: []ServiceSource{chart, values}, render: `{"helm":{"valuesFiles":["$config/prod.yaml"]}}`, words: `none of spec.sources has the name "config"`},
+		"no file":             {sources: []ServiceSource{chart, values}, render: `{"helm":{"valuesFiles":["$values"]}}`, words: "as $NAME/FILE"},
+		"file out of it":      {sources: []ServiceSource{chart, values}, render: `{"helm":{"valuesFiles":["$values/../chart/x.yaml"]}}`, words: "below the root"},
+		"path of nobody":      {sources: []ServiceSource{chart, values}, render: `{"path":"deploy"}`, words: "must begin with the name of one of spec.sources"},
+		"values are built":    {sources: []ServiceSource{values, chart}, render: `{"helm":{"valuesFiles":["$values/prod.yaml"]}}`, words: "put the chart first"},
+		"values are not":      {sources: []ServiceSource{values, chart}, render: `{"path":"chart","helm":{"valuesFiles":["$values/prod.yaml"]}}`},
+		"values are a folder": {sources: []ServiceSource{{Name: "values", Source: "shop", Path: "deploy"}, chart}, render: `{"helm":{"valuesFiles":["$values/prod.yaml"]}}`},
+	} {
+		s := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{
+			Source: tc.sources[0].Source, Ref: platform.CombinationPrefix + strings.Repeat("0", 64), Path: tc.path, Cluster: "prod", Sources: tc.sources,
+		}}
+		if tc.ref != "" {
+			s.Spec.Ref = tc.ref
+		}
+		if tc.render != "" {
+			s.Spec.Render = json.RawMessage(tc.render)
+		}
+		err := s.validate()
+		if tc.words == "" && err != nil || tc.words != "" && (err == nil || !strings.Contains(err.Error(), tc.words)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	lone := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{Source: "shop", Ref: platform.CombinationPrefix + "0", Cluster: "prod"}}
+	if err := lone.validate(); err == nil {
+		t.Error("a service with one source may name a combination")
+	}
+}
+
+func TestAProjectBoundsEachOfSeveralSources(t *testing.T) {
+	t.Parallel()
+	p := ProjectSpec{Sources: []string{"charts", "shop-*"}}
+	s := ServiceSpec{Source: "charts", Cluster: "prod", Sources: []ServiceSource{{Name: "chart", Source: "charts"}, {Name: "values", Source: "secrets"}}}
+	if field, why := p.refuses(s, nil); field != "sources[1].source" || !strings.Contains(why, "secrets") {
+		t.Errorf("got %q, %q", field, why)
+	}
+	s.Sources[1].Source = "shop-values"
+	if field, _ := p.refuses(s, nil); strings.Contains(field, "source") {
+		t.Errorf("got %q", field)
+	}
+}

@@ -1,0 +1,471 @@
+package owner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/codes"
+
+	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/archive"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+// Several sources of a service are a head of the first of them: the files that the service gets, side by side, are a commit in the mirror of
+// that one. The others are taken at the commits that were published for them, under their own epochs. A combination is made whole or not at
+// all; until it can be made the last one stays.
+
+const (
+	// combineTime bounds one run over all combinations of a source; its polls wait for it. What is left is made with the next run.
+	combineTime = time.Minute
+	// catchUpTime is how long the catalog of a new owner may be behind that of the last one: so long its combinations are no step back.
+	catchUpTime = 15 * time.Second
+	// maxCombinations of a source: each is a head, of which a source publishes at most 10,000, as many as charts and refs.
+	maxCombinations = 1000
+)
+
+var errCombineTime = fmt.Errorf("to put the sources of all services together took longer than %s. Fairlead goes on soon", combineTime)
+
+// errCombined is told of services with one source that name a commit which was made of several.
+var errCombined = errors.New("it was made of several sources, and is for services that name the same ones in spec.sources")
+
+// Combination is what services want of several sources together.
+type Combination struct {
+	Parts []Part
+	// Pins are commits of it that services are pinned to, in order.
+	Pins []plumbing.Hash
+}
+
+// Part is one of several sources.
+type Part struct {
+	Name        string // of its folder, and in messages
+	Source, UID string
+	Ref         string // canonical
+	Folders     []PartFolder
+	// Submodules and Dependencies belong to the content.
+	Submodules, Dependencies bool
+	// Head is what was published of another source; the zero value: nothing. Of this one the owner knows.
+	Head mirror.Head
+	// Problem is what is wrong at the source with this ref, in words; empty: nothing.
+	Problem string
+}
+
+// PartFolder is a folder of a source by the rules of a service.
+type PartFolder struct {
+	Path            string
+	Include, Ignore []string
+}
+
+// PartQuery names a folder of a source at a commit.
+type PartQuery struct {
+	Source, UID string
+	Commit      plumbing.Hash
+	Folder      PartFolder
+}
+
+func sameCombinations(a, b map[string]Combination) bool {
+	return maps.EqualFunc(a, b, func(x, y Combination) bool {
+		return slices.Equal(x.Pins, y.Pins) && slices.EqualFunc(x.Parts, y.Parts, func(p, q Part) bool {
+			return p.UID == q.UID && p.Head.Commit == q.Head.Commit && p.Problem == q.Problem && p.Submodules == q.Submodules && p.Dependencies == q.Dependencies
+		}) // the rest is in the ref
+	})
+}
+
+// combineNow makes the combinations again between two polls.
+func (t *tenure) combineNow(ctx context.Context) {
+	s := t.current()
+	moved := t.combine(ctx, s)
+	if ctx.Err() != nil {
+		return
+	}
+	t.judge(ctx, s, moved)
+	t.set(func(now *State) { now.Heads, now.Problem = sorted(t.heads), t.problem })
+}
+
+// combine makes the combinations of which a source has moved, and says whether there is a new head. What can't be made is told in apart, and
+// tried again soon.
+func (t *tenure) combine(ctx context.Context, s Source) (moved bool) {
+	t.combineAt, t.apart = time.Time{}, nil
+	if !s.IsCurrent {
+		return false
+	}
+	until, cancel := context.WithTimeoutCause(ctx, combineTime, errCombineTime)
+	defer cancel()
+	c := &combining{t: t, s: s, heads: maps.Clone(t.heads)}
+	defer c.close()
+	maps.DeleteFunc(c.heads, func(ref string, _ mirror.Head) bool { return catalog.IsCombination(ref) })
+	for _, ref := range t.inOrder(s.Combinations) {
+		c.one(until, ref, s.Combinations[ref])
+	}
+	c.finish(ctx)
+	for _, ref := range slices.Sorted(maps.Keys(s.Combinations)) {
+		t.pinned(s, ref, s.Combinations[ref], c.heads)
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	slices.SortStableFunc(t.apart, func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) }) // the same troubles are the same problem
+	if t.combines++; !c.isLacking {
+		t.combines = 0
+	} else {
+		t.combineAt = time.Now().Add(backoff(t.combines))
+	}
+	if maps.EqualFunc(c.heads, t.heads, mirror.Head.Equal) {
+		return false
+	}
+	if err := t.keep(c.heads); err != nil {
+		t.apart = append(t.apart, trouble{text: err.Error()})
+		t.combineAt = time.Now().Add(backoff(1))
+		return false
+	}
+	if c.trace != "" {
+		t.found = c.trace
+	}
+	return true
+}
+
+// inOrder are the refs of combinations, those that have a head first: a new one takes no place from them.
+func (t *tenure) inOrder(all map[string]Combination) []string {
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		_, isHead := t.heads[a]
+		_, isOther := t.heads[b]
+		switch {
+		case isHead && !isOther:
+			return -1
+		case isOther && !isHead:
+			return 1
+		}
+		return cmp.Compare(a, b)
+	})
+}
+
+// combining is one run over the combinations of a source.
+type combining struct {
+	t         *tenure
+	s         Source
+	heads     map[string]mirror.Head
+	count     int
+	isLacking bool             // a combination can't be made
+	builder   *archive.Builder // of all that is new; nil: nothing is
+	made      []made
+	trace     string // of a head that is new
+}
+
+// made is a combination that is new. Its objects are in the builder until all are made.
+type made struct {
+	ref        string
+	id, commit plumbing.Hash
+	newest     mirror.Head // of its sources
+}
+
+func (c *combining) close() {
+	if c.builder != nil {
+		c.builder.Close()
+	}
+}
+
+func (c *combining) tell(ref, format string, args ...any) {
+	c.t.apart = append(c.t.apart, trouble{ref: ref, text: fmt.Sprintf(format, args...)})
+}
+
+// one looks at a combination, and keeps the last head of it until another one can be made.
+func (c *combining) one(ctx context.Context, ref string, is Combination) {
+	t, s := c.t, c.s
+	old, isHead := t.heads[ref]
+	if isHead {
+		c.heads[ref] = old
+	}
+	if c.count++; c.count > maxCombinations {
+		c.tell(ref, "%s is one more than the limit of %d combinations of sources that begin with this one. Put another source first", s.users(ref), maxCombinations)
+		return
+	}
+	parts, err := c.parts(ref, is)
+	if err == nil && !t.mirror.Doubted() {
+		err = c.renew(ctx, ref, old, parts)
+	}
+	if err != nil {
+		c.isLacking = true
+		c.tell(ref, "%s", err)
+	}
+}
+
+// parts are the sources of a combination with their heads. What is wrong with them is told.
+func (c *combining) parts(ref string, is Combination) (parts []Part, err error) {
+	parts = slices.Clone(is.Parts)
+	for i := range parts {
+		p := &parts[i]
+		if p.UID == c.s.UID {
+			p.Head = c.t.heads[p.Ref]
+			for _, of := range c.t.troubles {
+				if of.ref == p.Ref {
+					c.tell(ref, "%s", of.text)
+				}
+			}
+		}
+		if p.Problem != "" {
+			c.tell(ref, "source %q of %s: %s", p.Name, c.s.users(ref), p.Problem)
+		}
+		if p.Head.Commit.IsZero() && err == nil {
+			err = fmt.Errorf("source %q of %s: nothing was fetched at %s of %q yet", p.Name, c.s.users(ref), shownRef(p.Ref), p.Source)
+		}
+	}
+	return parts, err
+}
+
+// renew makes a combination if one of its sources has moved.
+func (c *combining) renew(ctx context.Context, ref string, old mirror.Head, parts []Part) error {
+	t, id := c.t, idOf(ref, parts)
+	if old.Object == id && t.has(old.Commit) {
+		t.seen[ref] = true
+		return nil
+	}
+	err := t.holds.check(id.String())
+	if err != nil {
+		return err
+	}
+	newest := slices.MaxFunc(parts, func(a, b Part) int { return a.Head.FetchTime.Compare(b.Head.FetchTime) }).Head
+	if !t.seen[ref] && newest.FetchTime.Before(old.FetchTime) && time.Since(t.began) < catchUpTime {
+		c.isLacking = true // the catalog here may be behind that of the last owner
+		return nil
+	}
+	if err = ctx.Err(); err == nil {
+		var commit plumbing.Hash
+		if commit, err = c.assemble(ctx, ref, newest.Traceparent, parts); err == nil {
+			c.made = append(c.made, made{ref, id, commit, newest})
+			return nil
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	err = fmt.Errorf("the sources of %s can't be put together: %w", c.s.users(ref), err)
+	if !errors.Is(err, context.Canceled) { // the end of the tenure puts nothing off
+		t.holds.add(id.String(), err, mostBackoff)
+	}
+	return err
+}
+
+// finish brings all that was made into the mirror at once, and makes heads of it.
+func (c *combining) finish(ctx context.Context) {
+	t := c.t
+	err := c.store(ctx)
+	for _, m := range c.made {
+		var h mirror.Head
+		if err == nil {
+			h, err = t.headOf(m.ref, m.id, m.commit)
+		}
+		if err != nil {
+			c.isLacking = true
+			c.tell(m.ref, "the sources of %s can't be kept: %s. Check the disk of replica %q", c.s.users(m.ref), err, t.o.cfg.Replica)
+			continue
+		}
+		if old := t.heads[m.ref]; old.Commit == h.Commit {
+			h.FetchTime, h.Traceparent = old.FetchTime, old.Traceparent
+		} else {
+			h.FetchTime, h.Traceparent, c.trace = m.newest.FetchTime, m.newest.Traceparent, m.newest.Traceparent
+		}
+		t.holds.done(m.id.String())
+		c.heads[m.ref], t.seen[m.ref] = h, true
+	}
+}
+
+func (c *combining) store(ctx context.Context) error {
+	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.has(m.commit) }) {
+		return nil
+	}
+	pack, err := c.builder.Objects().Pack()
+	if err != nil {
+		return err
+	}
+	c.t.grown = true
+	_, err = c.t.mirror.AddPack(ctx, pack)
+	return err
+}
+
+func shownRef(ref string) string {
+	if ref == RefHead {
+		return "the default branch"
+	}
+	return catalog.ShowRef(strings.TrimPrefix(ref, branchPrefix))
+}
+
+// idOf stands for the sources of a combination at their commits: while it stays nothing is made.
+func idOf(ref string, parts []Part) plumbing.Hash {
+	var b strings.Builder
+	fmt.Fprintln(&b, ref)
+	for _, p := range parts {
+		fmt.Fprintln(&b, p.UID, p.Head.Commit, p.Submodules, p.Dependencies)
+	}
+	return plumbing.ComputeHash(plumbing.BlobObject, []byte(b.String()))
+}
+
+// assemble puts the files of all sources side by side into a commit.
+func (c *combining) assemble(ctx context.Context, ref, trace string, parts []Part) (commit plumbing.Hash, err error) {
+	ctx, span := telemetry.Of(ctx, trace, c.t.o.deps.Tracer, "gitcache.combine")
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, "combine")
+		}
+		span.End()
+	}()
+	if c.builder == nil {
+		l := limits()
+		if c.builder, err = archive.New(c.t.o.cfg.Dir, archive.Limits{FileBytes: l.FileBytes, Bytes: l.Bytes, Files: l.Files}); err != nil {
+			return commit, err
+		}
+		c.builder.Merges = true
+	}
+	for _, p := range parts {
+		if err := c.add(ctx, p); err != nil {
+			c.builder.Reset()
+			return commit, fmt.Errorf("source %q: %w", p.Name, err)
+		}
+	}
+	at, author := latest(parts)
+	return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts))
+}
+
+// headOf is the head of a combination at a commit that is here.
+func (t *tenure) headOf(ref string, id, commit plumbing.Hash) (mirror.Head, error) {
+	o := t.mirror.Objects()
+	defer o.Close()
+	c, err := o.Commit(commit)
+	if err != nil {
+		return mirror.Head{}, err
+	}
+	return mirror.Head{
+		Ref: ref, Object: id, Commit: commit, CommitTime: c.Time, Subject: c.Subject, Author: c.Author,
+		FetchTime: time.Now().UTC().Truncate(time.Microsecond),
+	}, nil
+}
+
+// add adds the files of a source, at their places in its repository below a folder of its name.
+func (c *combining) add(ctx context.Context, p Part) error {
+	for _, folder := range p.Folders {
+		r, err := c.t.o.deps.OpenPart(ctx, PartQuery{p.Source, p.UID, p.Head.Commit, folder})
+		if err != nil {
+			return err
+		}
+		err = artifact.Walk(r, artifact.Limits{}, func(e artifact.Entry, content io.Reader) error {
+			at := path.Join(folder.Path, e.Path)
+			if e.Base != "" { // then paths are those of the repository
+				at = e.Path
+			}
+			if e.Base != "" && e.Base != folder.Path {
+				return fmt.Errorf("folder %q is a link to %q: write that path in the service", folder.Path, e.Base)
+			}
+			return c.builder.AddEntry(path.Join(p.Name, at), e, content)
+		})
+		if err = errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// latest is when the newest of the commits was made, and by whom. Packages have neither.
+func latest(parts []Part) (at time.Time, author string) {
+	for _, p := range parts {
+		if h := p.Head; h.CommitTime.After(at) {
+			at, author = h.CommitTime, h.Author
+		}
+	}
+	return at, strings.TrimSpace(strings.Map(func(c rune) rune {
+		if strings.ContainsRune("<>\n\x00", c) {
+			return -1
+		}
+		return c
+	}, author))
+}
+
+// message says which revision of each source a commit is made of.
+func message(ref string, parts []Part) string {
+	var subject []string
+	var lines strings.Builder
+	for _, p := range parts {
+		subject = append(subject, p.Name+" "+revisionOf(p.Head))
+		fmt.Fprintf(&lines, "Source: %s %s %s %s\n", p.Name, p.Source, p.Ref, p.Head.Commit)
+	}
+	return fmt.Sprintf("%s\n\n%s%s\n%s", strings.Join(subject, " · "), mirror.CombinationLine, ref, strings.TrimSuffix(lines.String(), "\n"))
+}
+
+// revisionOf is a head as people read it: a version, a tag, or the beginning of a commit's id.
+func revisionOf(h mirror.Head) string {
+	if version := versionOf(h); version != "" {
+		return version
+	}
+	if tag, _, ok := catalog.ParseArtifactRef(h.Resolved); ok && tag != "" {
+		return tag
+	}
+	return short(h.Commit)
+}
+
+// pinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if its commit says so.
+func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]mirror.Head) {
+	for _, pin := range is.Pins {
+		at := catalog.PinnedRef(ref, pin.String())
+		if old, known := t.heads[at]; known && old.Object == pin && t.has(pin) {
+			heads[at] = old
+			continue
+		}
+		h, err := t.headOf(at, pin, pin)
+		if err == nil && t.combinationOf(pin) != ref {
+			err = errors.New("it is of other sources")
+		}
+		if err == nil {
+			heads[at] = h
+			continue
+		}
+		if old, known := t.heads[at]; known { // published, and another replica may have it
+			heads[at] = old
+		}
+		t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
+			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", short(pin), s.users(at))})
+	}
+}
+
+// combinationOf is the ref of the several sources that a commit was made of; empty: it was not.
+func (t *tenure) combinationOf(commit plumbing.Hash) string {
+	o := t.mirror.Objects()
+	defer o.Close()
+	c, err := o.Commit(commit)
+	if err != nil {
+		return ""
+	}
+	return c.Combination
+}
+
+// keepCombinations adds the heads of combinations, which polls leave alone, to those of refs.
+func (t *tenure) keepCombinations(heads map[string]mirror.Head, o *mirror.Objects) {
+	for ref, h := range t.heads {
+		if !catalog.IsCombination(ref) {
+			continue
+		}
+		if !o.Has(h.Commit) { // of a mirror that was cloned again: it is made again
+			h.Object = plumbing.ZeroHash
+		}
+		heads[ref] = h
+	}
+}
+
+// lookForCombination is lookFor for several sources: what they were before, which ran or was published.
+func (t *tenure) lookForCombination(s Source, ref string) looked {
+	combination, pin, _ := catalog.ParseCombinationRef(ref)
+	commit := plumbing.NewHash(pin)
+	if pin != "" && t.combinationOf(commit) == combination {
+		return looked{commit: commit}
+	}
+	return looked{err: &LookError{LookMissing, fmt.Sprintf(
+		"source %q: %.8s is no revision of the service's sources: `fairlead history service NAME` lists those that ran", s.Name, pin)}}
+}
