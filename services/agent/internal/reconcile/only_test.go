@@ -50,7 +50,7 @@ func TestAKeeperDoesNotLookAgainForARetryThatIsNotMade(t *testing.T) {
 			c := &Controller{Deps: Deps{
 				Desired: store, Artifacts: there, Reports: there, Inventory: inventory.New(nil, nil), Memory: known,
 				Watcher: watch.New(nil, known, func(string) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
-			}, slots: make(chan struct{}, 1)}
+			}, turns: newTurns()}
 			k := &keeper{Controller: c, name: "web", log: slog.New(slog.DiscardHandler), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks()}
 			service := desired.Service{
 				Name: "web", Digest: "d1", Path: "a", Manual: true,
