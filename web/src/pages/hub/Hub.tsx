@@ -104,8 +104,8 @@ function ConfigSays({ of }: { of: AgentConfig }) {
   const { clusters = 0, inForce = 0, onTrial = 0, refused = [], refusedTotal = 0 } = of.status ?? {}
   return (
     <>
-      <State of={refusedTotal ? 'failed' : inForce < clusters || onTrial ? 'progressing' : 'healthy'} /> in force
-      in {inForce} of {clusters} clusters{onTrial > 0 && `, ${onTrial} of them on trial`}
+      <State of={refusedTotal ? 'failed' : inForce < clusters || onTrial ? 'progressing' : 'healthy'} /> in
+      force in {inForce} of {clusters} clusters{onTrial > 0 && `, ${onTrial} of them on trial`}
       {refusedTotal > 0 && (
         <div className="cause">
           {refusedTotal} went back to the last good one: {plain(refused.join(', '), 600)}
