@@ -75,7 +75,7 @@ test('a path of the hub leads through names, indexes and quoted keys', () =>
 
 describe('the editor says which fields there are', () => {
   test.each([
-    [service('  so'), ['source']],
+    [service('  so'), ['source', 'sources']],
     [service('  sync:\n    mo'), ['mode']],
     ['apiVersion: fairlead.dev/v1\nkind: Source\nspec:\n  git:\n    u', ['url']],
     [service('  source: shop\n  ref: ma'), []],
