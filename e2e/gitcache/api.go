@@ -140,31 +140,8 @@ const clusterName = "nowhere"
 
 // Follow makes a source and a service of a repository on the Git host.
 func (f *Fleet) Follow(ctx context.Context, repo string, interval time.Duration) error {
-	_, err := f.api.clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{
-		Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: clusterName}}, AllowMissing: true,
-	})
-	if err != nil {
-		return fmt.Errorf("make cluster: %w", err)
-	}
-	_, err = f.api.sources.UpdateSource(ctx, &consolev1.UpdateSourceRequest{
-		Source: &consolev1.Source{
-			Metadata: &consolev1.Metadata{Name: repo},
-			Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: f.Host.URL(repo), Interval: durationpb.New(interval)}},
-		}, AllowMissing: true,
-	})
-	if err != nil {
-		return fmt.Errorf("make source: %w", err)
-	}
-	_, err = f.api.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{
-		Service: &consolev1.Service{
-			Metadata: &consolev1.Metadata{Name: repo},
-			Spec:     &consolev1.ServiceSpec{Source: repo, Path: Folder, Cluster: clusterName},
-		}, AllowMissing: true,
-	})
-	if err != nil {
-		return fmt.Errorf("make service: %w", err)
-	}
-	return nil
+	spec := &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: f.Host.URL(repo), Interval: durationpb.New(interval)}}
+	return f.FollowAs(ctx, repo, spec, repo, &consolev1.ServiceSpec{Path: Folder})
 }
 
 // code of an error of the hub, for messages.

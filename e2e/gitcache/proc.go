@@ -144,6 +144,23 @@ func RSS(pid int) int64 {
 	return n << 10
 }
 
+// PeakRSS is the largest that RSS was since the process began, or since ForgetPeak, in bytes.
+func PeakRSS(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "VmHWM:")
+	kib, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, _ := strconv.ParseInt(kib, 10, 64)
+	return n << 10
+}
+
+// ForgetPeak begins PeakRSS anew.
+func ForgetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
 // Descriptors counts a process' open files.
 func Descriptors(pid int) int {
 	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)) // gone: none

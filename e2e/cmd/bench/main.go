@@ -33,6 +33,12 @@ func benches() map[string]bench {
 		"gitcache-scale":   gitcacheScale,
 		"gitcache-resolve": gitcacheResolve,
 
+		"sources":            sourcesAll,
+		"sources-index":      sourcesIndex,
+		"sources-registry":   sourcesRegistry,
+		"sources-registries": sourcesRegistries,
+		"sources-pull":       sourcesPull,
+
 		"distributor":           distributorAll,
 		"distributor-artifacts": distributorArtifacts,
 		"distributor-fleet":     distributorFleet,
@@ -74,6 +80,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	if len(args) > 0 && args[0] == "fileserver" { // the peer of distributor-artifacts, likewise
 		return serveFiles(ctx, args[1:])
+	}
+	if len(args) > 0 && args[0] == "helm-pull" { // the peer of sources-pull
+		return helmPull(args[1:])
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(benches())), ", ")
 	if len(args) != 1 {
