@@ -183,11 +183,13 @@ func sources(parts []Part) (out []*consolev1.ServiceSource) {
 func (s *Service) Parts() []Part { return readParts(s.parts.Value()) }
 
 // RevisionRef is the canonical ref of a revision that people name for the service. Of several sources this is one that they had together, by its
-// id; HEAD is where they are now.
+// id; HEAD is where they are now. A service with one source has none of those.
 func (s *Service) RevisionRef(revision string) (string, error) {
 	ref := CanonicalRef(revision)
 	combination, _, several := ParseCombinationRef(s.Folder().Ref)
 	switch {
+	case !several && IsCombination(ref): // it has files of sources that the service does not name
+		return "", errors.New("it has one source, and this is a revision of several: name a branch, a tag, or a commit of its source")
 	case !several:
 		return ref, nil
 	case ref == headRef, ref == combination:

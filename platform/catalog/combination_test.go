@@ -180,4 +180,9 @@ func TestARevisionOfSeveralSourcesIsOneThatTheyHadTogether(t *testing.T) {
 	if got, err := one.RevisionRef("dev"); err != nil || got != "refs/heads/dev" {
 		t.Errorf("of one source: got %q, %v", got, err)
 	}
+	for _, revision := range []string{ref, ref + "@" + commit} { // of a service that may use the other sources
+		if got, err := one.RevisionRef(revision); err == nil {
+			t.Errorf("of one source: %s is %q", revision, got)
+		}
+	}
 }

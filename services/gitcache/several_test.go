@@ -241,6 +241,8 @@ func TestSeveralSourcesAreForServicesThatNameThem(t *testing.T) {
 	f.console.setService("plain", catalog.ChartRef("web", ""))
 	f.chart("web", "", "1.2.0")
 	f.packs(t.Context(), n, "plain", commit, "several sources")
+	f.packs(t.Context(), n, "plain", ref, "it has one source")
+	f.packs(t.Context(), n, "plain", catalog.PinnedRef(ref, commit), "it has one source")
 	f.packs(t.Context(), n, "web", "main", "full id of a revision")
 	got, files, err := packed(t.Context(), n.sources, "web", commit)
 	if err != nil || got != commit || files["values/env/prod.yaml"] != "a: one\n" {
