@@ -66,13 +66,15 @@ func (s *Seen) Mark(cluster string, at time.Time) {
 	s.mark(cluster, at)
 }
 
-// Polled notes a Sync: whose it was, what the agent says of itself, of its view and configuration, and when it was told to ask again. An
-// agent that stands by does not speak for its cluster.
+// Polled notes a Sync: whose it was, what the agent says of itself, of its view and configuration, and when it was told to ask again.
 func (s *Seen) Polled(by identity.Identity, at, next time.Time, req *deliveryv1.SyncRequest) {
+	if req.GetAgentConfig().GetStandsBy() {
+		return // it does not speak for its cluster: if the agent that works is silent, the cluster is
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if info, config := req.GetAgent(), req.GetAgentConfig(); info != nil && !config.GetStandsBy() {
-		s.agents[by.Name] = agent{info, next, skewOf(info, at), req.GetView(), config}
+	if info := req.GetAgent(); info != nil {
+		s.agents[by.Name] = agent{info, next, skewOf(info, at), req.GetView(), req.GetAgentConfig()}
 	}
 	if !s.used(by.Name, by.TokenID) {
 		s.use(by.Name, &consolev1.TokenUse{Id: by.TokenID, Unbound: by.Key == ""})

@@ -386,6 +386,30 @@ func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
 	})
 }
 
+// TestAnAgentThatStandsByIsNoSignOfLife: the cluster is as silent as its agent that works.
+func TestAnAgentThatStandsByIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &console{}
+		s := status.NewSeen(c, quiet)
+		stop := run(t, s.Run)
+		defer stop()
+		by, info := identity.Identity{Name: "edge-1", TokenID: "t"}, &deliveryv1.AgentInfo{Version: "v1"}
+		standby := &deliveryv1.SyncRequest{Agent: info, AgentConfig: &deliveryv1.AgentConfigState{StandsBy: true}}
+		s.Polled(by, time.Now(), time.Now(), &deliveryv1.SyncRequest{Agent: info})
+		time.Sleep(time.Minute)
+		s.Lost(by.Name, time.Now())
+		s.Polled(by, time.Now(), time.Now(), standby)
+		time.Sleep(time.Minute)
+		if len(c.seen) != 2 {
+			t.Fatalf("the console was told %v, want the poll and the end of the stream", c.seen)
+		}
+		if last := c.seen[1].GetClusters(); len(last) != 1 || !last[0].GetLost() {
+			t.Errorf("the console was told %v last, want that the stream ended", last)
+		}
+	})
+}
+
 func TestEndOfAStreamIsToldUnlessTheAgentIsSeenAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
