@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ const (
 	away = 2 * time.Minute
 	// maxTold bounds the layers that the hub is told of, in bytes.
 	maxTold = 16 << 10
+	// maxWhy bounds why a configuration is refused: the hub takes no more.
+	maxWhy = 1024
 )
 
 // Deps is what a Keeper works with.
@@ -119,7 +122,12 @@ func Open(deps Deps) (*Keeper, error) {
 			next = next.refused(fmt.Sprintf("the agent was started %d times with it and ended each time before it was known to work", starts-1), false)
 		}
 		if err := k.keep(next); err != nil {
-			return nil, err
+			// Starts that are not counted might go on for ever. The agent works on without the candidate.
+			deps.Log.Error("the configuration on trial is left, for its trial can't be written to the disk", "folder", deps.Dir, "err", err)
+			if next.Candidate != nil {
+				next = k.state.refused(fmt.Sprintf("the agent can't write its trial to the disk: %v", err), false)
+			}
+			k.state = next
 		}
 	}
 	k.mu.Lock()
@@ -268,12 +276,17 @@ func (k *Keeper) State() *deliveryv1.AgentConfigState {
 	}
 	out := &deliveryv1.AgentConfigState{Wanted: s.Wanted, InForce: s.force().digest(), Trial: s.Candidate != nil, Ceilings: k.Ceilings(k.inForce)}
 	if s.Refusal != nil {
-		out.Refusal, out.RefuseTime = s.Refusal.Why, timestamppb.New(s.Refusal.Time)
+		out.Refusal, out.RefuseTime = cut(s.Refusal.Why), timestamppb.New(s.Refusal.Time)
 	}
 	if layers := s.force().layers(); s.Wanted != out.GetInForce() && proto.Size(&deliveryv1.AgentConfigState{Layers: layers}) <= maxTold {
 		out.Layers = layers
 	}
 	return out
+}
+
+// cut bounds a text for the hub.
+func cut(why string) string {
+	return strings.ToValidUTF8(why[:min(len(why), maxWhy)], "")
 }
 
 // Synced notes that the agent has reached the hub.

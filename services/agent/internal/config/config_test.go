@@ -271,3 +271,31 @@ func TestChangesOfWhatIsInForceAreTold(t *testing.T) {
 		}
 	})
 }
+
+// TestADiskThatCannotBeWrittenStartsTheAgentWithoutItsTrial: no file fits into a folder whose path is so long, but for one with a short name.
+func TestADiskThatCannotBeWrittenStartsTheAgentWithoutItsTrial(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		two := delivery(2)
+		w.take(two)
+		time.Sleep(3 * time.Minute)
+		w.take(delivery(3))
+		w.stop()
+		text, err := os.ReadFile(filepath.Join(w.dir, "config.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const longest = 4095 - len("/config.json")
+		for len(w.dir) < longest-1 {
+			w.dir += "/" + strings.Repeat("d", max(1, min(200, longest-len(w.dir)-1)))
+		}
+		if err := errors.Join(os.MkdirAll(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, "config.json"), text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+		w.is(2, two.GetDigest(), false, "can't write")
+		if why := w.keeper.State().GetRefusal(); len(why) > 1024 {
+			t.Errorf("the hub is told %d bytes, which it does not take", len(why))
+		}
+	})
+}
