@@ -156,9 +156,22 @@ func (a *Authority) keepUses(ctx context.Context) error {
 	return nil
 }
 
-// mayLookAtLogins refuses API tokens: they are for programs, which other people may have.
-func mayLookAtLogins(id identity.Identity) error {
-	if isOfAPIToken(id) || id.Limits != nil {
+// mayLookAtLogins refuses API tokens, and sessions begun with one: they are for programs, which other people may have.
+func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) error {
+	program := isOfAPIToken(id) || id.Limits != nil
+	if !program && id.Parent != "" {
+		err := a.store.Read(ctx, func(ctx context.Context, v store.View) error {
+			_, err := v.APIToken(ctx, id.Parent) // revoked ones are there, too
+			if program = err == nil; errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if program {
 		return refuse(Forbidden, "an API token neither sees nor ends logins: log in with `fairlead login`")
 	}
 	return nil
@@ -166,7 +179,7 @@ func mayLookAtLogins(id identity.Identity) error {
 
 // ListLogins returns up to limit logins of the caller, the newest first, from a place on, and the place to go on from; the zero place: there are no more.
 func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after store.LoginPlace, limit int) (out []store.Login, next store.LoginPlace, err error) {
-	if err := mayLookAtLogins(of); err != nil {
+	if err := a.mayLookAtLogins(ctx, of); err != nil {
 		return nil, next, err
 	}
 	if err := a.keepUses(ctx); err != nil {
@@ -211,7 +224,7 @@ func endLogin(ctx context.Context, tx *store.Tx, id string) error {
 
 // EndLogin ends a login of the caller.
 func (a *Authority) EndLogin(ctx context.Context, who audit.Who, id string) error {
-	if err := mayLookAtLogins(who.Identity); err != nil {
+	if err := a.mayLookAtLogins(ctx, who.Identity); err != nil {
 		return err
 	}
 	subject := who.Identity.Subject()
@@ -238,7 +251,7 @@ func (a *Authority) EndLogin(ctx context.Context, who audit.Who, id string) erro
 // EndOtherLogins ends all logins of the caller but the one that calls, and the one that its session was begun with.
 func (a *Authority) EndOtherLogins(ctx context.Context, who audit.Who) (ended int, err error) {
 	own := who.Identity
-	if err := mayLookAtLogins(own); err != nil {
+	if err := a.mayLookAtLogins(ctx, own); err != nil {
 		return 0, err
 	}
 	if err := a.keepUses(ctx); err != nil {

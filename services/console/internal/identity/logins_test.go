@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -94,6 +95,40 @@ func TestAUseNeitherShortensALoginNorMakesOneOfAnAPIToken(t *testing.T) {
 	}
 	if err := a.EndLogin(t.Context(), audit.Who{Identity: exchanged.Identity}, token.Identity.TokenID); err == nil {
 		t.Error("an API token ends a login")
+	}
+}
+
+func TestASessionOfAnAPITokenNeitherSeesNorEndsLogins(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	token := logInAs(t, a, "ada")
+	api, _, err := a.CreateAPIToken(t.Context(), audit.Who{Identity: token.Identity}, token.Identity, nil, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asItIs, err := a.VerifyFrom("10.0.0.2:1", api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchanged, err := a.Exchange(t.Context(), "peer", api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]platform.Identity{"an API token": asItIs, "an exchanged token": exchanged.Identity} {
+		session, err := a.Session(t.Context(), audit.Who{}, of, ActionSession)
+		if err != nil {
+			t.Fatal(err)
+		}
+		who := audit.Who{Identity: session.Identity}
+		_, _, listed := a.ListLogins(t.Context(), session.Identity, store.LoginPlace{}, 100)
+		_, others := a.EndOtherLogins(t.Context(), who)
+		for what, err := range map[string]error{
+			"lists": listed, "ends one": a.EndLogin(t.Context(), who, token.Identity.TokenID), "ends others": others,
+		} {
+			if refused, ok := errors.AsType[*Error](err); !ok || refused.Reason != Forbidden {
+				t.Errorf("a session of %s %s: %v", name, what, err)
+			}
+		}
 	}
 }
 
