@@ -120,6 +120,23 @@ func TestALentTokenIsRenewedAtHalfOfItsTime(t *testing.T) {
 	try("when it is revoked", identity.ErrInvalid, 5)
 }
 
+// A token that waited for its turn while the network's last guess was rejected is not asked about.
+func TestATokenThatWaitedIsThrottled(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	tokens := NewTokens(verifier{}, func(context.Context, string) (string, time.Time, error) {
+		t.Error("the console is asked")
+		return "", time.Time{}, errors.New("asked")
+	})
+	tokens.now = func() time.Time { return now }
+	for range wrongPerNetwork {
+		tokens.reject(tokenHash{}, "192.0.2.1")
+	}
+	if _, err := tokens.borrow(tokenHash{1}, "192.0.2.1", "fairlead_x"); !errors.Is(err, identity.ErrThrottled) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A path leads to one service and one thing of it, or nowhere.
 func FuzzParsePath(f *testing.F) {
 	for _, path := range []string{

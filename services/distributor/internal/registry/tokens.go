@@ -94,8 +94,10 @@ func (t *Tokens) VerifyFrom(remote, token string) (identity.Identity, error) {
 	if !known && t.throttled(network) {
 		return identity.Identity{}, identity.ErrThrottled
 	}
-	got, err := t.borrow(hash, token)
+	got, err := t.borrow(hash, network, token)
 	switch {
+	case errors.Is(err, identity.ErrThrottled):
+		return identity.Identity{}, identity.ErrThrottled
 	case connect.CodeOf(err) == connect.CodeUnauthenticated, connect.CodeOf(err) == connect.CodeInvalidArgument:
 		t.reject(hash, network)
 		return identity.Identity{}, fmt.Errorf("%w: the console knows no such API token", identity.ErrInvalid)
@@ -109,7 +111,7 @@ func (t *Tokens) VerifyFrom(remote, token string) (identity.Identity, error) {
 }
 
 // borrow asks the console, once for all who ask about the same token.
-func (t *Tokens) borrow(hash tokenHash, token string) (string, error) {
+func (t *Tokens) borrow(hash tokenHash, network, token string) (string, error) {
 	got, err, _ := t.flights.Do(string(hash[:]), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), exchangeTime)
 		defer cancel()
@@ -118,6 +120,10 @@ func (t *Tokens) borrow(hash tokenHash, token string) (string, error) {
 			defer func() { <-t.places }()
 		case <-ctx.Done():
 			return "", errors.New("too many API tokens are asked about")
+		}
+		// Others may have been rejected while this one waited.
+		if _, known := t.find(hash); !known && t.throttled(network) {
+			return "", identity.ErrThrottled
 		}
 		now := t.now()
 		got, expire, err := t.exchange(ctx, token)
