@@ -250,6 +250,43 @@ func TestSeveralSourcesAreForServicesThatNameThem(t *testing.T) {
 	}
 }
 
+// TestACombinationIsNoSubmodule: who may push to the first source gets nothing of the others by a commit that names what they are together.
+func TestACombinationIsNoSubmodule(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.console.changeSource(withSubmodules)
+	first := f.repo.Commit("first", gittest.Files{"deploy/a": "1"})
+	other := f.git.NewRepo(t, "other.git")
+	other.Commit("other", gittest.Files{"secret": "1"})
+	f.console.add("other", other.URL())
+	f.console.setService("plain", "main")
+	ref := f.setBoth()
+	n := f.one()
+	var commit string
+	eventually(t, "both are together", func() error {
+		if commit = headOf(f.console.status(), ref).GetRevision().GetCommit(); commit == "" {
+			return errors.New(f.console.status().GetProblem().GetMessage())
+		}
+		return nil
+	})
+	stolen := commitLinks(f.repo, link{"stolen", f.repo.URL(), commit})
+	n.refresh()
+	f.problem(`submodule "stolen"`, "several sources", first[:8]+" is kept")
+	n.refuses(stolen, "", artifactv1.ResolveError_REASON_REFUSED, `"stolen"`, "several sources")
+}
+
+// setBoth has a service get the sources "shop" and "other", and returns the ref of both.
+func (f *fixture) setBoth() (ref string) {
+	f.console.mu.Lock()
+	defer f.console.mu.Unlock()
+	defer f.console.announce()
+	spec := &consolev1.ServiceSpec{
+		Cluster: "a", Sources: []*consolev1.ServiceSource{{Name: "shop", Source: sourceName, Ref: "main"}, {Name: "other", Source: "other"}},
+	}
+	f.console.services["both"] = &consolev1.Service{Metadata: &consolev1.Metadata{Name: "both", Uid: "uid-both"}, Spec: spec}
+	return catalog.RefOf(spec)
+}
+
 // packs asks for a service at a revision, which must be refused with these words.
 func (f *several) packs(ctx context.Context, n *node, service, revision, words string) {
 	f.t.Helper()

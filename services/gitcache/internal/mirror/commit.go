@@ -52,6 +52,12 @@ func (o *Objects) Commit(id plumbing.Hash) (Commit, error) {
 	return c, nil
 }
 
+// IsCombination tells whether a commit was made of several sources, by its content.
+func IsCombination(commit []byte) bool {
+	by, _ := person(headers(commit)["committer"])
+	return by == CombinedBy
+}
+
 // Peel follows tag objects to the commit that they stand for.
 func (o *Objects) Peel(id plumbing.Hash) (plumbing.Hash, error) {
 	for range maxTagDepth {

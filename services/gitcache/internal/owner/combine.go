@@ -423,6 +423,12 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 		if err == nil && t.combinationOf(pin) != ref {
 			err = errors.New("it is of other sources")
 		}
+		if err == nil && (s.Verification.Commit || s.Verification.Tag) {
+			// Whoever pushes to the source can make a commit that says so, too, and nobody has signed it.
+			t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
+				"revision %s, which %s is pinned to, can't be proven to be made of signed commits: the first source of the service publishes signed content only, so that pins and rollbacks of several sources are refused. Release the pin, and put the revisions back in the sources", short(pin), s.users(at))})
+			continue
+		}
 		if err == nil {
 			heads[at] = h
 			continue

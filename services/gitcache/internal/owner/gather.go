@@ -117,10 +117,14 @@ func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbin
 			return fmt.Errorf("submodule %q is within more than the limit of %d others", m.Path, maxSubmoduleDepth)
 		}
 		seen[m.Commit] = true
-		if g.t.has(m.Commit) {
-			return nil
+		var err error
+		if !g.t.has(m.Commit) {
+			err = g.bring(ctx, m)
 		}
-		if err := g.bring(ctx, m); err != nil {
+		if err == nil && g.t.combinationOf(m.Commit) != "" { // it has files of other sources
+			err = errCombined
+		}
+		if err != nil {
 			return fmt.Errorf("submodule %q at commit %s of %s: %w", join(p.path, m.Path), short(m.Commit), show(m.URL), err)
 		}
 		return nil

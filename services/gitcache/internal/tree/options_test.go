@@ -173,3 +173,16 @@ func TestASubmoduleAtWhatIsNoCommitIsRefused(t *testing.T) {
 		refused(t, o, o.tree(entry{modeSubmodule, "s", o.add(plumbing.CommitObject, []byte(b))}), Options{Submodules: true}, `"s"`, "malformed")
 	}
 }
+
+func TestASubmoduleAtACombinationIsRefused(t *testing.T) {
+	t.Parallel()
+	o := objects{}
+	text := "tree %s\nauthor a <a> 0 +0000\ncommitter %s <> 0 +0000\n\nx\n\n" + mirror.CombinationLine + "combination:1\n"
+	files := o.tree(entry{modeFile, "secret", o.blob("x")})
+	combined := o.add(plumbing.CommitObject, fmt.Appendf(nil, text, files, mirror.CombinedBy))
+	root := o.tree(entry{modeSubmodule, "s", combined})
+	refused(t, o, root, Options{Submodules: true}, `"s"`, "several sources")
+	if _, err := Find(o, root, "s", true); !errors.Is(err, artifact.ErrRefused) {
+		t.Errorf("a path into it: %v", err)
+	}
+}

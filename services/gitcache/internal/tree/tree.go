@@ -110,6 +110,9 @@ func submoduleTree(r Reader, path string, commit plumbing.Hash) (plumbing.Hash, 
 	case err != nil:
 		return plumbing.ZeroHash, fmt.Errorf("read submodule %q: %w", path, err)
 	}
+	if mirror.IsCombination(b) { // it has files of other sources
+		return plumbing.ZeroHash, refuse("submodule %q is at commit %s, which was made of several sources. Name a commit of its repository", path, commit)
+	}
 	line, _, _ := bytes.Cut(b, []byte{'\n'})
 	id, ok := bytes.CutPrefix(line, []byte("tree "))
 	if !ok || len(id) != 2*len(plumbing.ZeroHash) || !plumbing.IsHash(string(id)) {
