@@ -108,14 +108,18 @@ test: {cluster: edge-1, source: sample, path: canary}
 	w.awaitRunning(t, "after the restore")
 	p.compareConnections(t, seen())
 
-	// The agent leaves, comes back by the file that the second form of the command writes, and leaves for good.
+	// The agent leaves, comes back by the file that the second form of the command writes, then by kustomize, and leaves for good.
 	leave := strings.Replace(p.block(t, "fairlead cluster leave"), "leave edge-1", "leave edge-1 --yes", 1)
 	p.run(t, leave)
 	p.joinByFile(t)
 	w.push(t, "by file")
 	w.awaitRunning(t, "by file")
 	p.run(t, leave)
-	w.awaitRunning(t, "by file") // applied objects stay
+	p.joinByKustomize(t)
+	w.push(t, "by kustomize")
+	w.awaitRunning(t, "by kustomize")
+	p.run(t, leave)
+	w.awaitRunning(t, "by kustomize") // applied objects stay
 	w.kubectl(t, "", "delete", "namespace", "web")
 
 	// The hub goes, and comes back by kustomize on the volumes and Secrets that stay.
@@ -270,6 +274,17 @@ func (p *page) joinByFile(t *testing.T) {
 	})
 }
 
+// joinByKustomize has the agent join by the overlay of the page, with the URL that the hub has in the lab.
+func (p *page) joinByKustomize(t *testing.T) {
+	t.Helper()
+	overlay := filepath.Join(p.folder, "deploy/kustomize/agent/example/kustomization.yaml")
+	if err := os.WriteFile(overlay, []byte(pageNames.Replace(readPage(t, overlay))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, p.block(t, "apply --server-side -k deploy/kustomize/agent"))
+	p.kubectl(t, "", "rollout", "status", "--namespace=fairlead-system", "statefulset/fairlead-agent", "--timeout=5m")
+}
+
 // backUpAndRestore makes a backup by the chart's CronJob, loses a resource, and has it back.
 func (p *page) backUpAndRestore(t *testing.T) {
 	t.Helper()
@@ -305,7 +320,7 @@ func configSet(name string) string {
 // kustomize installs the overlay of the page.
 func (p *page) kustomize(t *testing.T) {
 	t.Helper()
-	command := p.block(t, "kubectl apply -k")
+	command := p.block(t, "apply -k deploy/kustomize/hub")
 	p.writeOverlay(t)
 	p.run(t, strings.Replace(command, "kustomize/hub/example", "kustomize/hub/mine", 1))
 	for _, workload := range []string{"statefulset/fairlead-console", "statefulset/fairlead-gitcache", "deployment/fairlead-distributor", "statefulset/fairlead-tunnel"} {
