@@ -6,6 +6,7 @@ require (
 	fairlead.dev/deploy v0.0.0-00010101000000-000000000000
 	fairlead.dev/platform v0.0.0-00010101000000-000000000000
 	helm.sh/helm/v4 v4.3.1
+	sigs.k8s.io/gateway-api v1.4.1
 	sigs.k8s.io/kustomize/api v0.21.1
 	sigs.k8s.io/kustomize/kyaml v0.21.2
 	sigs.k8s.io/yaml v1.6.0

@@ -33,6 +33,7 @@ func renders() []render {
 		{"hub", "monitoring", "fairlead", []string{monitoring}},
 		{"hub", "ingress-http1", "fairlead", nil},
 		{"hub", "ingress-http2", "fairlead", nil},
+		{"hub", "gateway", "fairlead", nil},
 		{"agent", "base", "fairlead-system", nil},
 		{"agent", "least", "fairlead-system", nil},
 	}

@@ -17,6 +17,7 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -56,6 +57,10 @@ func sets() map[string]map[string]any {
 			"priorityClassName": "system-cluster-critical",
 			"trustedProxies":    []any{"10.1.0.0/16", "fd01::/16"},
 			"backup":            map[string]any{"schedule": "0 3 * * *", "claim": "backups", "keep": 3},
+		},
+		"hub/gateway": {
+			"tls":     map[string]any{"privateCA": false},
+			"gateway": map[string]any{"enabled": true, "parentRefs": []any{map[string]any{"name": "public"}}, "annotations": map[string]any{"a": "b"}, "hosts": map[string]any{"console": "console.example.com"}},
 		},
 		"hub/any-user":   {"runAsUser": 0, "backup": map[string]any{"schedule": "0 3 * * *", "claim": "backups"}},
 		"agent/any-user": {"hub": hub, "runAsUser": 0},
@@ -109,7 +114,9 @@ func manifests(t *testing.T, apis ...string) map[string]string {
 		}
 		all["kustomize "+r.chart+"/"+r.name] = build(t, r.chart+"/"+r.name)
 	}
-	all["kustomize hub/example"] = build(t, "hub/example")
+	for _, name := range []string{"hub/example", "agent/example"} {
+		all["kustomize "+name] = build(t, name)
+	}
 	return all
 }
 
@@ -197,6 +204,8 @@ func TestSchemaRefusesUnknownAndWrongValues(t *testing.T) {
 		{"hub", map[string]any{"backup": map[string]any{"schedule": "0 3 * * *"}}, "backup.claim is missing"},
 		{"hub", map[string]any{"backup": map[string]any{"schedule": "0 3 * * *", "claim": "c", "keep": 0}}, "/backup/keep"},
 		{"hub", map[string]any{"runAsUser": "nobody"}, "/runAsUser"},
+		{"hub", map[string]any{"gateway": map[string]any{"enabled": true}}, "gateway.parentRefs is missing"},
+		{"hub", map[string]any{"gateway": map[string]any{"enabled": true, "parentRefs": []any{map[string]any{"name": "public"}}}}, "gateway.caConfigMap is missing"},
 	} {
 		_, err := helm(chartDir(c.chart), namespaceOf(c.chart), c.values)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -399,47 +408,102 @@ func TestPodsAreSpreadAndShutIn(t *testing.T) {
 	}
 }
 
-// TestIngressLeadsPathsAsTheFrontDoes: a path of type Prefix also matches itself without its last slash.
-func TestIngressLeadsPathsAsTheFrontDoes(t *testing.T) {
+// TestPathsLeadWhereTheFrontLeadsThem: a path of type Prefix also matches itself without its last slash.
+func TestPathsLeadWhereTheFrontLeadsThem(t *testing.T) {
 	t.Parallel()
-	seen := 0
+	seen := map[any]int{}
 	for name, text := range manifests(t) {
 		for _, object := range documents(t, text) {
-			if object["kind"] != "Ingress" || at(object, "metadata", "name") != "fairlead-console" {
+			kind := object["kind"]
+			if kind != "Ingress" && kind != "HTTPRoute" || at(object, "metadata", "name") != "fairlead-console" {
 				continue
 			}
-			seen++
+			seen[kind]++
+			paths := pathsOf(object)
 			for path, want := range map[string]string{
 				"/": "console", "/clusters": "console", "/clusters/": "tunnel", "/clusters/edge-1/api": "tunnel", "/clustersx": "console", "/cluster/edge-1": "console",
 				"/fairlead.tunnel.v1.TunnelService/ListSessions": "tunnel", "/fairlead.gitcache.v1.SourceService/Browse": "gitcache", "/fairlead.console.v1.SourceService/Get": "console",
 				"/fairlead.gitcache.v1.ShardService/ListReplicas": "gitcache", "/fairlead.gitcache.v1.HandoffService/CopyMirror": "console",
 			} {
-				if got := led(object, path); got != "fairlead-"+want {
-					t.Errorf("%s: %s leads to %q, want the %s", name, path, got, want)
+				if got := led(paths, path); got != "fairlead-"+want {
+					t.Errorf("%s, %s: %s leads to %q, want the %s", name, kind, path, got, want)
 				}
 			}
 		}
 	}
-	if seen < 3 {
-		t.Errorf("only %d Ingresses of the console were looked at", seen)
+	if seen["Ingress"] < 3 || seen["HTTPRoute"] < 2 {
+		t.Errorf("only %v of the console were looked at", seen)
 	}
 }
 
-// led is the service that an Ingress leads a path to, as its API says: an exact match comes first, then the longest prefix in whole elements.
-func led(ingress map[string]any, path string) (service string) {
-	longest := -1
-	paths, _ := at(ingress, "spec", "rules", 0, "http", "paths").([]any)
+// A route waits as long as its requests last, and the Gateway knows each pod by the name of its Service.
+func TestGatewayLimitsNoRequestAndVerifiesPods(t *testing.T) {
+	t.Parallel()
+	routes, policies := 0, 0
+	for _, object := range documents(t, build(t, "hub/gateway")) {
+		name, _ := at(object, "metadata", "name").(string)
+		switch object["kind"] {
+		case "HTTPRoute":
+			routes++
+			rules, _ := at(object, "spec", "rules").([]any)
+			for i, rule := range rules {
+				if at(rule, "timeouts", "request") != "0s" || at(rule, "timeouts", "backendRequest") != "0s" {
+					t.Errorf("%s: rule %d has the time limits %v", name, i, at(rule, "timeouts"))
+				}
+			}
+		case "BackendTLSPolicy":
+			policies++
+			if at(object, "spec", "validation", "hostname") != name+".fairlead.svc" || at(object, "spec", "targetRefs", 0, "name") != name ||
+				at(object, "spec", "validation", "caCertificateRefs", 0, "name") != "fairlead-ca" {
+				t.Errorf("%s: %v", name, object["spec"])
+			}
+		}
+	}
+	if routes != 4 || policies != 4 {
+		t.Errorf("%d routes and %d policies, want 4 of each", routes, policies)
+	}
+}
+
+// leading is a path of an Ingress or HTTPRoute.
+type leading struct {
+	path, service string
+	exact         bool
+}
+
+func pathsOf(object map[string]any) (all []leading) {
+	paths, _ := at(object, "spec", "rules", 0, "http", "paths").([]any)
 	for _, p := range paths {
-		named, _ := at(p, "path").(string)
-		backend, _ := at(p, "backend", "service", "name").(string)
-		if at(p, "pathType") == "Exact" {
-			if path == named {
-				return backend
+		path, _ := at(p, "path").(string)
+		service, _ := at(p, "backend", "service", "name").(string)
+		all = append(all, leading{path, service, at(p, "pathType") == "Exact"})
+	}
+	if object["kind"] == "Ingress" {
+		return all
+	}
+	rules, _ := at(object, "spec", "rules").([]any)
+	for _, rule := range rules {
+		service, _ := at(rule, "backendRefs", 0, "name").(string)
+		matches, _ := at(rule, "matches").([]any)
+		for _, match := range matches {
+			path, _ := at(match, "path", "value").(string)
+			all = append(all, leading{path, service, at(match, "path", "type") == "Exact"})
+		}
+	}
+	return all
+}
+
+// led is the service that a path is led to, as both APIs say: an exact match comes first, then the longest prefix in whole elements.
+func led(paths []leading, path string) (service string) {
+	longest := -1
+	for _, p := range paths {
+		if p.exact {
+			if path == p.path {
+				return p.service
 			}
 			continue
 		}
-		if prefix := strings.TrimSuffix(named, "/"); len(prefix) > longest && strings.HasPrefix(path+"/", prefix+"/") {
-			longest, service = len(prefix), backend
+		if prefix := strings.TrimSuffix(p.path, "/"); len(prefix) > longest && strings.HasPrefix(path+"/", prefix+"/") {
+			longest, service = len(prefix), p.service
 		}
 	}
 	return service
@@ -582,6 +646,17 @@ spec:
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
+// gatewayAPI is the folder of the Gateway API's module, of which the types hold the version in go.mod.
+func gatewayAPI(t *testing.T) string {
+	t.Helper()
+	module, _, _ := strings.Cut(reflect.TypeFor[gatewayv1.HTTPRoute]().PkgPath(), "/apis/")
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(dir))
+}
+
 func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -595,6 +670,18 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 		if _, err := cluster.Kubectl(ctx, "", "create", "namespace", name); err != nil {
 			t.Fatal(err)
 		}
+	}
+	crds, err := filepath.Glob(filepath.Join(gatewayAPI(t), "config/crd/standard/gateway.networking.k8s.io_*s.yaml"))
+	if err != nil || len(crds) < 2 {
+		t.Fatalf("definitions of the Gateway API: %q, %v", crds, err)
+	}
+	for _, file := range crds {
+		if _, err := cluster.Kubectl(ctx, "", "apply", "--server-side", "-f", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd", "--all"); err != nil {
+		t.Fatal(err)
 	}
 	accepts := func(kind string, all map[string]string) {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
