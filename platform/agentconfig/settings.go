@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
@@ -78,6 +80,24 @@ func Merge(layers []*deliveryv1.AgentLayer) Settings {
 		s.add(layer.GetName(), layer.GetSettings())
 	}
 	return s
+}
+
+// Knows tells whether Merge knows all values of settings: a newer hub may have others.
+func Knows(in *deliveryv1.AgentSettings) bool { return !Strip(proto.CloneOf(in)) }
+
+// Strip takes those values out of settings that Merge does not know, and tells whether there were any.
+func Strip(in *deliveryv1.AgentSettings) (stripped bool) {
+	off := slices.DeleteFunc(slices.Clone(in.GetOff()), func(feature string) bool {
+		return feature != tunnel && feature != streams && feature != views
+	})
+	if stripped = len(off) < len(in.GetOff()); stripped {
+		in.Off = off
+	}
+	var level slog.Level
+	if in.GetLogLevel() != "" && level.UnmarshalText([]byte(in.GetLogLevel())) != nil {
+		in.LogLevel, stripped = "", true
+	}
+	return stripped
 }
 
 func (s *Settings) add(name string, in *deliveryv1.AgentSettings) {

@@ -98,8 +98,9 @@ type refusal struct {
 	Digest string    `json:"digest"`
 	Why    string    `json:"why"`
 	Time   time.Time `json:"time"`
-	// Unreached: the agent did not reach the hub with it.
+	// Unreached: the agent did not reach the hub with it. Unknown: it has settings that the agent does not know.
 	Unreached bool `json:"unreached,omitempty"`
+	Unknown   bool `json:"unknown,omitempty"`
 }
 
 // Open reads what the disk has and puts it in force. A candidate that the agent was started with too often is taken back first.
@@ -115,6 +116,9 @@ func Open(deps Deps) (*Keeper, error) {
 			deps.Log.Warn("the record of the configuration is damaged; only flags hold until the hub sends it again", "err", err)
 			k.state = state{}
 		}
+	}
+	if k.state = k.state.known(); k.state.Refusal != nil && k.state.Refusal.Unknown {
+		deps.Log.Error("the agent does not know all of what it is configured with, as an earlier version may", "why", k.state.Refusal.Why)
 	}
 	if k.state.Candidate != nil {
 		next := k.state
@@ -134,6 +138,31 @@ func Open(deps Deps) (*Keeper, error) {
 	defer k.mu.Unlock()
 	k.enforce()
 	return k, nil
+}
+
+// known is the state without what this version of the agent does not know: a later one may have written it. Of the last good configuration
+// the rest holds, for all of it narrows. What an earlier version did not know is asked for again.
+func (s state) known() state {
+	if s.Refusal != nil && s.Refusal.Unknown {
+		s.Refusal, s.Wanted = nil, s.force().digest()
+	}
+	const putBack = "the agent was put back to a version that does not know all settings: %s in force until the agent is upgraded"
+	if _, all := s.Candidate.read(); !all {
+		s = s.refused(fmt.Sprintf(putBack, "the last good configuration is"), false)
+		s.Refusal.Unknown = true
+	}
+	layers, all := s.Good.read()
+	if all {
+		return s
+	}
+	if s.Wanted == s.Good.Digest {
+		s.Refusal = &refusal{Digest: s.Wanted, Why: fmt.Sprintf(putBack, "those that it knows are"), Time: time.Now(), Unknown: true}
+	}
+	s.Good = nil
+	if good, err := versionOf(&deliveryv1.AgentConfigDelivery{Digest: agentconfig.Digest(layers), Layers: layers}); err == nil && len(layers) > 0 {
+		s.Good = good
+	}
+	return s
 }
 
 // refused is the state without its candidate.
@@ -179,15 +208,35 @@ func (k *Keeper) enforce() {
 	}
 }
 
-func (v *version) layers() []*deliveryv1.AgentLayer {
+func versionOf(d *deliveryv1.AgentConfigDelivery) (*version, error) {
+	text, err := protojson.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode configuration: %w", err)
+	}
+	return &version{Digest: d.GetDigest(), Delivery: text}, nil
+}
+
+// read returns the layers as far as this version of the agent knows their settings, and whether it knows all.
+func (v *version) read() (layers []*deliveryv1.AgentLayer, all bool) {
 	if v == nil {
-		return nil
+		return nil, true
 	}
 	var d deliveryv1.AgentConfigDelivery
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(v.Delivery, &d); err != nil {
-		return nil // written by this program: see Take
+	if all = protojson.Unmarshal(v.Delivery, &d) == nil; !all {
+		proto.Reset(&d)
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(v.Delivery, &d); err != nil {
+			return nil, false
+		}
 	}
-	return d.GetLayers()
+	for _, layer := range d.GetLayers() {
+		all = !agentconfig.Strip(layer.GetSettings()) && all
+	}
+	return d.GetLayers(), all
+}
+
+func (v *version) layers() []*deliveryv1.AgentLayer {
+	layers, _ := v.read()
+	return layers
 }
 
 func (v *version) digest() string {
@@ -219,17 +268,17 @@ func (k *Keeper) Take(sent *deliveryv1.AgentConfigDelivery) error {
 		next.Refusal = k.state.Refusal
 		return k.keep(next)
 	case why != "":
-		next.Refusal = &refusal{Digest: sent.GetDigest(), Why: why, Time: time.Now()}
+		next.Refusal = &refusal{Digest: sent.GetDigest(), Why: why, Time: time.Now(), Unknown: true}
 		k.Log.Error("the agent can't be configured as the hub wants", "why", why, "stays", before)
 		return k.keep(next)
 	case sent.GetDigest() == next.Good.digest():
 		next.Candidate, next.Starts = nil, 0
 	case next.Candidate == nil || sent.GetDigest() != next.Candidate.Digest:
-		text, err := protojson.Marshal(sent)
+		candidate, err := versionOf(sent)
 		if err != nil {
-			return fmt.Errorf("encode configuration: %w", err)
+			return err
 		}
-		next.Candidate, next.Starts = &version{Digest: sent.GetDigest(), Delivery: text}, 1
+		next.Candidate, next.Starts = candidate, 1
 	}
 	if err := k.keep(next); err != nil {
 		return err
@@ -248,7 +297,7 @@ func check(sent *deliveryv1.AgentConfigDelivery) string {
 		return "its digest is not that of its layers"
 	}
 	for _, layer := range sent.GetLayers() {
-		if unknown(layer.ProtoReflect()) {
+		if unknown(layer.ProtoReflect()) || !agentconfig.Knows(layer.GetSettings()) {
 			return fmt.Sprintf("agentconfig %q has settings that this agent does not know: upgrade the agent", layer.GetName())
 		}
 	}

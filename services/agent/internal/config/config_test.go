@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/services/agent/internal/config"
@@ -230,11 +232,88 @@ func TestWhatTheAgentDoesNotKnowIsRefused(t *testing.T) {
 		newer.Digest = agentconfig.Digest(newer.GetLayers())
 		w.take(newer)
 		w.is(2, two.GetDigest(), false, "upgrade the agent")
+		for _, settings := range []*deliveryv1.AgentSettings{{Off: []string{"views", "later"}}, {LogLevel: "later"}} {
+			newer.Layers[0].Settings = settings
+			newer.Digest = agentconfig.Digest(newer.GetLayers())
+			w.take(newer)
+			w.is(2, two.GetDigest(), false, "upgrade the agent")
+		}
 		forged := delivery(3)
 		forged.Digest = two.GetDigest()[:20]
 		w.take(forged)
 		w.is(2, two.GetDigest(), false, "digest")
 	})
+}
+
+func TestAnAgentThatMayKnowMoreAsksAgain(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		two, newer := delivery(2), delivery(3)
+		w.take(two)
+		time.Sleep(3 * time.Minute)
+		newer.Layers[0].Settings.Off = []string{"later"}
+		newer.Digest = agentconfig.Digest(newer.GetLayers())
+		w.take(newer)
+		w.is(2, two.GetDigest(), false, "upgrade the agent")
+		w.stop()
+		w.start() // after its upgrade
+		w.is(2, two.GetDigest(), false, "")
+		if got := w.keeper.State().GetWanted(); got == newer.GetDigest() {
+			t.Error("the hub is told that the agent was sent it, and sends it no more")
+		}
+	})
+}
+
+// TestAnAgentThatWasPutBackHoldsWhatItKnows has a later version of the agent write what is on the disk.
+func TestAnAgentThatWasPutBackHoldsWhatItKnows(t *testing.T) {
+	t.Parallel()
+	two, three := delivery(2), delivery(3)
+	for _, later := range []string{`"later":{"x":1}`, `"off":["later"]`, `"logLevel":"later"`} {
+		bubble(t, func(w *world) {
+			w.take(two)
+			time.Sleep(3 * time.Minute)
+			w.stop()
+			w.edit(`"concurrency":2`, `"concurrency":2,`+later)
+			w.edit(two.GetDigest(), "sha256:later")
+			w.start()
+			w.is(2, two.GetDigest(), false, "upgraded")
+			got := w.keeper.State()
+			if got.GetWanted() != "sha256:later" || got.GetRefuseTime() == nil || !proto.Equal(got.GetLayers()[0], two.GetLayers()[0]) {
+				t.Errorf("%s: the hub is told %v", later, got)
+			}
+			w.take(three)
+			w.is(3, three.GetDigest(), true, "")
+		})
+	}
+	bubble(t, func(w *world) {
+		w.take(two)
+		time.Sleep(3 * time.Minute)
+		w.take(three)
+		w.stop()
+		w.edit(`"concurrency":3`, `"concurrency":3,"later":{"x":1}`)
+		w.start()
+		w.is(2, two.GetDigest(), false, "upgraded")
+		if got := w.keeper.State(); got.GetWanted() != three.GetDigest() {
+			t.Errorf("the hub is told %v", got)
+		}
+	})
+}
+
+// edit changes what is on the disk.
+func (w *world) edit(from, to string) {
+	w.t.Helper()
+	path := filepath.Join(w.dir, "config.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	edited := strings.ReplaceAll(string(text), from, to)
+	if edited == string(text) {
+		w.t.Fatalf("%s has no %s", text, from)
+	}
+	if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func TestADamagedRecordIsAskedForAnew(t *testing.T) {
