@@ -145,7 +145,8 @@ type AgentPoll struct {
 	// Mean time between two polls: at least this. The hub's own is 2m; after 5m of silence the hub takes a cluster for away.
 	Interval *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
 	// By how much polls are spread around the interval, in percent of it: at least this. The hub's own is 10. An interval with its spread is at
-	// most 4m30s.
+	// most 4m30s. Of several configurations they may come to more: the hub then asks for polls at most 4m05s apart, to which agents add up to a
+	// tenth.
 	Jitter        int32 `protobuf:"varint,2,opt,name=jitter,proto3" json:"jitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

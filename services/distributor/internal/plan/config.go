@@ -22,18 +22,28 @@ func (u *Update) configure(c *cluster) {
 	if before == nil || !c.exists || before.GetDigest() == now.GetDigest() {
 		return // an agent that comes to a plan that is new asks by itself
 	}
-	c.changed, c.revision = u.now, u.plan.high
-	if _, nudged := u.change.Clusters[c.name]; !nudged {
-		u.change.Clusters[c.name] = ""
+	u.configured[c] = struct{}{}
+}
+
+// nudgeConfigured nudges the agents that get another configuration.
+func (u *Update) nudgeConfigured() {
+	for c := range u.configured {
+		if !c.exists {
+			continue
+		}
+		c.changed, c.revision = u.now, u.plan.high
+		if _, nudged := u.change.Clusters[c.name]; !nudged {
+			u.change.Clusters[c.name] = ""
+		}
 	}
 }
 
-// AgentConfig is what the agent of a cluster is to be configured with; nil: the plan does not know, or the agent has seen a later catalog.
-func (p *Plan) AgentConfig(cluster string, seen int64) *deliveryv1.AgentConfigDelivery {
+// AgentConfig is what the agent of a cluster is to be configured with; nil: the plan does not know.
+func (p *Plan) AgentConfig(cluster string) *deliveryv1.AgentConfigDelivery {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	c, err := p.known(cluster)
-	if err != nil || seen > p.low {
+	if err != nil {
 		return nil
 	}
 	return c.config

@@ -22,8 +22,8 @@ type Difference struct {
 	None bool // the agent has it, or may have newer
 	// HaveWanted: something differs, but the agent did not say what it has.
 	HaveWanted bool
-	// Behind: the agent has heard of a newer catalog than this one. The agent is told only what it lacks.
-	Behind bool
+	// Ahead: the agent has heard of a newer catalog than this one. Behind: and it differs. The agent is told only what it lacks.
+	Ahead, Behind bool
 	// Pending: there may be more in a moment. A change that the agent was nudged for is not in yet, or content for the cluster
 	// is being asked for: for the first time, or since before that nudge. Another replica may have it already, and does not
 	// nudge the agent again.
@@ -44,7 +44,7 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen, nudged
 	if err != nil {
 		return Difference{}, err
 	}
-	d := Difference{Behind: seen > p.low, Pending: nudged > p.low || p.pending(c, nudged), Revision: p.high}
+	d := Difference{Ahead: seen > p.low, Behind: seen > p.low, Pending: nudged > p.low || p.pending(c, nudged), Revision: p.high}
 	if digest == c.digest {
 		if d.None = true; d.Behind {
 			d.Behind, d.Revision = false, 0
@@ -102,7 +102,7 @@ func (d Difference) Lacking(have map[string]string) Difference {
 		return d
 	}
 	changed := slices.DeleteFunc(slices.Clone(d.Changed), func(is *Delivery) bool { return have[is.Service] != "" })
-	return Difference{None: len(changed) == 0, Behind: d.Behind, Pending: d.Pending, Changed: changed}
+	return Difference{None: len(changed) == 0, Ahead: d.Ahead, Behind: d.Behind, Pending: d.Pending, Changed: changed}
 }
 
 func (p *Plan) known(name string) (*cluster, error) {

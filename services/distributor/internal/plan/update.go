@@ -17,8 +17,10 @@ type Update struct {
 	change Change
 	good   int64               // changes up to this one were all known before
 	dirty  map[*cluster]string // with the trace of the commit that made it so
-	trace  string              // of the commit that is being delivered
-	lines  map[*line]struct{}  // lines that may be worth telling
+	// configured are the clusters whose agents get another configuration.
+	configured map[*cluster]struct{}
+	trace      string             // of the commit that is being delivered
+	lines      map[*line]struct{} // lines that may be worth telling
 }
 
 // Update runs fn and says what it did. fn must not call the plan.
@@ -26,11 +28,12 @@ func (p *Plan) Update(now time.Time, fn func(*Update)) Change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u := &Update{
-		plan: p, now: now, good: p.low, dirty: map[*cluster]string{}, lines: map[*line]struct{}{},
+		plan: p, now: now, good: p.low, dirty: map[*cluster]string{}, configured: map[*cluster]struct{}{}, lines: map[*line]struct{}{},
 		change: Change{Clusters: map[string]string{}, Services: map[string]struct{}{}},
 	}
 	fn(u)
 	u.settle()
+	u.nudgeConfigured()
 	u.tell()
 	return u.change
 }

@@ -36,7 +36,7 @@ type claims struct {
 // it can't be: what the agent has heard of was lost.
 func (d *Delivery) compare(cluster string, req *deliveryv1.SyncRequest, has map[string]string) (diff plan.Difference, claimed bool, err error) {
 	diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, req.GetRevision(), req.GetNudged())
-	if err == nil && d.claims.void(cluster, req.GetRevision(), diff.Behind, time.Now(), d.deps.Confirmed) {
+	if err == nil && d.claims.void(cluster, req.GetRevision(), diff.Ahead, time.Now(), d.deps.Confirmed) {
 		diff, err = d.deps.Plan.Compare(cluster, req.GetDigest(), has, 0, 0)
 		return diff, true, err
 	}
@@ -44,10 +44,10 @@ func (d *Delivery) compare(cluster string, req *deliveryv1.SyncRequest, has map[
 }
 
 // void says whether a claim is about a catalog that was lost.
-func (c *claims) void(cluster string, revision int64, behind bool, now time.Time, confirmed func() time.Time) bool {
+func (c *claims) void(cluster string, revision int64, ahead bool, now time.Time, confirmed func() time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !behind {
+	if !ahead {
 		if len(c.of) > 0 {
 			delete(c.of, cluster)
 		}

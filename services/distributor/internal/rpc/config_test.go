@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -49,6 +50,9 @@ func TestAConfigurationIsSentOnce(t *testing.T) {
 	if _, nudged := change.Clusters["edge-1"]; !nudged {
 		t.Error("the agent is not nudged")
 	}
+	if _, revision, err := with.Plan.Changed("edge-1"); err != nil || revision != 6 {
+		t.Errorf("the agent is nudged for revision %d, %v; the change is 6", revision, err)
+	}
 	sent := ask(6, nil, config).GetAgentConfig()
 	if len(sent.GetLayers()) != 1 || sent.GetDigest() == "" {
 		t.Fatalf("sent %v", sent)
@@ -62,7 +66,7 @@ func TestAConfigurationIsSentOnce(t *testing.T) {
 	has := &deliveryv1.AgentConfigState{Wanted: sent.GetDigest(), InForce: sent.GetDigest()}
 	for range 100 {
 		resp := ask(6, has, config)
-		if next := resp.GetNextPoll().AsDuration(); resp.GetAgentConfig() != nil || next < 4*time.Minute*88/100 || next > 4*time.Minute*112/100 {
+		if next := resp.GetNextPoll().AsDuration(); resp.GetAgentConfig() != nil || next < 4*time.Minute*88/100 || next > 4*time.Minute+5*time.Second {
 			t.Fatalf("an agent that has it gets %v", resp)
 		}
 	}
@@ -76,5 +80,91 @@ func TestAConfigurationIsSentOnce(t *testing.T) {
 	}
 	if again := with.Plan.Update(time.Now(), func(u *plan.Update) { u.AgentConfigs(nil) }); len(again.Clusters) != 0 {
 		t.Errorf("nudged for nothing: %v", again.Clusters)
+	}
+}
+
+// TestPollsOfSeveralConfigurationsAreNoSilence: the longest interval of one, and the widest spread of another.
+func TestPollsOfSeveralConfigurationsAreNoSilence(t *testing.T) {
+	t.Parallel()
+	with := deps(t)
+	d := rpc.NewDelivery(with)
+	all := &consolev1.ClusterSelector{All: true}
+	with.Plan.Update(time.Now(), func(u *plan.Update) {
+		u.Current()
+		u.AgentConfigs([]*consolev1.AgentConfig{
+			{Metadata: &consolev1.Metadata{Name: "slow"}, Spec: &consolev1.AgentConfigSpec{Clusters: all, Settings: &deliveryv1.AgentSettings{
+				Poll: &deliveryv1.AgentPoll{Interval: durationpb.New(4 * time.Minute)},
+			}}},
+			{Metadata: &consolev1.Metadata{Name: "wide"}, Spec: &consolev1.AgentConfigSpec{Clusters: all, Settings: &deliveryv1.AgentSettings{
+				Poll: &deliveryv1.AgentPoll{Interval: durationpb.New(5 * time.Second), Jitter: 50},
+			}}},
+		})
+		u.Labels("edge-1", nil)
+		u.At(5, 5)
+	})
+	has := with.Plan.AgentConfig("edge-1").GetDigest()
+	var least, most time.Duration
+	for range 200 {
+		resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{AgentConfig: &deliveryv1.AgentConfigState{Wanted: has, InForce: has}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := resp.GetNextPoll().AsDuration()
+		if least = min(least, next); least == 0 {
+			least = next
+		}
+		most = max(most, next)
+	}
+	if least < 2*time.Minute || least > 3*time.Minute || most > 4*time.Minute+5*time.Second || most < 3*time.Minute+30*time.Second {
+		t.Errorf("polls are %s to %s apart", least, most)
+	}
+}
+
+// TestAConfigurationIsSentAfterTheCatalogWasPutBack: the agent has seen what the console's database has no more.
+func TestAConfigurationIsSentAfterTheCatalogWasPutBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		with := deps(t)
+		d := rpc.NewDelivery(with)
+		with.Plan.Update(time.Now(), func(u *plan.Update) {
+			u.Current()
+			configured(u, 5, map[string]string{"site": "edge"}, &deliveryv1.AgentSettings{Concurrency: 1})
+		})
+		begin := time.Now()
+		for {
+			resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{Revision: 9, Agent: &deliveryv1.AgentInfo{
+				Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch after := time.Since(begin); {
+			case resp.GetAgentConfig() != nil && (after == 0 || resp.GetRevision() != 5):
+				t.Fatalf("after %s the agent gets %v: the replica may have been behind", after, resp)
+			case resp.GetAgentConfig() != nil:
+				return
+			case after > 2*time.Minute:
+				t.Fatalf("after %s the agent gets %v", after, resp)
+			}
+			time.Sleep(resp.GetNextPoll().AsDuration())
+		}
+	})
+}
+
+// TestAnAgentThatStandsByGetsItsConfigurationAlone, whatever it has.
+func TestAnAgentThatStandsByGetsItsConfigurationAlone(t *testing.T) {
+	t.Parallel()
+	with := deps(t)
+	d := rpc.NewDelivery(with)
+	with.Plan.Update(time.Now(), func(u *plan.Update) {
+		u.Current()
+		configured(u, 5, map[string]string{"site": "edge"}, &deliveryv1.AgentSettings{Concurrency: 1})
+	})
+	resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{
+		Digest: "sha256:of-long-ago", AgentConfig: &deliveryv1.AgentConfigState{StandsBy: true},
+		Agent: &deliveryv1.AgentInfo{Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG}},
+	})
+	if err != nil || resp.GetNotModified() == nil || resp.GetAgentConfig().GetDigest() == "" {
+		t.Errorf("got %v, %v", resp, err)
 	}
 }

@@ -85,6 +85,9 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		return nil, err
 	}
 	defer d.syncs.leave()
+	if req.GetAgentConfig().GetStandsBy() {
+		return d.standBy(ctx, cluster, req)
+	}
 	has := have(req.GetHave())
 	behind := d.behind() // before the plan is looked at: what it says after is no older
 	diff, claimed, err := d.compare(cluster, req, has)
@@ -100,13 +103,18 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		return nil, toConnect(err, cluster)
 	}
 	configured, missing := d.configure(ctx, &diff)
-	config := d.deps.Plan.AgentConfig(cluster, req.GetRevision())
+	var config *deliveryv1.AgentConfigDelivery // of an agent that may have a newer one: unknown
+	if !diff.Ahead {
+		config = d.deps.Plan.AgentConfig(cluster)
+	}
 	now, wait := time.Now(), d.untilPoll(config, req.GetAgentConfig())
 	switch {
 	case missing || diff.Behind:
 		wait = spread(min(soon, d.deps.NextPoll))
 	case diff.Pending:
 		wait = spread(min(d.pendingPoll(), d.deps.NextPoll))
+	case diff.Ahead:
+		wait = spread(min(believed, d.deps.NextPoll)) // its configuration waits
 	}
 	if missing || diff.Behind {
 		diff.Revision = 0
@@ -114,8 +122,8 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	by, _ := identity.FromContext(ctx) // as above
 	d.deps.Seen.Polled(by, now, now.Add(wait), req)
 	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision, ViewWanted: req.GetView() != nil && d.deps.Seen.ViewWanted(cluster)}
-	if !behind && config.GetDigest() != req.GetAgentConfig().GetWanted() && takesConfig(req) {
-		resp.AgentConfig = config
+	if !behind {
+		resp.AgentConfig = newConfig(config, req)
 	}
 	switch {
 	case diff.None:
@@ -126,6 +134,33 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: d.changes(ctx, cluster, diff, configured)}
 	}
 	return resp, nil
+}
+
+// standBy answers an agent that stands by: it gets its configuration alone.
+func (d *Delivery) standBy(ctx context.Context, cluster string, req *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+	if _, _, err := d.deps.Plan.Changed(cluster); err != nil {
+		return nil, toConnect(err, cluster)
+	}
+	behind := d.behind() // before the plan is looked at, as in Sync
+	config := d.deps.Plan.AgentConfig(cluster)
+	now, wait := time.Now(), d.untilPoll(config, req.GetAgentConfig())
+	by, _ := identity.FromContext(ctx)
+	d.deps.Seen.Polled(by, now, now.Add(wait), req)
+	resp := &deliveryv1.SyncResponse{
+		NextPoll: durationpb.New(wait), Result: &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}},
+	}
+	if !behind {
+		resp.AgentConfig = newConfig(config, req)
+	}
+	return resp, nil
+}
+
+// newConfig is a configuration if an agent takes it and was not sent it last.
+func newConfig(config *deliveryv1.AgentConfigDelivery, req *deliveryv1.SyncRequest) *deliveryv1.AgentConfigDelivery {
+	if config.GetDigest() == req.GetAgentConfig().GetWanted() || !takesConfig(req) {
+		return nil
+	}
+	return config
 }
 
 // behind says whether agents may know of something newer than the plan.
@@ -225,11 +260,17 @@ func (d *Delivery) untilPoll(config *deliveryv1.AgentConfigDelivery, is *deliver
 	s := agentconfig.Merge(config.GetLayers())
 	mean = max(mean, s.PollInterval)
 	part := mean * time.Duration(max(s.PollJitter, usualJitter)) / 100
-	return mean - part + rand.N(2*part+1) //nolint:gosec // jitter is no secret
+	from, to := mean-part, min(mean+part, max(mean, longest))
+	return from + rand.N(to-from+1) //nolint:gosec // jitter is no secret
 }
 
-// usualJitter is how far polls are spread, in percent of their mean.
-const usualJitter = 10
+const (
+	// usualJitter is how far polls are spread, in percent of their mean.
+	usualJitter = 10
+	// longest is an interval with its spread, whatever layers come to together: the agent adds up to a tenth, and after 5m of silence the
+	// hub takes a cluster for away.
+	longest = 4*time.Minute + 5*time.Second
+)
 
 // nextPoll is the mean time to the next poll: up to twice as long while this process is busy. Nudges come all the
 // same.

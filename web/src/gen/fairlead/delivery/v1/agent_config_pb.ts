@@ -98,7 +98,8 @@ export type AgentPoll = Message<"fairlead.delivery.v1.AgentPoll"> & {
 
   /**
    * By how much polls are spread around the interval, in percent of it: at least this. The hub's own is 10. An interval with its spread is at
-   * most 4m30s.
+   * most 4m30s. Of several configurations they may come to more: the hub then asks for polls at most 4m05s apart, to which agents add up to a
+   * tenth.
    *
    * @generated from field: int32 jitter = 2;
    */
