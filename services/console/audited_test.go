@@ -114,7 +114,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			return nil
 		}},
 		"EndLogin": {"login.end", func() error {
-			kim, list, err := r.loggedInTwice(t, admin)
+			kim, list, err := r.loggedInTwice(t)
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			return err
 		}},
 		"EndOtherLogins": {"login.end", func() error {
-			kim, _, err := r.loggedInTwice(t, admin)
+			kim, _, err := r.loggedInTwice(t)
 			if err != nil {
 				return err
 			}
@@ -243,11 +243,13 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 }
 
 // loggedInTwice is a person with two logins, and those.
-func (r *running) loggedInTwice(t *testing.T, admin api) (api, []*consolev1.Login, error) {
+func (r *running) loggedInTwice(t *testing.T) (api, []*consolev1.Login, error) {
 	t.Helper()
 	var last string
 	for range 2 {
-		made, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "lou"})
+		made, err := r.as(t, "").identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
+			HubSecret: r.secret, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "lou"},
+		})
 		if err != nil {
 			return api{}, nil, err
 		}

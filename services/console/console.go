@@ -432,6 +432,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.views.Run(background) })
 	group.Go(func() error { return s.events.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
+	group.Go(func() error { return s.authority.RunUses(background) })
 	group.Go(func() error { return s.database.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })

@@ -152,25 +152,15 @@ func (a *Authority) put(ctx context.Context, tx *store.Tx, keys *identity.KeySet
 	return tx.PutSigningKeys(ctx, a.box.Seal(KeysPurpose, private))
 }
 
-// Run looks for new keys and revocations, and writes down the uses of logins, until ctx ends.
+// Run looks for new keys and revocations until ctx ends.
 func (a *Authority) Run(ctx context.Context) error {
 	ticker := time.NewTicker(reloadInterval)
 	defer ticker.Stop()
-	uses := time.NewTicker(keepUsesEvery)
-	defer uses.Stop()
 	var away outage.Outage
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-			defer cancel()
-			_ = a.keepUses(last) // the next use of each is noted by whoever sees it
 			return nil
-		case <-uses.C:
-			if err := a.keepUses(ctx); err != nil && ctx.Err() == nil {
-				a.log.WarnContext(ctx, "uses of logins are not noted yet; the next try follows", "err", err)
-			}
-			continue
 		case <-ticker.C:
 		}
 		err := a.Reload(ctx)
@@ -179,6 +169,25 @@ func (a *Authority) Run(ctx context.Context) error {
 			away.Over(ctx, a.log, time.Now(), "keys and revocations can be read again")
 		case ctx.Err() == nil:
 			away.Failed(ctx, a.log, time.Now(), "keys and revocations can't be read: verifying by the last ones", err)
+		}
+	}
+}
+
+// RunUses writes down the uses of logins until ctx ends. It is apart from Run, so that no revocation waits for a write.
+func (a *Authority) RunUses(ctx context.Context) error {
+	ticker := time.NewTicker(keepUsesEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+			defer cancel()
+			_ = a.keepUses(last) // the next use of each is noted by whoever sees it
+			return nil
+		case <-ticker.C:
+		}
+		if err := a.keepUses(ctx); err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "uses of logins are not noted yet; the next try follows", "err", err)
 		}
 	}
 }

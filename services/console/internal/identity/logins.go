@@ -35,6 +35,8 @@ const (
 	sameUse = 10 * time.Second
 	// maxUses bounds the uses that wait to be written down. Of more logins the next use is noted.
 	maxUses = 10_000
+	// maxUsesInWrite bounds the uses that one write notes: other writes have their turn in between.
+	maxUsesInWrite = 200
 	// maxProgram bounds what is kept of a program's name for itself, in bytes.
 	maxProgram = 256
 	// endingPage is how many logins are read at once to be ended.
@@ -45,8 +47,9 @@ const (
 
 // loginUses are the uses of logins that this console has seen and not written down yet.
 type loginUses struct {
-	mu   sync.Mutex // guards seen
-	seen map[string]store.Login
+	mu    sync.Mutex // guards seen and taken
+	seen  map[string]store.Login
+	taken time.Time // when uses were last taken to be written down
 }
 
 func newLoginUses() *loginUses { return &loginUses{seen: map[string]store.Login{}} }
@@ -79,16 +82,27 @@ func (u *loginUses) note(id identity.Identity, remote string, now time.Time) {
 }
 
 // take returns what was noted, in the order of ids: consoles that write at the same time lock rows in the same order.
-func (u *loginUses) take() []store.Login {
+func (u *loginUses) take(now time.Time) []store.Login {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if len(u.seen) == 0 {
+		return nil
+	}
 	list := make([]store.Login, 0, len(u.seen))
 	for _, l := range u.seen {
 		list = append(list, l)
 	}
 	clear(u.seen)
+	u.taken = now
 	slices.SortFunc(list, func(a, b store.Login) int { return strings.Compare(a.ID, b.ID) })
 	return list
+}
+
+// areWritten tells whether uses were taken to be written down so short a time ago that a list needs no later ones.
+func (u *loginUses) areWritten(now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return now.Sub(u.taken) < sameUse
 }
 
 // putBack keeps what could not be written down, unless there is a later use.
@@ -144,19 +158,20 @@ func programOf(text string) string {
 
 // keepUses writes down the uses of logins.
 func (a *Authority) keepUses(ctx context.Context) error {
-	list := a.uses.take()
-	if len(list) == 0 {
-		return nil
-	}
-	err := a.store.Write(ctx, audit.Console().Identity.Subject(), func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, list) })
-	if err != nil {
-		a.uses.putBack(list)
-		return fmt.Errorf("note uses of logins: %w", err)
+	list := a.uses.take(a.now())
+	for len(list) > 0 {
+		some := list[:min(len(list), maxUsesInWrite)]
+		err := a.store.Write(ctx, audit.Console().Identity.Subject(), func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, some) })
+		if err != nil {
+			a.uses.putBack(list)
+			return fmt.Errorf("note uses of logins: %w", err)
+		}
+		list = list[len(some):]
 	}
 	return nil
 }
 
-// mayLookAtLogins refuses API tokens, and sessions begun with one: they are for programs, which other people may have.
+// mayLookAtLogins refuses what other people may have: API tokens, tokens that were handed on, and sessions begun with one of them.
 func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) error {
 	program := isOfAPIToken(id) || id.Limits != nil
 	if !program && id.Parent != "" {
@@ -174,6 +189,9 @@ func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) e
 	if program {
 		return refuse(Forbidden, "an API token neither sees nor ends logins: log in with `fairlead login`")
 	}
+	if id.Lent {
+		return refuse(Forbidden, "a token that was handed on neither sees nor ends logins: log in with `fairlead login`")
+	}
 	return nil
 }
 
@@ -182,8 +200,10 @@ func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after 
 	if err := a.mayLookAtLogins(ctx, of); err != nil {
 		return nil, next, err
 	}
-	if err := a.keepUses(ctx); err != nil {
-		return nil, next, err
+	if !a.uses.areWritten(a.now()) {
+		if err := a.keepUses(ctx); err != nil {
+			return nil, next, err
+		}
 	}
 	err = a.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		out, next = nil, store.LoginPlace{}
@@ -261,7 +281,8 @@ func (a *Authority) EndOtherLogins(ctx context.Context, who audit.Who) (ended in
 		ended = 0
 		var others []store.Login
 		for after := (store.LoginPlace{}); ; {
-			page, err := tx.Logins(ctx, own.Subject(), tx.Now(), after, endingPage)
+			// Those that seem to have expired, too: another console may have renewed one and not written it down yet.
+			page, err := tx.Logins(ctx, own.Subject(), tx.Now().Add(-store.LoginsKept), after, endingPage)
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,9 @@
 package identity
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -98,7 +100,7 @@ func TestAUseNeitherShortensALoginNorMakesOneOfAnAPIToken(t *testing.T) {
 	}
 }
 
-func TestASessionOfAnAPITokenNeitherSeesNorEndsLogins(t *testing.T) {
+func TestWhatOthersMayHaveNeitherSeesNorEndsLogins(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthority(t)
 	token := logInAs(t, a, "ada")
@@ -114,21 +116,57 @@ func TestASessionOfAnAPITokenNeitherSeesNorEndsLogins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, of := range map[string]platform.Identity{"an API token": asItIs, "an exchanged token": exchanged.Identity} {
+	lent, err := a.Renew(t.Context(), token.Identity, Loan{Lifetime: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mayNot := func(name string, of platform.Identity) {
+		who := audit.Who{Identity: of}
+		_, _, listed := a.ListLogins(t.Context(), of, store.LoginPlace{}, 100)
+		_, others := a.EndOtherLogins(t.Context(), who)
+		refusals := map[string]error{"lists": listed, "ends one": a.EndLogin(t.Context(), who, token.Identity.TokenID), "ends others": others}
+		if !of.Until.IsZero() {
+			refusals["ends all"] = a.EndAllSessions(t.Context(), who, of)
+		}
+		for what, err := range refusals {
+			if refused, ok := errors.AsType[*Error](err); !ok || refused.Reason != Forbidden {
+				t.Errorf("%s %s: %v", name, what, err)
+			}
+		}
+	}
+	for name, of := range map[string]platform.Identity{"an API token": asItIs, "an exchanged token": exchanged.Identity, "a lent token": lent.Identity} {
+		mayNot(name, of)
 		session, err := a.Session(t.Context(), audit.Who{}, of, ActionSession)
 		if err != nil {
 			t.Fatal(err)
 		}
-		who := audit.Who{Identity: session.Identity}
-		_, _, listed := a.ListLogins(t.Context(), session.Identity, store.LoginPlace{}, 100)
-		_, others := a.EndOtherLogins(t.Context(), who)
-		for what, err := range map[string]error{
-			"lists": listed, "ends one": a.EndLogin(t.Context(), who, token.Identity.TokenID), "ends others": others,
-		} {
-			if refused, ok := errors.AsType[*Error](err); !ok || refused.Reason != Forbidden {
-				t.Errorf("a session of %s %s: %v", name, what, err)
-			}
-		}
+		mayNot("a session of "+name, session.Identity)
+	}
+	if list := loginsOf(t, a, token.Identity); !slices.ContainsFunc(list, func(l store.Login) bool { return l.ID == token.Identity.TokenID }) {
+		t.Errorf("left are %+v", list)
+	}
+}
+
+// Another console renews a login, and writes that down a minute later.
+func TestEndingOthersEndsOneThatAnotherConsoleHasRenewed(t *testing.T) {
+	t.Parallel()
+	a, s := newAuthority(t)
+	own := logInAs(t, a, "ada")
+	other, err := a.sign(platform.Identity{Kind: platform.KindUser, Name: "ada"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := loginOf(other.Identity)
+	known.ExpireTime = time.Now().Add(-time.Second) // as far as the database knows
+	if err := s.Write(t.Context(), "another console", func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, []store.Login{known}) }); err != nil {
+		t.Fatal(err)
+	}
+	logInAs(t, a, "bob") // logins that have expired are forgotten now
+	if ended, err := a.EndOtherLogins(t.Context(), audit.Who{Identity: own.Identity}); err != nil || ended != 1 {
+		t.Errorf("ended %d: %v", ended, err)
+	}
+	if _, err := a.Verify(other.Text); err == nil {
+		t.Error("the other login is still good")
 	}
 }
 
@@ -184,6 +222,42 @@ func TestARevokedLoginIsNotListed(t *testing.T) {
 	}
 }
 
+// A list that is asked for again and again costs no write each time.
+func TestAListWritesUsesDownEveryTenSeconds(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	at := time.Now()
+	a.now = func() time.Time { return at }
+	token := logInAs(t, a, "ada")
+	var uses []time.Time
+	for range 4 {
+		at = at.Add(6 * time.Second)
+		a.uses.note(token.Identity, "10.0.0.2:1", at)
+		uses = append(uses, loginsOf(t, a, token.Identity)[0].UseTime)
+	}
+	// The second and the fourth list are too soon after the ones before them.
+	if !uses[1].Equal(uses[0]) || !uses[2].After(uses[1]) || !uses[3].Equal(uses[2]) {
+		t.Errorf("the list showed uses at %v", uses)
+	}
+}
+
+// More uses than one write takes are all written.
+func TestManyUsesAreWrittenInParts(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	token := logInAs(t, a, "ada")
+	const many = 2*maxUsesInWrite + 1
+	for i := range many {
+		id := token.Identity
+		id.TokenID = strconv.Itoa(i)
+		a.uses.note(id, "", time.Now())
+	}
+	list, _, err := a.ListLogins(t.Context(), token.Identity, store.LoginPlace{}, 2*many)
+	if err != nil || len(list) != many+1 {
+		t.Errorf("%d logins are listed: %v", len(list), err)
+	}
+}
+
 // With the database away uses are noted later, and no request waits for it.
 func TestUsesThatCouldNotBeWrittenAreKept(t *testing.T) {
 	t.Parallel()
@@ -198,7 +272,7 @@ func TestUsesThatCouldNotBeWrittenAreKept(t *testing.T) {
 	if err := a.keepUses(t.Context()); err == nil {
 		t.Fatal("a closed database was written")
 	}
-	if list := a.uses.take(); len(list) != 1 || list[0].ID != token.Identity.TokenID {
+	if list := a.uses.take(time.Now()); len(list) != 1 || list[0].ID != token.Identity.TokenID {
 		t.Errorf("kept are %+v", list)
 	}
 	for i := range maxUses + 10 {
@@ -206,7 +280,7 @@ func TestUsesThatCouldNotBeWrittenAreKept(t *testing.T) {
 		id.TokenID = strconv.Itoa(i)
 		a.uses.note(id, "", time.Now())
 	}
-	if n := len(a.uses.take()); n != maxUses {
+	if n := len(a.uses.take(time.Now())); n != maxUses {
 		t.Errorf("%d uses wait", n)
 	}
 }

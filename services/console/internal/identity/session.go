@@ -48,6 +48,9 @@ func (a *Authority) EndAllSessions(ctx context.Context, who audit.Who, id identi
 	if id.Until.IsZero() {
 		return refuse(Invalid, "this is no session in a browser: who logs out everywhere sends the session's cookie")
 	}
+	if err := a.mayLookAtLogins(ctx, id); err != nil {
+		return err
+	}
 	err := a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		return errors.Join(tx.Revoke(ctx, Revocation(id.Subject(), tx.Now())),
 			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "session.end", Name: id.TokenID, Reason: "all logins of " + id.Subject()})))

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -38,6 +39,9 @@ type LoginPlace struct {
 	ID        string
 }
 
+// LoginsKept is how long a login is kept beyond the end that the database knows. A console that renews a login writes the new end down within minutes.
+const LoginsKept = 5 * time.Minute
+
 const loginColumns = "id, subject, client, action, parent, program, begin_time, begin_address, use_time, use_address, expire_time"
 
 func scanLogin(row scanner) (l Login, err error) {
@@ -68,22 +72,34 @@ func (v View) Logins(ctx context.Context, subject string, now time.Time, after L
 
 // AddLogin keeps a login, and forgets those that have expired.
 func (t *Tx) AddLogin(ctx context.Context, l Login) error {
-	if _, err := t.tx.ExecContext(ctx, "DELETE FROM logins WHERE expire_time <= $1", Micros(t.now)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, "DELETE FROM logins WHERE expire_time <= $1", Micros(t.now.Add(-LoginsKept))); err != nil {
 		return fmt.Errorf("trim logins: %w", err)
 	}
 	return t.NoteLogins(ctx, []Login{l})
 }
 
-// NoteLogins notes when and from where logins were used, and until when their tokens are good. A login that is not known yet is kept as it is.
+// NoteLogins notes when and from where logins were used, and until when their tokens are good. A login that is not known yet is kept as it is. No two
+// of a list have the same id.
 func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var rows []string
+	var values []any
 	for _, l := range list {
-		if _, err := t.tx.ExecContext(ctx, "INSERT INTO logins ("+loginColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO UPDATE SET"+
-			" use_address = CASE WHEN excluded.use_time >= logins.use_time AND excluded.use_address <> '' THEN excluded.use_address ELSE logins.use_address END,"+
-			" use_time = CASE WHEN excluded.use_time > logins.use_time THEN excluded.use_time ELSE logins.use_time END,"+
-			" expire_time = CASE WHEN excluded.expire_time > logins.expire_time THEN excluded.expire_time ELSE logins.expire_time END",
-			l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress, Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime)); err != nil {
-			return fmt.Errorf("note login: %w", err)
+		row := []any{l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress, Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime)}
+		places := make([]string, len(row))
+		for i := range row {
+			places[i] = "$" + strconv.Itoa(len(values)+i+1)
 		}
+		rows, values = append(rows, "("+strings.Join(places, ", ")+")"), append(values, row...)
+	}
+	_, err := t.tx.ExecContext(ctx, "INSERT INTO logins ("+loginColumns+") VALUES "+strings.Join(rows, ", ")+" ON CONFLICT (id) DO UPDATE SET"+
+		" use_address = CASE WHEN excluded.use_time >= logins.use_time AND excluded.use_address <> '' THEN excluded.use_address ELSE logins.use_address END,"+
+		" use_time = CASE WHEN excluded.use_time > logins.use_time THEN excluded.use_time ELSE logins.use_time END,"+
+		" expire_time = CASE WHEN excluded.expire_time > logins.expire_time THEN excluded.expire_time ELSE logins.expire_time END", values...)
+	if err != nil {
+		return fmt.Errorf("note logins: %w", err)
 	}
 	return nil
 }
