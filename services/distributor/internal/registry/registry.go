@@ -36,6 +36,8 @@ const (
 	// mostLayers are sent at once to all callers: each takes a core for a few hundred MiB a second, and agents come
 	// first.
 	mostLayers = 16
+	// layersPerCaller of them are one caller's, so that no caller has all of them.
+	layersPerCaller = 4
 	// latest is the tag of what is delivered now.
 	latest = "latest"
 	// untilWhen says of digests how long they are there.
@@ -59,6 +61,7 @@ type Deps struct {
 type Registry struct {
 	deps   Deps
 	calls  *shares.Shares // by caller
+	sent   *shares.Shares // layers, by caller
 	layers chan struct{}  // places of layers that are sent
 	known  *manifests
 }
@@ -66,7 +69,8 @@ type Registry struct {
 // New returns a registry; it serves Path.
 func New(deps Deps) *Registry {
 	return &Registry{
-		deps: deps, calls: shares.New(callsPerCaller), layers: make(chan struct{}, mostLayers), known: newManifests(),
+		deps: deps, calls: shares.New(callsPerCaller), known: newManifests(),
+		sent: shares.New(layersPerCaller), layers: make(chan struct{}, mostLayers),
 	}
 }
 
@@ -191,6 +195,12 @@ func (g *Registry) blob(w http.ResponseWriter, r *http.Request, service string, 
 
 // layer sends an artifact as a layer.
 func (g *Registry) layer(w http.ResponseWriter, r *http.Request, service string, a, d artifact.Digest) error {
+	id, _ := identity.FromContext(r.Context())
+	if !g.sent.Take(id.Subject(), 1) {
+		g.deps.Away()
+		return errTooMany
+	}
+	defer g.sent.Give(id.Subject(), 1)
 	select {
 	case g.layers <- struct{}{}:
 		defer func() { <-g.layers }()

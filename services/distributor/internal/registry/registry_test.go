@@ -74,6 +74,55 @@ func TestOneCallerHasABoundedNumberOfRequests(t *testing.T) {
 	open.Wait()
 }
 
+// One caller leaves places for the layers of others.
+func TestOneCallerHasABoundedNumberOfLayers(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	away := 0
+	g := New(Deps{
+		Open: func(context.Context, artifact.Digest) (*artifact.Blob, error) {
+			begun <- struct{}{}
+			<-release
+			return nil, errors.New("away")
+		},
+		Away: func() { away++ },
+	})
+	ask := func(name string) error {
+		r := httptest.NewRequest(http.MethodGet, "/v2/services/x/blobs/y", http.NoBody)
+		r = r.WithContext(identity.NewContext(r.Context(), identity.Identity{Kind: identity.KindUser, Name: name}))
+		return g.layer(httptest.NewRecorder(), r, "x", "a", "d")
+	}
+	var open sync.WaitGroup
+	begin := func(name string) {
+		open.Go(func() {
+			if err := ask(name); !errors.Is(err, errAway) {
+				t.Errorf("a layer of %s: %v", name, err)
+			}
+		})
+		<-begun
+	}
+	for range layersPerCaller {
+		begin("ada")
+	}
+	refused := make(chan error, 1)
+	go func() { refused <- ask("ada") }()
+	select {
+	case err := <-refused:
+		if !errors.Is(err, errTooMany) || away != 1 {
+			t.Errorf("one more: %v, and %d are counted", err, away)
+		}
+	case <-begun:
+		t.Error("one more layer is sent")
+	}
+	begin("bob")
+	close(release)
+	open.Wait()
+	begun, release = make(chan struct{}, 1), make(chan struct{})
+	close(release)
+	begin("ada") // the places were given back
+	open.Wait()
+}
+
 type verifier map[string]identity.Identity
 
 func (v verifier) Verify(token string) (identity.Identity, error) {
@@ -118,6 +167,66 @@ func TestALentTokenIsRenewedAtHalfOfItsTime(t *testing.T) {
 	try("after all of its time, with the console away", identity.ErrNotReady, 4)
 	fails = connect.NewError(connect.CodeUnauthenticated, errors.New("revoked"))
 	try("when it is revoked", identity.ErrInvalid, 5)
+}
+
+// A download ends when the console rejects its API token: a token that has expired would let it run on.
+func TestARejectedTokenEndsDownloads(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	var fails error
+	hub := verifier{"lent": {Kind: identity.KindUser, Name: "ada"}}
+	tokens := NewTokens(hub, func(context.Context, string) (string, time.Time, error) { return "lent", now.Add(time.Hour), fails })
+	tokens.now = func() time.Time { return now }
+	if _, err := tokens.VerifyFrom("192.0.2.1:1", "fairlead_x"); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(40 * time.Minute)
+	fails = connect.NewError(connect.CodeUnauthenticated, errors.New("revoked"))
+	if _, err := tokens.VerifyFrom("192.0.2.1:1", "fairlead_x"); !errors.Is(err, identity.ErrInvalid) {
+		t.Fatal(err)
+	}
+	if _, err := tokens.Verify("fairlead_x"); !errors.Is(err, identity.ErrRevoked) {
+		t.Errorf("a download that runs: %v", err)
+	}
+	fails = nil
+	if _, err := tokens.VerifyFrom("192.0.2.1:1", "fairlead_x"); err != nil {
+		t.Errorf("the token is good again, and refused: %v", err)
+	}
+}
+
+// Beyond the bound one token is forgotten, not all of them, and a download whose token is forgotten ends.
+func TestTokensThatAreKeptAreBounded(t *testing.T) {
+	t.Parallel()
+	tokens := NewTokens(verifier{}, nil)
+	for i := range mostLent + 1 {
+		tokens.keep(tokenHash{byte(i), byte(i >> 8)}, lent{token: "lent", expire: time.Now().Add(time.Hour)})
+	}
+	if len(tokens.lent) != mostLent {
+		t.Errorf("%d tokens are kept", len(tokens.lent))
+	}
+	if _, err := tokens.Verify("fairlead_x"); !errors.Is(err, identity.ErrRevoked) {
+		t.Errorf("a token that is not known: %v", err)
+	}
+}
+
+// A guess counts before the next one is asked about.
+func TestAGuessCountsBeforeItsPlaceIsFree(t *testing.T) {
+	t.Parallel()
+	tokens := NewTokens(verifier{}, func(context.Context, string) (string, time.Time, error) {
+		return "", time.Time{}, connect.NewError(connect.CodeUnauthenticated, errors.New("unknown"))
+	})
+	tokens.now = func() time.Time { return time.Unix(1e9, 0) }
+	for i := range wrongPerNetwork {
+		if tokens.throttled("192.0.2.1") {
+			t.Fatalf("throttled after %d guesses", i)
+		}
+		if _, err := tokens.borrow(tokenHash{byte(i)}, "192.0.2.1", "fairlead_x"); connect.CodeOf(err) != connect.CodeUnauthenticated {
+			t.Fatal(err)
+		}
+	}
+	if !tokens.throttled("192.0.2.1") {
+		t.Error("the guesses are not counted yet")
+	}
 }
 
 // A token that waited for its turn while the network's last guess was rejected is not asked about.

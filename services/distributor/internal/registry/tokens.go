@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -53,7 +54,7 @@ type Tokens struct {
 
 type tokenHash = [sha256.Size]byte
 
-// lent is a token that was lent for an API token.
+// lent is a token that was lent for an API token. After the console rejects the API token, the entry stays without a token, so that downloads end.
 type lent struct {
 	token         string
 	renew, expire time.Time
@@ -73,11 +74,14 @@ func (t *Tokens) Verify(token string) (identity.Identity, error) {
 	if !strings.HasPrefix(token, apiTokenPrefix) {
 		return t.hub.Verify(token)
 	}
-	is, ok := t.find(sha256.Sum256([]byte(token)))
-	if !ok {
+	switch is, known := t.kept(sha256.Sum256([]byte(token))); {
+	case !known || is.token == "":
+		return identity.Identity{}, identity.ErrRevoked
+	case !t.now().Before(is.expire):
 		return identity.Identity{}, identity.ErrExpired // a request that has begun runs on until its time is over
+	default:
+		return t.hub.Verify(is.token)
 	}
-	return t.hub.Verify(is.token)
 }
 
 // VerifyFrom implements identity.RemoteVerifier.
@@ -98,8 +102,7 @@ func (t *Tokens) VerifyFrom(remote, token string) (identity.Identity, error) {
 	switch {
 	case errors.Is(err, identity.ErrThrottled):
 		return identity.Identity{}, identity.ErrThrottled
-	case connect.CodeOf(err) == connect.CodeUnauthenticated, connect.CodeOf(err) == connect.CodeInvalidArgument:
-		t.reject(hash, network)
+	case isRejected(err):
 		return identity.Identity{}, fmt.Errorf("%w: the console knows no such API token", identity.ErrInvalid)
 	case err != nil && known:
 		t.keep(hash, lent{is.token, t.now().Add(askAgain), is.expire})
@@ -127,6 +130,9 @@ func (t *Tokens) borrow(hash tokenHash, network, token string) (string, error) {
 		}
 		now := t.now()
 		got, expire, err := t.exchange(ctx, token)
+		if isRejected(err) {
+			t.reject(hash, network) // before the next one has the place
+		}
 		if err != nil {
 			return "", err
 		}
@@ -139,28 +145,47 @@ func (t *Tokens) borrow(hash tokenHash, network, token string) (string, error) {
 	return got.(string), nil //nolint:forcetypeassert // as above
 }
 
+// isRejected tells whether the console's answer is that an API token is none.
+func isRejected(err error) bool {
+	return connect.CodeOf(err) == connect.CodeUnauthenticated || connect.CodeOf(err) == connect.CodeInvalidArgument
+}
+
 // find returns the lent token of an API token, unless it is over.
 func (t *Tokens) find(hash tokenHash) (lent, bool) {
+	is, known := t.kept(hash)
+	return is, known && is.token != "" && t.now().Before(is.expire)
+}
+
+func (t *Tokens) kept(hash tokenHash) (lent, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	is, ok := t.lent[hash]
-	return is, ok && t.now().Before(is.expire)
+	is, known := t.lent[hash]
+	return is, known
 }
 
 func (t *Tokens) keep(hash tokenHash, is lent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.lent[hash]; !known && len(t.lent) >= mostLent {
-		clear(t.lent) // they are asked for again
+		now := t.now()
+		maps.DeleteFunc(t.lent, func(_ tokenHash, is lent) bool { return !now.Before(is.expire) })
+		for other := range t.lent {
+			if len(t.lent) < mostLent {
+				break
+			}
+			delete(t.lent, other) // it is asked for again
+		}
 	}
 	t.lent[hash] = is
 }
 
-// reject forgets a token that the console does not know, and counts it for the address that it came from.
+// reject forgets what was lent for a token that the console does not know, and counts the token for the address that it came from.
 func (t *Tokens) reject(hash tokenHash, network string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.lent, hash)
+	if is, known := t.lent[hash]; known {
+		t.lent[hash] = lent{expire: is.expire}
+	}
 	t.turn()
 	t.wrong[network]++
 	t.wrong[""]++
