@@ -53,6 +53,46 @@ func TestTheHubNarrowsWhatServicesMay(t *testing.T) {
 	}
 }
 
+// What was rendered before images were narrowed is no way around it: for a dry run, for the rest of an apply that waits, and for tests.
+func TestImagesOfWhatWasRenderedBeforeAreNarrowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	acme := settings(&deliveryv1.AgentSettings{Images: &deliveryv1.AgentImages{Registries: []string{"ghcr.io/acme"}}})
+	narrow := func(layers ...*deliveryv1.AgentLayer) {
+		digest := w.hub.configure(layers...)
+		w.hub.awaitConfig(t, w.hub.working, func(s *deliveryv1.AgentConfigState) bool { return s.GetInForce() == digest })
+	}
+	refused := func(name, digest string) {
+		report := w.hub.awaitPhase(t, name, digest, failed)
+		if !strings.Contains(report.GetMessage(), `image "docker.io/nginx"`) {
+			t.Errorf("%s: got %s", name, report.GetMessage())
+		}
+		w.mustBeGone("v1", "PodTemplate", w.namespace, name)
+	}
+	dry := w.service("dry")
+	w.hub.push(t, dry, w.namespace, map[string]string{"a.yaml": podTemplate(dry, "docker.io/nginx")})
+	w.hub.awaitPhase(t, dry, w.hub.sync(dry, spec(deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, "")), differs)
+	begun := w.service("begun")
+	late := strings.Replace(podTemplate(begun, "docker.io/nginx"), "{name: "+begun+"}", "{name: "+begun+`, annotations: {fairlead.dev/wave: "1"}}`, 1)
+	digest := w.hub.push(t, begun, w.namespace, map[string]string{"a.yaml": job("waits", "fairlead.dev/hook: pre-sync"), "b.yaml": late})
+	w.hub.await(t, begun, func(r *deliveryv1.ServiceReport) bool {
+		return strings.Contains(r.GetMessage(), "what comes after it waits")
+	})
+	tested := w.service("tested")
+	w.hub.awaitPhase(t, tested, w.hub.push(t, tested, w.namespace, map[string]string{"a.yaml": configMap("a", "1") +
+		job("first", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) + job("second", "fairlead.dev/hook: test")}), healthy)
+	w.hub.ask(tested, "one")
+	w.found("batch/v1", "Job", "first")
+	narrow(acme)
+	refused(dry, w.hub.sync(dry, nil))
+	refused(begun, digest)
+	if run := w.ends(tested, "one"); run.GetOutcome() != broken || !strings.Contains(run.GetMessage(), "images.registries") {
+		t.Errorf("got %v", run)
+	}
+	w.mustBeGone("batch/v1", "Job", w.namespace, "second")
+}
+
 // Neither trial nor refusal outlives the disk, and no start of the agent.
 func TestAConfigurationThatKillsTheAgentIsTakenBack(t *testing.T) {
 	t.Parallel()

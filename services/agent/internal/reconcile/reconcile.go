@@ -276,6 +276,8 @@ type keeper struct {
 	repair atomic.Pointer[mended]
 	// sight is what the last render found that the cluster can do.
 	sight atomic.Pointer[sight]
+	// imagesSeen names the set whose images may all be pulled, and the registries that say so.
+	imagesSeen atomic.Pointer[string]
 	// windows are what the service's windows said last.
 	windows window.Cache
 

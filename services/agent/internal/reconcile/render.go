@@ -30,9 +30,11 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 	before := staysAsItWas(record)
 	found, err := k.Sets.Open(k.name, setOf(service))
 	switch {
-	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !k.outdated(found.Environment()) && !k.misplaced(ctx, found):
+	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !k.outdated(found.Environment()) && !k.misplaced(ctx, found) && k.allowsImages(found):
 		return found, nil
-	case err == nil: // A sync was asked for since, or the cluster has changed: what it tells a chart may be different now.
+	case err == nil:
+		// A sync was asked for since, or the cluster has changed: what it tells a chart may be different now. Or images were narrowed: the
+		// render says which are not allowed any more.
 		err = found.Close()
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
@@ -55,12 +57,33 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 // can do by now: objects of another render are not those of the plan.
 func (k *keeper) planned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
 	if k.progress != nil {
-		if found, err := k.Sets.Open(k.name, setOf(service)); err == nil {
+		found, err := k.Sets.Open(k.name, setOf(service))
+		if err == nil && k.allowsImages(found) {
 			return found, nil
+		}
+		if err == nil {
+			_ = found.Close() // it was only read
 		}
 		k.progress = nil
 	}
 	return k.objects(ctx, patience, service, record)
+}
+
+// allowsImages tells whether all images of a set may still be pulled. A set is looked at once for what is narrowed.
+func (k *keeper) allowsImages(objects *set.Set) bool {
+	registries := k.narrowed().Registries
+	if len(registries) == 0 {
+		return true
+	}
+	about := fmt.Sprint(objects.Name(), objects.Made().UnixNano(), registries)
+	if seen := k.imagesSeen.Load(); seen != nil && *seen == about {
+		return true
+	}
+	if allowed, err := objects.AllowsImages(registries); err != nil || !allowed {
+		return false // a render says what is wrong
+	}
+	k.imagesSeen.Store(&about)
+	return true
 }
 
 // misplaced tells that an object was taken for one in a namespace before its kind was known, and is none.

@@ -133,12 +133,12 @@ func judgeTests(service desired.Service, record inventory.Record, report *delive
 }
 
 // testSet opens the set of a service's tests, and renders the set first if that was not done since then: what a chart reads from the cluster
-// has changed, or a certificate was renewed.
+// has changed, or a certificate was renewed. A set with images that are not allowed any more is rendered anew, too, which says so.
 func (k *keeper) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record, since time.Time) (*set.Set, error) {
 	found, err := k.Sets.Open(k.name, testSetOf(service))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-	case err != nil || !found.Made().Before(since):
+	case err != nil || !found.Made().Before(since) && k.allowsImages(found):
 		return found, err
 	default:
 		if err := found.Close(); err != nil {

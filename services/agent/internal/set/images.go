@@ -34,6 +34,32 @@ func (b *Builder) noteForeign(obj *unstructured.Unstructured, at manifest.Positi
 	})
 }
 
+// AllowsImages tells whether all images of a set may be pulled, as Target.Registries says for one that is made.
+func (s *Set) AllowsImages(registries [][]string) (bool, error) {
+	if len(registries) == 0 {
+		return true, nil
+	}
+	items, err := s.Items()
+	if err != nil {
+		return false, err
+	}
+	allowed := true
+	for _, item := range items {
+		if item.Flags&object.LeftOut != 0 {
+			continue
+		}
+		obj, _, err := s.Object(item)
+		if err != nil {
+			return false, err
+		}
+		images(obj.Object, func(image string) { allowed = allowed && agentconfig.AllowsImage(registries, image) })
+		if !allowed {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // images are those of containers and of volumes, wherever in an object a pod is described: in a Deployment, and in custom resources that
 // have templates of pods.
 func images(value any, found func(string)) {

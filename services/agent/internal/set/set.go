@@ -148,6 +148,9 @@ func open(file *os.File) (*Set, error) {
 // Close ends the use of a set. A set that was removed meanwhile is gone then.
 func (s *Set) Close() error { return s.file.Close() }
 
+// Name names the set among those of all services.
+func (s *Set) Name() string { return filepath.Base(s.path) }
+
 // Made is when the set was written.
 func (s *Set) Made() time.Time { return s.made }
 

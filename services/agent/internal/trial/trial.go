@@ -171,7 +171,8 @@ type Input struct {
 	Why string
 	// Mask takes secrets out of texts.
 	Mask func(string) string
-	// Set names the set of the tests, and Open opens it, rendered no earlier than since. A *manifest.Error is a mistake in the tests.
+	// Set names the set of the tests, and Open opens it, rendered no earlier than since. A *manifest.Error is a mistake in the tests, and a
+	// *set.ForeignImageError an image that they may not pull.
 	Set  string
 	Open func(ctx context.Context, since time.Time) (*set.Set, error)
 }
@@ -324,7 +325,8 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 	if patience.Err() != nil {
 		return 0, false
 	}
-	if mistake := (*manifest.Error)(nil); errors.As(err, &mistake) || err != nil && t.Now().After(deadline) {
+	_, isMistake := errors.AsType[*manifest.Error](err)
+	if _, isForeign := errors.AsType[*set.ForeignImageError](err); isMistake || isForeign || err != nil && t.Now().After(deadline) {
 		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, sentence("The tests can't be read: "+err.Error()), nil)
 	}
 	if err != nil {
