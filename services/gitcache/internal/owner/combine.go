@@ -29,7 +29,8 @@ import (
 const (
 	// combineTime bounds one run over all combinations of a source; its polls wait for it. What is left is made with the next run.
 	combineTime = time.Minute
-	// catchUpTime is how long the catalog of a new owner may be behind that of the last one: so long its combinations are no step back.
+	// catchUpTime is how long after its claim the catalog of a new owner may be behind that of the last one: so long its combinations are no step
+	// back.
 	catchUpTime = 15 * time.Second
 	// maxCombinations of a source: each is a head, of which a source publishes at most 10,000, as many as charts and refs.
 	maxCombinations = 1000
@@ -235,7 +236,7 @@ func (c *combining) renew(ctx context.Context, ref string, old mirror.Head, part
 		return err
 	}
 	newest := slices.MaxFunc(parts, func(a, b Part) int { return a.Head.FetchTime.Compare(b.Head.FetchTime) }).Head
-	if !t.seen[ref] && newest.FetchTime.Before(old.FetchTime) && time.Since(t.began) < catchUpTime {
+	if !t.seen[ref] && newest.FetchTime.Before(old.FetchTime) && time.Since(t.claimed) < catchUpTime {
 		c.isLacking = true // the catalog here may be behind that of the last owner
 		return nil
 	}

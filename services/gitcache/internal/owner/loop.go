@@ -127,13 +127,13 @@ type tenure struct {
 	lease  *coordination.Lease
 	mirror *mirror.Mirror
 
-	epoch int64 // 0: not claimed yet
+	epoch   int64 // 0: not claimed yet
+	claimed time.Time
 	// heads are what is or should be published; those whose objects are in the mirror are also there.
 	heads map[string]mirror.Head
 	// seen are the refs whose heads upstream itself has told in this tenure. Of all others what was
 	// published may be newer than what the mirror remembers.
 	seen    map[string]bool
-	began   time.Time
 	problem Problem
 	// What was wrong in the last poll, and why it failed; and what is wrong with combinations.
 	troubles []trouble
@@ -182,7 +182,7 @@ func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
 	l.o.deps.Turned()
 	t := &tenure{
 		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[lookOf]looked{}, lookHolds: holds{},
-		began: time.Now(), dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
+		dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
 	}
 	t.warm(ctx)
 	l.set(func(s *State) { s.Heads = sorted(t.heads) })
@@ -206,7 +206,7 @@ func ended(ctx context.Context, err error) error {
 }
 
 // step does what is due: publish first, so that an epoch is claimed before the first poll if the
-// console is there, and publish again what a poll found.
+// console is there, and publish again what a poll found, and what was made of that with other sources.
 func (t *tenure) step(ctx context.Context) error {
 	if !t.lease.Valid() {
 		<-ctx.Done() // any moment: a process that was stopped goes on, and must not act
@@ -215,24 +215,32 @@ func (t *tenure) step(ctx context.Context) error {
 	if err := t.publishIfDue(ctx); err != nil {
 		return err
 	}
-	if !t.combineAt.IsZero() && !time.Now().Before(t.combineAt) {
+	polls := !time.Now().Before(t.pollAt)
+	if polls {
+		t.recheck(ctx)
+		t.warm(ctx)
+		if err := t.poll(ctx); err != nil {
+			return err
+		}
+		if err := t.publishIfDue(ctx); err != nil {
+			return err
+		}
+	}
+	if t.mayCombine() && !time.Now().Before(t.combineAt) {
 		t.combineNow(ctx)
-		return t.publishIfDue(ctx)
+		if err := t.publishIfDue(ctx); err != nil {
+			return err
+		}
 	}
-	if time.Now().Before(t.pollAt) {
-		return nil
+	if polls {
+		t.lookAfter(ctx)
 	}
-	t.recheck(ctx)
-	t.warm(ctx)
-	if err := t.poll(ctx); err != nil {
-		return err
-	}
-	if err := t.publishIfDue(ctx); err != nil {
-		return err
-	}
-	t.lookAfter(ctx)
 	return nil
 }
+
+// mayCombine tells whether combinations are to be made at combineAt. A tenure without an epoch does not know which ones were published, and
+// before its first poll a publication would take back what the last owner told of the source.
+func (t *tenure) mayCombine() bool { return t.polled && t.epoch != 0 && !t.combineAt.IsZero() }
 
 // warm takes in what other replicas have and is missing here. Heads that upstream itself has told stand.
 func (t *tenure) warm(ctx context.Context) {
@@ -252,7 +260,7 @@ func (t *tenure) wait(ctx context.Context) error {
 	if t.dirty && t.publishAt.Before(next) {
 		next = t.publishAt
 	}
-	if !t.combineAt.IsZero() && t.combineAt.Before(next) {
+	if t.mayCombine() && t.combineAt.Before(next) {
 		next = t.combineAt
 	}
 	timer := time.NewTimer(time.Until(next))
@@ -269,6 +277,9 @@ func (t *tenure) wait(ctx context.Context) error {
 		t.lookUp(ctx, k)
 	case <-t.parts:
 		t.combineAt, t.combines = time.Now(), 0
+		if !t.polled && len(t.current().Combinations) > 0 {
+			t.soon()
+		}
 	case <-t.wake:
 		t.soon()
 	case <-t.back:
@@ -421,7 +432,7 @@ func (t *tenure) claim(ctx context.Context, s Source) error {
 	if err != nil {
 		return err
 	}
-	t.epoch = epoch
+	t.epoch, t.claimed = epoch, time.Now()
 	for _, h := range published {
 		mine, known := t.heads[h.Ref]
 		switch {

@@ -76,7 +76,7 @@ func (t *tenure) poll(ctx context.Context) error {
 	}
 	t.o.deps.Metrics.poll(ctx, result, time.Since(began))
 	t.troubles, t.failure = troubles, err
-	moved = t.combine(ctx, s) || moved
+	t.combineAt = time.Now() // after what moved is published: to put sources together may take a while
 	t.note(ctx, s, moved, err)
 	t.schedule(s, err, retryAfter)
 	t.met(ctx, s, err)

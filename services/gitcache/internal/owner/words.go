@@ -13,6 +13,9 @@ import (
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
+// maxTold is how many troubles a message has the texts of. A source may have one for each of thousands of refs.
+const maxTold = 10
+
 // trouble is what a poll could not do.
 type trouble struct {
 	ref       string // the ref of the trouble; "": all of the source
@@ -47,6 +50,9 @@ func told(s Source, troubles []trouble, before Problem, now time.Time) (p Proble
 	}
 	if len(texts) == 0 {
 		return Problem{}
+	}
+	if more := len(texts) - maxTold; more > 0 {
+		texts = append(slices.Clip(texts[:maxTold]), fmt.Sprintf("and %d more", more))
 	}
 	p.Message, p.Since = fmt.Sprintf("source %q: %s", s.Name, strings.Join(texts, "; ")), now
 	if before.Message == p.Message && before.IsWhole() == p.IsWhole() {

@@ -1,0 +1,175 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+// record is a console that keeps what is published.
+type record struct {
+	away      bool
+	published []Publication
+}
+
+func (r *record) Claim(context.Context, string, string, string) (int64, []mirror.Head, error) {
+	if r.away {
+		return 0, nil, errors.New("away")
+	}
+	return 1, nil, nil
+}
+
+func (r *record) Publish(_ context.Context, p Publication) error {
+	r.published = append(r.published, p)
+	return nil
+}
+
+func (*record) Credentials(context.Context, string) (fetch.Credentials, error) {
+	return fetch.Credentials{}, nil
+}
+
+// silent is a host that answers nothing.
+type silent struct{ fetch.Fetcher }
+
+func (silent) List(context.Context, fetch.Remote, fetch.Names) (*fetch.Listing, error) {
+	return nil, &fetch.Error{Kind: fetch.KindUnreachable, Message: "the host is down"}
+}
+
+// newCombining is a tenure of a source whose host is down, with a combination to make of what was fetched before. open
+// is called for its parts.
+func newCombining(t *testing.T, console Console, open func()) *tenure {
+	t.Helper()
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	mirrors, err := mirror.Open(t.TempDir(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mirrors.Mirror("u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	coordinator, err := coordination.Open("memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := coordinator.Acquire(t.Context(), LeaseKey("u1"), "one", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := New(Config{Replica: "one", Dir: t.TempDir()}, Deps{
+		Console: console, Fetcher: silent{}, Mirrors: mirrors,
+		Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer(""), Log: log,
+		OpenPart: func(context.Context, PartQuery) (io.ReadCloser, error) {
+			open()
+			return nil, errors.New("it can't be read")
+		},
+	})
+	fetched := mirror.Head{Ref: RefHead, Commit: plumbing.NewHash("01"), FetchTime: time.Now()}
+	part := func(name, uid string) Part {
+		return Part{Name: name, Source: name, UID: uid, Ref: RefHead, Head: fetched, Folders: []PartFolder{{Path: "."}}}
+	}
+	s := Source{
+		Name: "shop", UID: "u1", URL: "https://git.example.com/shop.git", IsCurrent: true, Wants: map[string]int{RefHead: 1},
+		Combinations: map[string]Combination{
+			catalog.CombinationPrefix + "1": {Parts: []Part{part("shop", "u1"), part("values", "u2")}},
+		},
+	}
+	return &tenure{
+		loop: newLoop(o, s), lease: lease, mirror: m, work: newWork(),
+		heads: map[string]mirror.Head{RefHead: fetched}, seen: map[string]bool{},
+		dirty: true, answers: map[lookOf]looked{}, lookHolds: holds{},
+	}
+}
+
+func (t *tenure) mustStep(tt *testing.T) {
+	tt.Helper()
+	if err := t.step(tt.Context()); err != nil {
+		tt.Fatal(err)
+	}
+}
+
+// What a poll found is not kept back by combinations, which may take a minute.
+func TestAPollIsPublishedBeforeCombinationsAreMade(t *testing.T) {
+	t.Parallel()
+	console, before := &record{}, 0
+	tn := newCombining(t, console, func() { before = len(console.published) })
+	tn.mustStep(t)
+	if before != 1 || !strings.Contains(console.published[0].Problem.Message, "the host is down") {
+		t.Fatalf("%d publications came before, of %+v", before, console.published)
+	}
+	last := console.published[len(console.published)-1].Problem
+	if len(console.published) != 2 || len(last.Single) != 1 ||
+		!strings.Contains(last.Single[0].Message, "it can't be read") {
+		t.Errorf("published are %+v", console.published)
+	}
+}
+
+// Until the first poll of a tenure what the last owner told of the source stands.
+func TestCombinationsWaitForTheFirstPoll(t *testing.T) {
+	t.Parallel()
+	console, opened := &record{}, 0
+	tn := newCombining(t, console, func() { opened++ })
+	tn.pollAt, tn.combineAt = time.Now().Add(time.Hour), time.Now()
+	tn.mustStep(t)
+	if opened != 0 || len(console.published) != 0 {
+		t.Fatalf("%d parts were opened, published are %+v", opened, console.published)
+	}
+	signal(tn.parts)
+	if err := tn.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tn.pollAt = time.Now() // minPause is not what is tested
+	tn.mustStep(t)
+	if opened == 0 {
+		t.Error("news of the parts bring no poll")
+	}
+}
+
+// Without an epoch nobody knows which combinations were published: an older one must not be told for the newest.
+func TestCombinationsWaitForAnEpoch(t *testing.T) {
+	t.Parallel()
+	console, opened := &record{away: true}, 0
+	tn := newCombining(t, console, func() { opened++ })
+	tn.mustStep(t)
+	if opened != 0 {
+		t.Fatal("a combination is made without an epoch")
+	}
+	console.away, tn.pollAt, tn.publishAt = false, time.Now().Add(time.Hour), time.Now()
+	tn.mustStep(t)
+	if opened == 0 {
+		t.Error("with an epoch no combination is made")
+	}
+}
+
+func TestAProblemHasABoundedText(t *testing.T) {
+	t.Parallel()
+	var troubles []trouble
+	for i := range 1000 {
+		troubles = append(troubles, trouble{ref: fmt.Sprintf("refs/heads/%04d", i), text: fmt.Sprintf("trouble %04d", i)})
+	}
+	p := told(Source{Name: "shop"}, troubles, Problem{}, time.Now())
+	if !strings.HasSuffix(p.Message, "trouble 0009; and 990 more") || len(p.Single) != 1000 || len(p.Refs) != 1000 {
+		t.Errorf("told are %q, %d refs", p.Message, len(p.Refs))
+	}
+	if p := told(Source{Name: "shop"}, troubles[:maxTold], Problem{}, time.Now()); !strings.HasSuffix(p.Message, "trouble 0009") {
+		t.Errorf("told are %q", p.Message)
+	}
+}
