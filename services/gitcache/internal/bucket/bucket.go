@@ -33,8 +33,12 @@ const (
 	MaxPageBytes = 8 << 20
 	// maxProblemBytes of the document that comes with an error.
 	maxProblemBytes = 64 << 10
-	// maxNameBytes of an ETag, a version, and of what asks for the next page.
-	maxNameBytes = 4 << 10
+	// maxETagBytes and maxVersionBytes bound what is kept in memory of each object besides its key. ETags of S3 have up to 38 bytes, and the
+	// ids of versions 1,024 at most.
+	maxETagBytes    = 256
+	maxVersionBytes = 1024
+	// maxNextBytes of what asks for the next page.
+	maxNextBytes = 4 << 10
 	// author of the commits: a bucket tells none.
 	author = "bucket"
 )
@@ -148,7 +152,7 @@ func Decode(text []byte, prefix string, versioned bool) (Page, error) {
 
 // next asks for the page that follows.
 func (p page) next(versioned bool, decode func(string) (string, error)) (url.Values, error) {
-	unbounded := len(p.NextContinuationToken) > maxNameBytes || len(p.NextKeyMarker) > maxNameBytes || len(p.NextVersionIDMarker) > maxNameBytes
+	unbounded := len(p.NextContinuationToken) > maxNextBytes || len(p.NextKeyMarker) > maxNextBytes || len(p.NextVersionIDMarker) > maxNextBytes
 	if !versioned && p.NextContinuationToken != "" && !unbounded {
 		return url.Values{"continuation-token": {p.NextContinuationToken}}, nil
 	}
@@ -192,8 +196,10 @@ func (o Object) check() error {
 		return fmt.Errorf("the key %q %w. Remove the object, or move it out of the prefix", archive.Shorten(o.Key), err)
 	case place != o.Path:
 		return fmt.Errorf("the key %q is no path of a file: it has empty parts, '.' or a backslash. Remove the object, or move it out of the prefix", archive.Shorten(o.Key))
-	case len(o.ETag) > maxNameBytes || len(o.Version) > maxNameBytes:
-		return fmt.Errorf("the list gives the key %q an ETag or a version of more than %d bytes", archive.Shorten(o.Key), maxNameBytes)
+	case len(o.ETag) > maxETagBytes:
+		return fmt.Errorf("the list gives the key %q an ETag of %d bytes, and the limit is %d: the endpoint is no S3", archive.Shorten(o.Key), len(o.ETag), maxETagBytes)
+	case len(o.Version) > maxVersionBytes:
+		return fmt.Errorf("the list gives the key %q a version of %d bytes, and the limit is %d: the endpoint is no S3", archive.Shorten(o.Key), len(o.Version), maxVersionBytes)
 	case o.Size < 0:
 		return fmt.Errorf("the list gives the key %q a size below 0", archive.Shorten(o.Key))
 	case o.Size > MaxFileBytes:

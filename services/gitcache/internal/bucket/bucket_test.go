@@ -105,17 +105,25 @@ func TestKeysThatAreNoPathsAreRefusedInWords(t *testing.T) {
 		}
 	}
 	for want, text := range map[string]string{
-		"is not below":            `<Contents><Key>other/x</Key></Contents>`,
-		"does not say how":        `<IsTruncated>true</IsTruncated>`,
-		"say how":                 `<IsTruncated>true</IsTruncated><NextContinuationToken>` + strings.Repeat("a", 5000) + `</NextContinuationToken>`,
-		"an ETag or a version of": `<Contents><Key>app/x</Key><ETag>` + strings.Repeat("a", 5000) + `</ETag></Contents>`,
-		"can't be read":           `<Contents><Key>a`,
-		"illegal character code":  `<Contents><Key>&#1;</Key></Contents>`,
-		"more than the 1000":      strings.Repeat(`<Contents><Key>app/</Key></Contents>`, 1001),
+		"is not below":           `<Contents><Key>other/x</Key></Contents>`,
+		"does not say how":       `<IsTruncated>true</IsTruncated>`,
+		"say how":                `<IsTruncated>true</IsTruncated><NextContinuationToken>` + strings.Repeat("a", 5000) + `</NextContinuationToken>`,
+		"an ETag of 257 bytes":   `<Contents><Key>app/x</Key><ETag>` + strings.Repeat("a", 257) + `</ETag></Contents>`,
+		"can't be read":          `<Contents><Key>a`,
+		"illegal character code": `<Contents><Key>&#1;</Key></Contents>`,
+		"more than the 1000":     strings.Repeat(`<Contents><Key>app/</Key></Contents>`, 1001),
 	} {
 		if _, err := bucket.Decode(list("ListBucketResult", text), "app/", false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+	versioned := `<Version><Key>app/x</Key><IsLatest>true</IsLatest><ETag>` + strings.Repeat("a", 256) + `</ETag><VersionId>` + strings.Repeat("v", 1024)
+	if _, err := bucket.Decode(list("ListVersionsResult", "<EncodingType>url</EncodingType>"+versioned+`</VersionId></Version>`), "app/", true); err != nil {
+		t.Errorf("what is at the limits: %v", err)
+	}
+	_, err := bucket.Decode(list("ListVersionsResult", versioned+`v</VersionId></Version>`), "app/", true)
+	if err == nil || !strings.Contains(err.Error(), "a version of 1025 bytes") {
+		t.Errorf("a long version: %v", err)
 	}
 	if _, err := bucket.Decode(list("html", ""), "", false); err == nil || !strings.Contains(err.Error(), `a document "html"`) {
 		t.Errorf("a page is taken for a list: %v", err)
