@@ -16,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/buckettest"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -292,6 +293,49 @@ func (f *several) packs(ctx context.Context, n *node, service, revision, words s
 	f.t.Helper()
 	if _, files, err := packed(ctx, n.sources, service, revision); err == nil || !strings.Contains(err.Error(), words) {
 		f.t.Errorf("service %s at %s: %v, %v", service, revision, files, err)
+	}
+}
+
+// TestABucketIsOneOfSeveralSources: objects that change move the service, and a chart does with the bucket's server down.
+func TestABucketIsOneOfSeveralSources(t *testing.T) {
+	t.Parallel()
+	f := newSeveral(t)
+	server := buckettest.Start(t)
+	server.Put(t, "manifests", map[string]string{"env/prod.yaml": "a: one\n", "env/dev.yaml": "a: dev\n"})
+	f.console.setSecret("keys", map[string]string{"accesskey": server.AccessKey, "secretkey": server.SecretKey, "ca.crt": server.CA})
+	f.console.mu.Lock()
+	f.console.sources["config"].Spec = &consolev1.SourceSpec{Bucket: &consolev1.BucketSource{
+		Endpoint: server.Host, BucketName: "manifests", Region: server.Region, Secret: "keys", Interval: durationpb.New(seldom),
+	}}
+	f.console.announce()
+	f.console.mu.Unlock()
+	f.repo.Push("web", "1.2.0", template("one"))
+	ref := f.setSeveral(nil)
+	n := f.one()
+	first := f.together(ref, "chart 1.2.0", "values ")
+	files := n.filesAt(first)
+	want := []string{"chart/Chart.yaml", "chart/templates/web.yaml", "chart/values.yaml", "values/env/prod.yaml"}
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) || files["values/env/prod.yaml"] != "a: one\n" {
+		t.Errorf("the files are %v", files)
+	}
+
+	server.Put(t, "manifests", map[string]string{"env/prod.yaml": "a: two\n"})
+	n.refreshConfig()
+	eventually(t, "other objects are together with the chart", func() error {
+		if is := headOf(f.console.status(), ref).GetRevision(); is.GetCommit() == first.GetRevision().GetCommit() {
+			return errors.New("it is still " + is.GetSubject())
+		}
+		return nil
+	})
+	server.Stop()
+	f.repo.Push("web", "1.3.0", template("other"))
+	n.refresh()
+	files = n.filesAt(f.together(ref, "chart 1.3.0", "values "))
+	if files["values/env/prod.yaml"] != "a: two\n" || files["chart/templates/web.yaml"] != "other" {
+		t.Errorf("with another chart the files are %v", files)
+	}
+	if files := n.filesAt(first); files["values/env/prod.yaml"] != "a: one\n" {
+		t.Errorf("the first files are %v", files)
 	}
 }
 
