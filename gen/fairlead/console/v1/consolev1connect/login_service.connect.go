@@ -80,13 +80,13 @@ type LoginServiceClient interface {
 	// their own. An API token is revoked for good.
 	Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error)
 	// ListLogins returns the caller's logins: sessions in browsers, tokens of the command, and tokens that an administrator made for the caller, the newest
-	// first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token asks).
+	// first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token, or one that was handed on, asks).
 	ListLogins(context.Context, *v1.ListLoginsRequest) (*v1.ListLoginsResponse, error)
 	// EndLogin makes one of the caller's logins, and what it was renewed to, invalid everywhere within 30 s. Idempotent. Errors: NotFound (the caller has
-	// no such login), PermissionDenied (an API token asks).
+	// no such login), PermissionDenied (an API token, or one that was handed on, asks).
 	EndLogin(context.Context, *v1.EndLoginRequest) (*v1.EndLoginResponse, error)
 	// EndOtherLogins makes all of the caller's logins but the one that calls, and the one that its session was begun with, invalid everywhere within
-	// 30 s. API tokens stay. Errors: PermissionDenied (an API token asks).
+	// 30 s. API tokens stay. Errors: PermissionDenied (an API token, or one that was handed on, asks).
 	EndOtherLogins(context.Context, *v1.EndOtherLoginsRequest) (*v1.EndOtherLoginsResponse, error)
 }
 
@@ -279,13 +279,13 @@ type LoginServiceHandler interface {
 	// their own. An API token is revoked for good.
 	Logout(context.Context, *v1.LogoutRequest) (*v1.LogoutResponse, error)
 	// ListLogins returns the caller's logins: sessions in browsers, tokens of the command, and tokens that an administrator made for the caller, the newest
-	// first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token asks).
+	// first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token, or one that was handed on, asks).
 	ListLogins(context.Context, *v1.ListLoginsRequest) (*v1.ListLoginsResponse, error)
 	// EndLogin makes one of the caller's logins, and what it was renewed to, invalid everywhere within 30 s. Idempotent. Errors: NotFound (the caller has
-	// no such login), PermissionDenied (an API token asks).
+	// no such login), PermissionDenied (an API token, or one that was handed on, asks).
 	EndLogin(context.Context, *v1.EndLoginRequest) (*v1.EndLoginResponse, error)
 	// EndOtherLogins makes all of the caller's logins but the one that calls, and the one that its session was begun with, invalid everywhere within
-	// 30 s. API tokens stay. Errors: PermissionDenied (an API token asks).
+	// 30 s. API tokens stay. Errors: PermissionDenied (an API token, or one that was handed on, asks).
 	EndOtherLogins(context.Context, *v1.EndOtherLoginsRequest) (*v1.EndOtherLoginsResponse, error)
 }
 

@@ -577,7 +577,7 @@ export const LoginService: GenService<{
   },
   /**
    * ListLogins returns the caller's logins: sessions in browsers, tokens of the command, and tokens that an administrator made for the caller, the newest
-   * first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token asks).
+   * first. API tokens are in ListTokens. Errors: InvalidArgument (page token), PermissionDenied (an API token, or one that was handed on, asks).
    *
    * @generated from rpc fairlead.console.v1.LoginService.ListLogins
    */
@@ -588,7 +588,7 @@ export const LoginService: GenService<{
   },
   /**
    * EndLogin makes one of the caller's logins, and what it was renewed to, invalid everywhere within 30 s. Idempotent. Errors: NotFound (the caller has
-   * no such login), PermissionDenied (an API token asks).
+   * no such login), PermissionDenied (an API token, or one that was handed on, asks).
    *
    * @generated from rpc fairlead.console.v1.LoginService.EndLogin
    */
@@ -599,7 +599,7 @@ export const LoginService: GenService<{
   },
   /**
    * EndOtherLogins makes all of the caller's logins but the one that calls, and the one that its session was begun with, invalid everywhere within
-   * 30 s. API tokens stay. Errors: PermissionDenied (an API token asks).
+   * 30 s. API tokens stay. Errors: PermissionDenied (an API token, or one that was handed on, asks).
    *
    * @generated from rpc fairlead.console.v1.LoginService.EndOtherLogins
    */
