@@ -168,6 +168,9 @@ func TestGroupsBecomeRoles(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	if refused := r.admin(t).reasons(t, "login.refused", 1); !strings.Contains(refused[0], "127.0.0.1: the ID token") {
+		t.Errorf("the audit trail has %q", refused)
+	}
 	// A person who is logged in goes on without the provider; a login lasts 12 hours, however often it is renewed.
 	p.away.Store(true)
 	if _, err := kim.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{}); err != nil {

@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"fairlead.dev/services/agent/internal/set"
 )
 
 func status(reason metav1.StatusReason, message string, causes ...metav1.StatusCause) error {
@@ -99,6 +101,25 @@ func TestChangedClaimTemplatesAreImmutable(t *testing.T) {
 	})
 	if !immutable(err) {
 		t.Errorf("%+v", describe(false, err))
+	}
+}
+
+// Objects that take data or other objects along are not deleted for a change, and the advice does not name the annotation.
+func TestNamespacesClaimsVolumesAndDefinitionsAreNeverMadeAnew(t *testing.T) {
+	t.Parallel()
+	refused := status(metav1.StatusReasonInvalid, "x is invalid", metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Message: "field is immutable", Field: "spec.x"})
+	for kind, want := range map[string]bool{
+		"Deployment": true, "Job": true, "Service": true,
+		"Namespace": false, "PersistentVolumeClaim": false, "PersistentVolume": false, "CustomResourceDefinition": false,
+	} {
+		item := set.Item{}
+		item.Kind = kind
+		if got := mayRecreate(item); got != want {
+			t.Errorf("%s may be made anew: %v, want %v", kind, got, want)
+		}
+		if named := strings.Contains(explain(item, refused).Advice, "fairlead.dev/recreate"); named != want {
+			t.Errorf("%s: %q", kind, explain(item, refused).Advice)
+		}
 	}
 }
 
