@@ -2,6 +2,7 @@
 // a line when something has to happen outside of the browser, and goes on when a line comes back.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { type, typed } from "./person.mjs";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 const require = createRequire(process.env.NODE_MODULES + "/");
@@ -111,11 +112,11 @@ try {
   await page.locator("dialog[open]").getByRole("button", { name: "Scale" }).click();
   await outside("replicas 3");
   await open("apps/v1/deployments?ns=explored&obj=explored/web&tab=edit", "explored/web");
-  const yaml = await page.getByLabel("YAML").inputValue();
-  await page.getByLabel("YAML").fill(yaml.replace("replicas: 3", "replicas: minus"));
+  const yaml = await typed(page);
+  await type(page, yaml.replace("replicas: 3", "replicas: minus"));
   await page.getByRole("button", { name: "Show what changes" }).click();
   await page.getByRole("alert").waitFor();
-  await page.getByLabel("YAML").fill(yaml.replace("metadata:\n", "metadata:\n  labels:\n    tier: front\n"));
+  await type(page, yaml.replace("metadata:\n", "metadata:\n  labels:\n    tier: front\n"));
   await page.getByRole("button", { name: "Show what changes" }).click();
   await page.getByLabel("What changes").getByText("+     tier: front").waitFor();
   await outside("replicas 3"); // nothing is written yet

@@ -1,5 +1,5 @@
 // Changes several clusters with care, and goes back: fleet.mjs CHROMIUM LINK NAME FIRST SECOND [FOLDER]. FIRST and SECOND are clusters.
-import { act } from "./person.mjs";
+import { act, type } from "./person.mjs";
 
 const [executablePath, link, name, first, second, folder] = process.argv.slice(2);
 const hub = new URL(link).origin;
@@ -8,7 +8,7 @@ const clusters = [first, second].toSorted();
 await act(executablePath, folder, async ({ logIn, check, outside }) => {
   const page = await logIn(link);
   const write = async (text) => {
-    await page.getByLabel("YAML").fill(text);
+    await type(page, text);
     await page.getByRole("button", { name: "Show what changes" }).click();
     await page.getByRole("region", { name: "What changes" }).or(page.getByRole("status", { name: "What changes" })).first().waitFor();
   };

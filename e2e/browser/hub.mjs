@@ -1,6 +1,6 @@
 // How the hub is, a person's logins, what a change of configuration touches, and a copied token, over a seeded console: hub.mjs CHROMIUM LINK SECOND_LINK
 // THIRD_LINK CLUSTER SERVICE [FOLDER]. All links are of one person. There is no gitcache behind the console.
-import { act } from "./person.mjs";
+import { act, type, typed } from "./person.mjs";
 
 const [executablePath, link, second, third, cluster, service, folder] = process.argv.slice(2);
 const hub = new URL(link).origin;
@@ -52,8 +52,8 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
 
   // Before a change of a set is written, the services that get other values are named.
   await page.goto(`${hub}/apply?kind=ConfigSet&name=regions`);
-  const text = await page.getByLabel("YAML").inputValue();
-  await page.getByLabel("YAML").fill(text.replace("https://eu.example.com", "https://us.example.com"));
+  const text = await typed(page);
+  await type(page, text.replace("https://eu.example.com", "https://us.example.com"));
   await page.getByRole("button", { name: "Show what changes" }).click();
   const changes = page.getByRole("status", { name: "What changes" });
   await changes.getByText("1 service would get another configuration").waitFor();

@@ -2,6 +2,7 @@
 // happen outside of the browser, and goes on when a line comes back.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
+import { type, typed } from "./person.mjs";
 const { chromium } = createRequire(process.env.NODE_MODULES + "/")("playwright-core");
 
 const [executablePath, link, service] = process.argv.slice(2);
@@ -77,14 +78,14 @@ try {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "New Sink" }).waitFor();
   await page.goto(`${hub}/apply?kind=Service&name=${service}`);
-  const text = await page.getByLabel("YAML").inputValue();
-  await page.getByLabel("YAML").fill(text.replace("spec:", "spec:\n  clutser: x"));
+  const text = await typed(page);
+  await type(page, text.replace("spec:", "spec:\n  clutser: x"));
   await page.getByRole("button", { name: "Show what changes" }).click();
   await page.getByText("clutser is no field here").waitFor();
-  await page.getByLabel("YAML").fill(text.replace("cluster: ", "cluster: no-such-"));
+  await type(page, text.replace("cluster: ", "cluster: no-such-"));
   await page.getByRole("button", { name: "Show what changes" }).click();
   await page.getByRole("alert").getByText("no-such-").waitFor();
-  await page.getByLabel("YAML").fill(text);
+  await type(page, text);
   await page.getByRole("button", { name: "Show what changes" }).click();
   await page.getByText("stays as it is").waitFor();
 

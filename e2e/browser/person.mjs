@@ -7,6 +7,24 @@ const require = createRequire(process.env.NODE_MODULES + "/");
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
+// What stands in the editor of YAML, and what a person puts in its place: by the clipboard, since the editor draws the lines that are seen.
+async function clip(page, kind, text) {
+  const at = page.getByLabel("YAML");
+  await at.click();
+  await page.keyboard.press("ControlOrMeta+a");
+  return at.evaluate(
+    (at, { kind, text }) => {
+      const clipboardData = new DataTransfer();
+      if (text !== undefined) clipboardData.setData("text/plain", text);
+      at.dispatchEvent(new ClipboardEvent(kind, { clipboardData, bubbles: true, cancelable: true }));
+      return clipboardData.getData("text/plain");
+    },
+    { kind, text },
+  );
+}
+export const typed = (page) => clip(page, "copy");
+export const type = (page, text) => clip(page, "paste", text);
+
 // Runs act({ logIn, check, outside, wrong }) and says "done" if nothing was wrong. Pictures go into folder, if there is one.
 export async function act(executablePath, folder, act) {
   const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

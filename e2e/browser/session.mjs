@@ -1,5 +1,5 @@
 // What strangers and accidents do to a session, and hostile sizes: session.mjs CHROMIUM LINK SECOND_LINK THIRD_LINK [FOLDER]. All links are of one person.
-import { act } from "./person.mjs";
+import { act, type, typed } from "./person.mjs";
 
 const [executablePath, link, second, third, folder] = process.argv.slice(2);
 const hub = new URL(link).origin;
@@ -28,10 +28,7 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   const project = (text) => `apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: hostile}\nspec:\n  description: |\n${text}`;
   const large = project("    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef012345678\n".repeat(66_000));
   if (large.length < 5_000_000) wrong.push("the text is not large enough");
-  await page.getByLabel("YAML").evaluate((at, text) => {
-    Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set.call(at, text);
-    at.dispatchEvent(new Event("input", { bubbles: true }));
-  }, large);
+  await type(page, large);
   await page.getByRole("button", { name: "Show what changes" }).click();
   await page.getByRole("alert").first().waitFor();
   await page.getByRole("link", { name: "Services", exact: true }).click();
@@ -52,7 +49,7 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
 
   // Signed out everywhere by another browser, while a stream runs: the page says so within 30 s, and keeps what was typed.
   await page.goto(`${hub}/apply?kind=Sink`);
-  await page.getByLabel("YAML").fill("typed and not sent");
+  await type(page, "typed and not sent");
   const other = await logIn(second);
   await other.goto(`${hub}/me`);
 
@@ -79,7 +76,7 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await again.getByLabel("Login link").fill(third);
   await again.getByRole("button", { name: "Log in" }).click();
   await again.waitFor({ state: "detached" });
-  if ((await page.getByLabel("YAML").inputValue()) !== "typed and not sent") wrong.push("what was typed is lost");
+  if ((await typed(page)) !== "typed and not sent") wrong.push("what was typed is lost");
 
   // Nothing of the session is where a script or a passer-by finds it.
   const stored = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie + location.href);

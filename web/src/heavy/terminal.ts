@@ -1,5 +1,6 @@
 import { Terminal } from '@xterm/xterm'
 import '@xterm/xterm/css/xterm.css'
+import { made, withSheets } from './sheets'
 
 // A terminal of xterm.js in an element. Pages load it where they show one.
 export function terminalIn(
@@ -21,12 +22,11 @@ export function terminalIn(
     ...(cols ? { cols } : {}),
     ...(rows ? { rows } : {}),
   })
-  openIn(terminal, at)
+  withSheets(() => terminal.open(at)) // the scroll bar asks the window's own document
   return terminal
 }
 
-// xterm.js writes style elements and style attributes, which the policy of the pages forbids. The same rules as sheets and properties of the
-// document's model are allowed, so the terminal gets a document that makes these.
+// The terminal gets a document that makes no inline styles.
 function withoutInlineStyles(): Document {
   return new Proxy(document, {
     get(of, key) {
@@ -36,36 +36,4 @@ function withoutInlineStyles(): Document {
     },
     set: (of, key, value) => Reflect.set(of, key, value),
   })
-}
-
-// The scroll bar asks the window's own document, while the terminal is opened.
-function openIn(terminal: Terminal, at: HTMLElement) {
-  const create = document.createElement.bind(document)
-  document.createElement = ((name: string) => made(create, name)) as typeof document.createElement
-  try {
-    terminal.open(at)
-  } finally {
-    delete (document as { createElement?: unknown }).createElement // the prototype's is there again
-  }
-}
-
-function made(create: (name: string) => HTMLElement, name: string): HTMLElement {
-  if (name !== 'style') {
-    const element = create(name)
-    const setAttribute = element.setAttribute.bind(element)
-    element.setAttribute = (key, value) => {
-      if (key === 'style') element.style.cssText = value
-      else setAttribute(key, value)
-    }
-    return element
-  }
-  const element = create('template') // shows nothing
-  const sheet = new CSSStyleSheet()
-  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet]
-  Object.defineProperty(element, 'textContent', { set: (text: string) => sheet.replaceSync(text) })
-  element.remove = () => {
-    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((s) => s !== sheet)
-    Element.prototype.remove.call(element)
-  }
-  return element
 }

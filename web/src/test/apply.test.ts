@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { ranked } from '../app/ranked'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
-import { fieldsAt, pathOf, read } from '../pages/apply/documents'
+import { completeAt, fieldsAt, pathOf, read } from '../pages/apply/documents'
 
 const service = (spec: string) =>
   `apiVersion: fairlead.dev/v1\nkind: Service\nmetadata:\n  name: web\nspec:\n${spec}`
@@ -80,6 +80,20 @@ describe('the editor says which fields there are', () => {
     ['apiVersion: fairlead.dev/v1\nkind: Source\nspec:\n  git:\n    u', ['url']],
     [service('  source: shop\n  ref: ma'), []],
   ])('%j', (text, want) => expect(fieldsAt(text, text.length)).toEqual(want))
+})
+
+test('an editor completes fields, kinds and the words of a field', () => {
+  const at = (text: string) => {
+    const { from, words, after } = completeAt(text, text.length)
+    return [text.slice(from), words.slice(0, 4), after]
+  }
+  expect(at('ki')).toEqual(['ki', ['kind'], ': '])
+  expect(at('kind: Ser')[1]).toContain('Service')
+  expect(at('apiVersion: ')).toEqual(['', ['fairlead.dev/v1'], ''])
+  expect(at(service('  sync:\n    mode: d'))).toEqual(['d', ['auto', 'dry-run', 'hold', 'suspend'], ''])
+  expect(at(service('  clu'))).toEqual(['clu', ['cluster'], ': '])
+  expect(at(service('  source: sh'))).toEqual(['sh', [], ''])
+  expect(at('a sentence, which')[1]).toEqual([])
 })
 
 test('what is called so comes first', () => {

@@ -11,12 +11,14 @@ import {
   ConfirmationWantedSchema,
 } from '../../gen/fairlead/console/v1/apply_service_pb'
 import type { Metadata } from '../../gen/fairlead/console/v1/resources_pb'
+import type { YamlEditor } from '../../heavy/yaml'
 import { failureOf } from '../../hub/errors'
 import { useDraft } from '../../ui/draft'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
-import { fieldsAt, type Problem, read } from './documents'
+import { Yaml } from '../../ui/Yaml'
+import { completeAt, type Problem, read } from './documents'
 
 const outcomes: Record<number, string> = {
   [ApplyOutcome.CREATED]: 'is created',
@@ -87,9 +89,7 @@ function Editor({
   const [text, setText] = useDraft(draft, first)
   const [problems, setProblems] = useState<Problem[]>([])
   const [shown, setShown] = useState('') // the text that the last dry run was of
-  const [choices, setChoices] = useState<string[]>([])
-  const area = useRef<HTMLTextAreaElement>(null)
-  const gutter = useRef<HTMLPreElement>(null)
+  const editor = useRef<YamlEditor>(undefined)
   const apply = useMutation(ApplyService.method.apply)
   const [confirmation, setConfirmation] = useState<{ text: string; consequences: string[] }>()
 
@@ -121,20 +121,6 @@ function Editor({
       },
     )
   }
-  const lines = text.split('\n').length
-  const bad = new Set(problems.map((p) => p.line))
-  const goTo = (line: number) => {
-    const at = area.current
-    if (!at) return
-    const begin =
-      text
-        .split('\n')
-        .slice(0, Math.max(0, line - 1))
-        .join('\n').length + (line > 1 ? 1 : 0)
-    at.focus()
-    at.setSelectionRange(begin, begin)
-    at.scrollTop = Math.max(0, (line - 4) * 18)
-  }
   const dry = apply.variables?.dryRun
   return (
     <>
@@ -155,18 +141,20 @@ function Editor({
         </span>
       </div>
       {problems.length > 0 && (
-        <ul className="lines panel" role="alert" aria-label="Problems">
-          {problems.slice(0, 50).map((p) => (
-            <li key={`${p.line} ${p.message}`}>
-              {p.line > 0 && (
-                <button type="button" onClick={() => goTo(p.line)}>
-                  Line {p.line}
-                </button>
-              )}{' '}
-              {plain(p.message, 1000)}
-            </li>
-          ))}
-        </ul>
+        <div className="panel" role="alert" aria-label="Problems">
+          <ul className="lines">
+            {problems.slice(0, 50).map((p) => (
+              <li key={`${p.line} ${p.message}`}>
+                {p.line > 0 && (
+                  <button type="button" onClick={() => editor.current?.goTo(p.line)}>
+                    Line {p.line}
+                  </button>
+                )}{' '}
+                {plain(p.message, 1000)}
+              </li>
+            ))}
+          </ul>
+        </div>
       )}
       {apply.error && problems.length === 0 && !confirmation && <Failed failure={failureOf(apply.error)} />}
       {confirmation && (
@@ -183,53 +171,15 @@ function Editor({
         </div>
       )}
       {apply.isSuccess && shown === text && <Results of={apply.data} dry={dry ?? false} />}
-      <div className="editor">
-        <pre ref={gutter} aria-hidden="true">
-          {Array.from({ length: lines }, (_, i) => (bad.has(i + 1) ? `✕ ${i + 1}` : String(i + 1))).join(
-            '\n',
-          )}
-        </pre>
-        <textarea
-          ref={area}
-          value={text}
-          aria-label="YAML"
-          spellCheck={false}
-          autoCapitalize="off"
-          wrap="off"
-          rows={Math.min(48, Math.max(16, lines + 2))}
-          onScroll={(e) => {
-            if (gutter.current) gutter.current.scrollTop = e.currentTarget.scrollTop
-          }}
-          onChange={(e) => {
-            setText(e.target.value)
-            setChoices(fieldsAt(e.target.value, e.target.selectionStart))
-          }}
-          onSelect={(e) => setChoices(fieldsAt(text, e.currentTarget.selectionStart))}
-        />
-      </div>
-      {choices.length > 0 && (
-        <p className="choices">
-          <span className="quiet">Fields here: </span>
-          {choices.slice(0, 40).map((c) => (
-            <button
-              type="button"
-              key={c}
-              onClick={() => {
-                const at = area.current
-                if (!at) return
-                const here = at.selectionStart
-                const line = text.slice(text.lastIndexOf('\n', here - 1) + 1, here)
-                const begun = /\w*$/.exec(line)?.[0].length ?? 0
-                setText(`${text.slice(0, here - begun)}${c}: ${text.slice(here)}`)
-                setChoices([])
-                at.focus()
-              }}
-            >
-              {c}
-            </button>
-          ))}
-        </p>
-      )}
+      <Yaml
+        text={text}
+        changed={setText}
+        problems={problems}
+        complete={completeAt}
+        editor={(of) => {
+          editor.current = of
+        }}
+      />
       <p className="quiet">
         As <code>fairlead apply -f</code> reads it; several documents stand between lines of <code>---</code>.{' '}
         {kinds.map((k) => (

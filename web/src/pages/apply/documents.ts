@@ -5,6 +5,7 @@ import {
   fromJson,
   type JsonObject,
   type JsonValue,
+  ScalarType,
 } from '@bufbuild/protobuf'
 import { type Document, isMap, isNode, isScalar, LineCounter, parseAllDocuments } from 'yaml'
 import { type Resource, ResourceSchema } from '../../gen/fairlead/console/v1/apply_service_pb'
@@ -202,12 +203,11 @@ function seconds(value: JsonValue): JsonValue {
   return `${Number(h) * 3600 + Number(m) * 60 + Number(s)}s`
 }
 
-// What could come next at a place in the text: the fields of the message that the line is in.
-export function fieldsAt(text: string, offset: number): string[] {
+// The field that stands at a place of the text, and what is typed of it. A value has the field whose key stands before it.
+function placeAt(text: string, offset: number) {
   const before = text.slice(0, offset)
   const lines = before.slice(before.lastIndexOf('\n---') + 1).split('\n')
   const typed = lines.at(-1) ?? ''
-  if (!/^[\s-]*\w*$/.test(typed)) return []
   let indent = typed.length - typed.trimStart().length
   const keys: string[] = []
   for (const line of lines.slice(0, -1).toReversed()) {
@@ -220,11 +220,38 @@ export function fieldsAt(text: string, offset: number): string[] {
   }
   const kind = /^kind:\s*(\w+)/m.exec(lines.join('\n'))?.[1]
   let desc: DescMessage | undefined = kindNamed(kind ?? '')?.schema
-  for (const key of keys) {
-    const field: DescField | undefined = desc?.fields.find((f) => f.jsonName === key)
-    desc = field?.message
-  }
+  for (const key of keys) desc = desc?.fields.find((f) => f.jsonName === key)?.message
+  return { typed, desc, top: keys.length === 0 && indent === 0 }
+}
+
+const output = new Set(['status', 'uid', 'revision', 'etag', 'createTime', 'updateTime'])
+
+// What could come next at a place in the text: the fields of the message that the line is in.
+export function fieldsAt(text: string, offset: number): string[] {
+  const { typed, desc } = placeAt(text, offset)
+  if (!/^[\s-]*\w*$/.test(typed)) return []
   const begun = typed.trim().replace(/^- /, '')
-  const output = new Set(['status', 'uid', 'revision', 'etag', 'createTime', 'updateTime'])
   return (desc?.fields ?? []).map((f) => f.jsonName).filter((f) => f.startsWith(begun) && !output.has(f))
+}
+
+// What an editor completes: names of fields, and behind a name the words that the field takes.
+export function completeAt(text: string, offset: number): { from: number; words: string[]; after: string } {
+  const { typed, desc, top } = placeAt(text, offset)
+  const value = /^[\s-]*(\w+): *([\w-]*)$/.exec(typed)
+  if (value) {
+    const [, key = '', begun = ''] = value
+    return { from: offset - begun.length, words: valuesOf(desc, key, top), after: '' }
+  }
+  const begun = /\w*$/.exec(typed)?.[0] ?? ''
+  const heads = top && !desc ? ['apiVersion', 'kind', 'metadata'].filter((f) => f.startsWith(begun)) : []
+  const words = /^[\s-]*\w*$/.test(typed) ? [...heads, ...fieldsAt(text, offset)] : []
+  return { from: offset - begun.length, words, after: ': ' }
+}
+
+function valuesOf(desc: DescMessage | undefined, key: string, top: boolean): string[] {
+  if (top && key === 'kind') return kinds.map((k) => k.name)
+  if (top && key === 'apiVersion') return ['fairlead.dev/v1']
+  const field = desc?.fields.find((f) => f.jsonName === key)
+  if (field?.enum) return words(field)
+  return field?.fieldKind === 'scalar' && field.scalar === ScalarType.BOOL ? ['true', 'false'] : []
 }

@@ -8,6 +8,7 @@ import { failureOf } from '../../hub/errors'
 import { useDraft } from '../../ui/draft'
 import { Failed } from '../../ui/Panel'
 import { plain } from '../../ui/text'
+import { Yaml } from '../../ui/Yaml'
 import { toYaml } from '../../ui/yaml'
 import { appliedByFairlead } from './Actions'
 import { type Thing, withoutManagers } from './Thing'
@@ -124,18 +125,7 @@ export function Edit({
           <pre className="diff">{lines.map((l) => `${l.sign} ${plain(l.text, 2000)}`).join('\n')}</pre>
         </section>
       )}
-      <div className="editor">
-        <span />
-        <textarea
-          value={text}
-          aria-label="YAML"
-          spellCheck={false}
-          autoCapitalize="off"
-          wrap="off"
-          rows={Math.min(48, Math.max(16, text.split('\n').length + 1))}
-          onChange={(e) => setText(e.target.value)}
-        />
-      </div>
+      <Yaml text={text} changed={setText} />
     </>
   )
 }
