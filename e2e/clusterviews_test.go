@@ -51,7 +51,7 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	inChromium(ctx, t, "worklist.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
-		strings.TrimSpace(link), seeded.Failing, os.Getenv("SHOTS"))
+		strings.TrimSpace(link), seeded.Failing, seeded.Charts, os.Getenv("SHOTS"))
 	seesTheHub(ctx, t, c)
 }
 

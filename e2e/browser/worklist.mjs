@@ -1,7 +1,8 @@
-// Works through a list of services with the keyboard, syncs single objects, and saves what is shown: worklist.mjs CHROMIUM LINK SERVICE [FOLDER].
+// Works through a list of services with the keyboard, syncs single objects, saves what is shown, and looks at a chart's newer
+// version: worklist.mjs CHROMIUM LINK SERVICE CHARTS [FOLDER]. There is no gitcache behind the console.
 import { act } from "./person.mjs";
 
-const [executablePath, link, service, folder] = process.argv.slice(2);
+const [executablePath, link, service, charts, folder] = process.argv.slice(2);
 const hub = new URL(link).origin;
 
 await act(executablePath, folder, async ({ logIn, check, wrong }) => {
@@ -35,6 +36,36 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await page.getByRole("button", { name: "Sync" }).waitFor();
   await page.keyboard.press("o");
   await page.waitForFunction(() => document.activeElement?.textContent === "Sync");
+
+  // An action by its name: it asks, and a link in it leads to what it would do.
+  await page.keyboard.press("Control+k");
+  await page.getByLabel("Name of a page or a thing").fill("sync");
+  await page.getByRole("option", { name: "Sync on this page" }).waitFor();
+  await page.keyboard.press("Enter");
+  await page.locator("dialog[open]").getByRole("link", { name: "What would change" }).click();
+  await page.waitForURL(/tab=diff/);
+  await page.locator("dialog[open]").waitFor({ state: "detached" });
+
+  // A version that the range of services keeps out, and its values.
+  await page.goto(`${hub}/source/${charts}`);
+  const kept = page.getByRole("row", { name: /redis \^19\.1/ });
+  await kept.getByText("20.1.0").waitFor();
+  await check(page, "source-newer");
+  await kept.getByRole("link", { name: "its values" }).click();
+  const shown = async (chart, version) => {
+    const has = [await page.getByLabel("Chart", { exact: true }).inputValue(), await page.getByLabel("Version or range").inputValue()];
+    if (`${has}` !== `${[chart, version]}`) wrong.push(`the values of ${has} are shown, not those of ${[chart, version]}`);
+  };
+  await page.waitForURL(/tab=values/);
+  await shown("redis", "20.1.0");
+  const read = page.waitForRequest((r) => r.url().endsWith("/ReadFile"));
+  await page.getByLabel("Version or range").fill("");
+  await page.getByRole("button", { name: "Show", exact: true }).click();
+  const sent = (await read).postDataBuffer().toString("latin1");
+  if (!sent.includes("chart:redis@") || sent.includes("20.1.0")) wrong.push("the values of another version are read");
+  await page.waitForURL(/version=$/);
+  await shown("redis", "");
+  await check(page, "source-values");
 
   // Some objects are synced, by name.
   await page.goto(`${hub}/service/${service}?tab=objects`);

@@ -268,7 +268,29 @@ func (c *Console) seedSources(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return c.seedCharts(ctx)
+}
+
+// Charts is a repository of charts in which a newer version is than the range of a service takes.
+const Charts = "charts"
+
+func (c *Console) seedCharts(ctx context.Context) error {
+	made, err := consolev1connect.NewSourceServiceClient(c.http, c.URL, c.admin...).UpdateSource(ctx, &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
+		Metadata: &consolev1.Metadata{Name: Charts}, Spec: &consolev1.SourceSpec{Helm: &consolev1.HelmSource{Url: "https://charts.example.com"}},
+	}})
+	if err != nil {
+		return err
+	}
+	heads, uid := consolev1connect.NewHeadServiceClient(c.http, c.URL, c.gitcache...), made.GetSource().GetMetadata().GetUid()
+	claim, err := heads.ClaimSource(ctx, &consolev1.ClaimSourceRequest{Source: Charts, Uid: uid, Owner: "gitcache-0"})
+	if err != nil {
+		return err
+	}
+	_, err = heads.PublishHeads(ctx, &consolev1.PublishHeadsRequest{Source: Charts, Uid: uid, Epoch: claim.GetEpoch(), Heads: []*consolev1.Head{
+		{Ref: "chart:redis@^19.1", ResolvedRef: "chart:redis@19.1.5", NewerVersion: "20.1.0", Revision: revision(1), FetchTime: timestamppb.Now()},
+		{Ref: "chart:web@1.0.0", ResolvedRef: "chart:web@1.0.0", Revision: revision(2), FetchTime: timestamppb.Now()},
+	}})
+	return err
 }
 
 func (c *Console) seedClusters(ctx context.Context) error {

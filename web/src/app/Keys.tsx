@@ -107,7 +107,7 @@ export function Keys({ help }: { help: React.RefObject<HTMLDialogElement | null>
         <dt>
           <kbd>Ctrl</kbd> <kbd>K</kbd>
         </dt>
-        <dd>go to any page or thing by name</dd>
+        <dd>go to any page or thing by name, or to an action of this page</dd>
         <dt>
           <kbd>j</kbd> <kbd>k</kbd>
         </dt>

@@ -30,6 +30,17 @@ const makes: Found[] = kinds.map((k) => ({
   what: 'action',
 }))
 
+// Actions of the page below: each asks before it does anything.
+const actions = (): Found[] =>
+  [...document.querySelectorAll<HTMLElement>('main [data-actions] :is(a, button:enabled)')]
+    .filter((e) => e.ariaDisabled !== 'true' && !e.closest('dialog'))
+    .map((e, i) => ({
+      name: e.textContent ?? '',
+      to: `#action-${i}`,
+      what: 'on this page',
+      act: () => e.click(),
+    }))
+
 // Ctrl-K goes to anything by name.
 export function Palette() {
   const dialog = useRef<HTMLDialogElement>(null)
@@ -61,6 +72,7 @@ function Choices({ close }: { close: () => void }) {
   const navigate = useNavigate()
   const [typed, setTyped] = useState('')
   const [at, setAt] = useState(0)
+  const [here] = useState(actions)
   const text = typed.trim()
   // A pasted commit leads to the services that are at it.
   const question = { filter: /^[\w.-]+$/.test(text) ? toFilter(text) : '', pageSize: 8 }
@@ -106,12 +118,14 @@ function Choices({ close }: { close: () => void }) {
           })),
         ]
       : []),
+    ...here,
     ...makes,
   ])
   const chosen = Math.min(at, found.length - 1)
-  const go = (to: string) => {
+  const go = (found: Found) => {
     close()
-    navigate(to)
+    if (found.act) found.act()
+    else navigate(found.to)
   }
   return (
     <>
@@ -123,7 +137,7 @@ function Choices({ close }: { close: () => void }) {
         aria-controls="found"
         aria-activedescendant={found[chosen] ? `found-${chosen}` : undefined}
         aria-label="Name of a page or a thing"
-        placeholder="service, cluster, source, page"
+        placeholder="service, cluster, source, page, action"
         spellCheck={false}
         value={typed}
         onChange={(e) => {
@@ -131,10 +145,10 @@ function Choices({ close }: { close: () => void }) {
           setAt(0)
         }}
         onKeyDown={(e) => {
-          const to = found[chosen]?.to
+          const one = found[chosen]
           if (e.key === 'ArrowDown') setAt(Math.min(found.length - 1, chosen + 1))
           else if (e.key === 'ArrowUp') setAt(Math.max(0, chosen - 1))
-          else if (e.key === 'Enter' && to) go(to)
+          else if (e.key === 'Enter' && one) go(one)
           else return
           e.preventDefault()
         }}
@@ -149,7 +163,7 @@ function Choices({ close }: { close: () => void }) {
             tabIndex={-1}
             onMouseDown={(e) => {
               e.preventDefault()
-              go(f.to)
+              go(f)
             }}
           >
             {f.name} <span className="quiet">{f.what}</span>

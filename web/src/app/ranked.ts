@@ -1,4 +1,5 @@
-export type Found = { name: string; to: string; what: string }
+// act: what it does instead of leading to a page.
+export type Found = { name: string; to: string; what: string; act?: () => void }
 
 const most = 14
 

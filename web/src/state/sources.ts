@@ -37,3 +37,15 @@ export function shownRef(ref: string): string {
   if (ref.startsWith('combination:')) return 'with other sources'
   return ref.startsWith('chart:') ? ref.slice('chart:'.length).replace('@', ' ').trim() : ref
 }
+
+// chartOf is the chart and the version or range of a head's ref; nothing, if it is none of a chart.
+export function chartOf(ref: string): { chart: string; version: string } | undefined {
+  const [, chart, version] = /^chart:([^@]*)@(.*)$/.exec(ref) ?? []
+  return chart === undefined ? undefined : { chart, version: version ?? '' }
+}
+
+// The one chart that services name, as they name it; nothing, where they name several or none.
+export function onlyChart(refs: string[]): { chart: string; version: string } | undefined {
+  const charts = refs.flatMap((r) => chartOf(r) ?? [])
+  return charts.length === 1 ? charts[0] : undefined
+}

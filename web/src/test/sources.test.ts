@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { ServiceSpecSchema, SourceSpecSchema } from '../gen/fairlead/console/v1/resources_pb'
-import { followedBy, shownRef, sourceOf, urlOf } from '../state/sources'
+import { chartOf, followedBy, onlyChart, shownRef, sourceOf, urlOf } from '../state/sources'
 
 test('a source is shown by its url, whatever its kind', () => {
   expect(urlOf(create(SourceSpecSchema, { git: { url: 'https://git.example.com/x' } }))).toBe(
@@ -46,4 +46,13 @@ test('the ref of a chart is shown as people write it', () => {
   expect(shownRef('chart:web@>=1.0.0 <2')).toBe('web >=1.0.0 <2')
   expect(shownRef('refs/tags/v1')).toBe('refs/tags/v1')
   expect(shownRef(`tag:1.4.2@sha256:${'0'.repeat(64)}`)).toBe('1.4.2 (sha256:000000000000)')
+})
+
+test('the values that are shown are those of the one chart that services name', () => {
+  expect(chartOf('chart:redis@^19.1')).toEqual({ chart: 'redis', version: '^19.1' })
+  expect(chartOf('chart:web@')).toEqual({ chart: 'web', version: '' })
+  expect(chartOf('refs/tags/v1')).toBeUndefined()
+  expect(onlyChart(['chart:redis@^19.1', 'combination:00'])).toEqual({ chart: 'redis', version: '^19.1' })
+  expect(onlyChart(['chart:redis@^19.1', 'chart:web@1.0.0'])).toBeUndefined()
+  expect(onlyChart([])).toBeUndefined()
 })

@@ -2,6 +2,7 @@ import type { DescMessage, DescMethodUnary, MessageInitShape } from '@bufbuild/p
 import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { useMutation } from '@connectrpc/connect-query'
 import { useEffect, useRef, useState } from 'react'
+import { useLocation } from 'react-router'
 import { failureOf } from '../hub/errors'
 import { Failed } from './Panel'
 
@@ -58,6 +59,10 @@ export function Ask<I extends DescMessage>({
   useEffect(() => {
     if (done) dialog.current?.close()
   }, [done])
+  // A link in it leads to what it would do, which must not lie behind it.
+  const { key } = useLocation()
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another place is the reason
+  useEffect(() => dialog.current?.close(), [key])
   return (
     <>
       <button

@@ -113,7 +113,9 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
                         keep: way === 'stay',
                         ...until,
                       })}
-                    />
+                    >
+                      {insteadOf(of, d)}
+                    </Ask>
                   </td>
                 </tr>
               )
@@ -123,6 +125,18 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
       </div>
       <Pager pages={pages} next={list.data.nextPageToken} size={30} total={undefined} />
     </>
+  )
+}
+
+// What a rollback takes the cluster from, and to.
+function insteadOf(of: Service, d: Deployment): string {
+  const applied = of.status?.cluster?.report?.appliedCommit ?? ''
+  const to = d.commit?.commit ?? ''
+  if (!applied || !to) return ''
+  if (applied === to) return `The cluster has the commit ${shortCommit(to)} already.`
+  return plain(
+    `The cluster goes from ${shortCommit(applied)} to ${shortCommit(to)} "${d.commit?.subject ?? ''}" by ${d.commit?.author ?? ''}.`,
+    400,
   )
 }
 

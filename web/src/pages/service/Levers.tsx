@@ -131,7 +131,8 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
         {...(closed ? { choices: closedWays } : {})}
         request={(_, way) => ({ name, override: way === 'override' })}
       >
-        {closed && plain(of.status?.windows?.message ?? '', 1024)}
+        {closed && `${plain(of.status?.windows?.message ?? '', 1024)} `}
+        {behind(of)} <Link to="?tab=diff">What would change</Link>
       </Ask>
       {held ? (
         <Ask
@@ -194,7 +195,9 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
           words="The service follows its ref again."
           lever={unpin}
           request={(reason) => ({ name, commit: '', reason })}
-        />
+        >
+          {behind(of)}
+        </Ask>
       )}
     </div>
   )

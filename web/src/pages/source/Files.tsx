@@ -134,7 +134,7 @@ function Entry({ of, revision, path }: { of: TreeEntry; revision: string; path: 
   return name
 }
 
-function File({ source, revision, path }: { source: string; revision: string; path: string }) {
+export function File({ source, revision, path }: { source: string; revision: string; path: string }) {
   const got = useQuery(SourceService.method.readFile, { source, revision, path }, { refetchInterval: 60_000 })
   if (got.error && !got.data)
     return <Failed failure={failureAt('gitcache', got.error)} again={() => void got.refetch()} />

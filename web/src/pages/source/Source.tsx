@@ -1,6 +1,7 @@
 import { Link, useParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
+import type { Head } from '../../gen/fairlead/console/v1/resources_pb'
 import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
 import { failureOf } from '../../hub/errors'
 import { quote } from '../../hub/filter'
@@ -8,20 +9,21 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
-import { shownRef, urlOf } from '../../state/sources'
+import { chartOf, shownRef, urlOf } from '../../state/sources'
 import { isState, worstFirst } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain, sentence, shortCommit } from '../../ui/text'
+import { ChartValues } from './ChartValues'
 import { Commits } from './Commits'
 import { Files } from './Files'
 import { Polls } from './Polls'
 
 const tabs = ['refs', 'commits', 'files', 'services', 'events', 'yaml']
-// Repositories of charts have neither commits nor folders.
-const tabsOfCharts = ['refs', 'services', 'events', 'yaml']
+// Repositories of charts have no history, and of each version's files the values.
+const tabsOfCharts = ['refs', 'values', 'services', 'events', 'yaml']
 
 export function Source() {
   const { name = '' } = useParams()
@@ -61,41 +63,9 @@ export function Source() {
       {of && (
         <>
           <Polls name={name} changed={again} />
-          <Tabs names={shownTabs} />
-          {tab === 'refs' && (
-            <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
-              <table>
-                <thead>
-                  <tr>
-                    {['Ref', 'Commit', 'Subject', 'Author', 'Fetched', 'Signed by'].map((t) => (
-                      <th scope="col" key={t}>
-                        {t}
-                      </th>
-                    ))}
-                  </tr>
-                </thead>
-                <tbody>
-                  {heads.slice(0, 500).map((h) => (
-                    <tr key={h.ref}>
-                      <td className="name">
-                        {plain(shownRef(h.ref), 200)}{' '}
-                        {h.resolvedRef && (
-                          <span className="quiet">{plain(shownRef(h.resolvedRef), 200)}</span>
-                        )}
-                      </td>
-                      <td className="mono">{shortCommit(h.revision?.commit)}</td>
-                      <td>{plain(h.revision?.subject ?? '', 300)}</td>
-                      <td>{plain(h.revision?.author ?? '', 100)}</td>
-                      <td>
-                        <Age of={h.fetchTime} />
-                      </td>
-                      <td className="mono">{plain(h.signedBy, 100)}</td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
-          )}
+          <Tabs names={shownTabs} without={['chart', 'version']} />
+          {tab === 'refs' && <Refs heads={heads} stale={fresh.stale || fresh.failure !== undefined} />}
+          {tab === 'values' && <ChartValues source={name} heads={heads} />}
           {tab === 'commits' && <Commits source={name} heads={heads} />}
           {tab === 'files' && <Files source={name} heads={heads} />}
           {tab === 'services' && <Users name={name} />}
@@ -107,6 +77,68 @@ export function Source() {
           )}
         </>
       )}
+    </>
+  )
+}
+
+// What services get of it. Versions that a range keeps out are told: nothing follows them by itself.
+function Refs({ heads, stale }: { heads: Head[]; stale: boolean }) {
+  const newer = heads.some((h) => h.newerVersion)
+  const titles = [
+    'Ref',
+    'Commit',
+    'Subject',
+    'Author',
+    'Fetched',
+    'Signed by',
+    ...(newer ? ['Newer version'] : []),
+  ]
+  return (
+    <div className={stale ? 'table-wrap stale' : 'table-wrap'}>
+      <table>
+        <thead>
+          <tr>
+            {titles.map((t) => (
+              <th scope="col" key={t}>
+                {t}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {heads.slice(0, 500).map((h) => (
+            <tr key={h.ref}>
+              <td className="name">
+                {plain(shownRef(h.ref), 200)}{' '}
+                {h.resolvedRef && <span className="quiet">{plain(shownRef(h.resolvedRef), 200)}</span>}
+              </td>
+              <td className="mono">{shortCommit(h.revision?.commit)}</td>
+              <td>{plain(h.revision?.subject ?? '', 300)}</td>
+              <td>{plain(h.revision?.author ?? '', 100)}</td>
+              <td>
+                <Age of={h.fetchTime} />
+              </td>
+              <td className="mono">{plain(h.signedBy, 100)}</td>
+              {newer && (
+                <td>
+                  <NewerVersion of={h} />
+                </td>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  )
+}
+
+function NewerVersion({ of }: { of: Head }) {
+  const { chart } = chartOf(of.ref) ?? {}
+  if (!chart || !of.newerVersion) return plain(of.newerVersion, 100)
+  const values = (version: string) => `?${new URLSearchParams({ tab: 'values', chart, version })}`
+  return (
+    <>
+      {plain(of.newerVersion, 100)} <Link to={values(of.newerVersion)}>its values</Link>
     </>
   )
 }

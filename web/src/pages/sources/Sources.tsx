@@ -87,6 +87,7 @@ function Row({ of }: { of: Source }) {
           <div key={h.ref}>
             {plain(shownRef(h.ref), 120)} <span className="mono">{shortCommit(h.revision?.commit)}</span>{' '}
             <Age of={h.fetchTime} />
+            {h.newerVersion && <span className="quiet"> newer: {plain(h.newerVersion, 100)}</span>}
           </div>
         ))}
         {heads.length > 8 && <div className="quiet">and {heads.length - 8} more</div>}
