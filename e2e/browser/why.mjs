@@ -35,6 +35,7 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await page.keyboard.press("e");
   await page.waitForURL(/tab=events/);
   await page.getByText("service.applied").first().waitFor();
+  await page.getByRole("region", { name: "Events of the cluster" }).getByText("the container <b>does not start</b>").first().waitFor();
   await page.keyboard.press("[");
   await page.waitForURL(/tab=logs/);
 

@@ -53,7 +53,12 @@ export type ContainerStatus = {
 }
 
 export type Pod = {
-  metadata?: { name?: string; namespace?: string; uid?: string }
+  metadata?: {
+    name?: string
+    namespace?: string
+    uid?: string
+    ownerReferences?: { kind?: string; name?: string }[]
+  }
   spec?: { containers?: { name: string }[]; initContainers?: { name: string }[] }
   status?: {
     phase?: string

@@ -2,6 +2,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test } from 'vitest'
 import { isNewer } from '../app/newer'
 import { castOf, playTimes } from '../cluster/cast'
+import { eventsOfObjects } from '../cluster/events'
 import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
@@ -235,6 +236,46 @@ test('pods that the person may not see are said, and a workload that is gone is 
   await expect(findingOf(refusing, [web])).rejects.toThrow('may not read')
   expect(await findingOf(cluster({}), [web])).toMatchObject({ kind: 'Deployment', name: 'web', lines: [] })
   expect(await findingOf(cluster({}), [])).toBeUndefined()
+})
+
+test('events of a service are those of its objects, of their pods and of what made these, the newest first', async () => {
+  const event = (kind: string, name: string, lastTimestamp: string) => ({
+    involvedObject: { kind, namespace: 'shop', name },
+    reason: `${kind} ${name}`,
+    lastTimestamp,
+  })
+  const answers = {
+    '/apis/apps/v1/namespaces/shop/deployments/web': {
+      metadata: { name: 'web' },
+      spec: { selector: { matchLabels: { app: 'web' } } },
+    },
+    '/api/v1/namespaces/shop/pods': {
+      items: [
+        {
+          metadata: {
+            name: 'web-1-x',
+            namespace: 'shop',
+            ownerReferences: [{ kind: 'ReplicaSet', name: 'web-1' }],
+          },
+        },
+      ],
+    },
+    '/api/v1/namespaces/shop/events': {
+      items: [
+        event('Deployment', 'web', '2026-01-01T00:00:01Z'),
+        event('Pod', 'web-1-x', '2026-01-01T00:00:03Z'),
+        event('ReplicaSet', 'web-1', '2026-01-01T00:00:02Z'),
+        event('Pod', 'web-api-1', '2026-01-01T00:00:04Z'),
+      ],
+    },
+  }
+  const { events, partial } = await eventsOfObjects(cluster(answers), [web])
+  expect(events.map((e) => e.reason)).toEqual(['Pod web-1-x', 'ReplicaSet web-1', 'Deployment web'])
+  expect(partial).toBe(false)
+  const more = { metadata: { continue: 'x' }, items: [] }
+  const cut = await eventsOfObjects(cluster({ ...answers, '/api/v1/namespaces/shop/events': more }), [web])
+  expect(cut).toEqual({ events: [], partial: true })
+  await expect(eventsOfObjects(cluster({}), [web])).rejects.toThrow('not found')
 })
 
 test('a page knows that the hub has another one, and takes no answer of a proxy for it', () => {

@@ -7,11 +7,11 @@ import { type Row, Watched } from '../../cluster/table'
 import { failureOf } from '../../hub/errors'
 import { clock } from '../../live/ages'
 import { staleAfter, useNow } from '../../live/asked'
+import { Since } from '../../live/Since'
 import { Export } from '../../ui/Export'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Search } from '../../ui/Search'
 import { plain } from '../../ui/text'
-import { Since } from './Since'
 import { Thing } from './Thing'
 
 // The objects of a cluster, asked of its API server through the tunnel, as the person.

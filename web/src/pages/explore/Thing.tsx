@@ -2,6 +2,8 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { useQuery } from '@tanstack/react-query'
 import { lazy, Suspense } from 'react'
 import { Link, useSearchParams } from 'react-router'
+import { EventTable } from '../../cluster/EventTable'
+import { type ClusterEvent, newestFirst } from '../../cluster/events'
 import { type Kind, pathOf } from '../../cluster/kinds'
 import { podsOf } from '../../cluster/pods'
 import { type Ask, json } from '../../cluster/request'
@@ -9,6 +11,7 @@ import { useRight } from '../../cluster/rights'
 import type { Metadata } from '../../cluster/table'
 import { failureOf } from '../../hub/errors'
 import { every, useFreshness } from '../../live/asked'
+import { Since } from '../../live/Since'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain } from '../../ui/text'
@@ -17,7 +20,6 @@ import { Actions } from './Actions'
 import { Edit } from './Edit'
 import { addressOf, isSecret } from './Explore'
 import { PodLogs } from './PodLogs'
-import { Since } from './Since'
 
 // The terminal is larger than the pages.
 const Shell = lazy(() => import('./Shell'))
@@ -332,19 +334,6 @@ export function withoutManagers(of: Thing): Thing {
   return { ...of, metadata }
 }
 
-type Event = {
-  involvedObject?: { uid?: string }
-  metadata?: { uid?: string }
-  type?: string
-  reason?: string
-  message?: string
-  count?: number
-  lastTimestamp?: string
-  eventTime?: string
-  firstTimestamp?: string
-  series?: { count?: number; lastObservedTime?: string }
-}
-
 function Events({ cluster, ask, kind, of }: { cluster: string; ask: Ask; kind: Kind; of: Thing }) {
   const { namespace = '', name = '', uid } = of.metadata
   const got = useQuery({
@@ -354,7 +343,7 @@ function Events({ cluster, ask, kind, of }: { cluster: string; ask: Ask; kind: K
       const fieldSelector = `involvedObject.kind=${kind.kind},involvedObject.name=${name}`
       const query = new URLSearchParams({ fieldSelector, limit: '500' })
       // Events of what is in no namespace are in this one.
-      return json<{ items?: Event[] }>(
+      return json<{ items?: ClusterEvent[] }>(
         ask(`/api/v1/namespaces/${encodeURIComponent(namespace || 'default')}/events?${query}`),
       )
     },
@@ -362,38 +351,7 @@ function Events({ cluster, ask, kind, of }: { cluster: string; ask: Ask; kind: K
   if (got.error && !got.data)
     return <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
   if (!got.data) return <Waiting what="events" />
-  const time = (e: Event) =>
-    e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.firstTimestamp ?? ''
   // An object of before that had the same name has another uid.
-  const events = (got.data.items ?? [])
-    .filter((e) => !e.involvedObject?.uid || e.involvedObject.uid === uid)
-    .sort((a, b) => time(b).localeCompare(time(a)))
-  if (events.length === 0) return <p>The cluster tells of no event; it keeps them for an hour.</p>
-  return (
-    <div className="table-wrap">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">When</th>
-            <th scope="col">Type</th>
-            <th scope="col">Reason</th>
-            <th scope="col">Message</th>
-          </tr>
-        </thead>
-        <tbody>
-          {events.map((e) => (
-            <tr key={e.metadata?.uid}>
-              <td>
-                <Since of={time(e)} />
-                {(e.series?.count ?? e.count ?? 1) > 1 && ` ×${e.series?.count ?? e.count}`}
-              </td>
-              <td>{plain(e.type ?? '', 40)}</td>
-              <td>{plain(e.reason ?? '', 120)}</td>
-              <td>{plain(e.message ?? '', 2000)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  )
+  const mine = (got.data.items ?? []).filter((e) => !e.involvedObject?.uid || e.involvedObject.uid === uid)
+  return <EventTable events={newestFirst(mine)} />
 }

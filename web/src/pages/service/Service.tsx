@@ -27,6 +27,7 @@ import { Values } from './Values'
 // Logs come from the cluster, which other tabs do without.
 const Logs = lazy(() => import('./Logs'))
 const Why = lazy(() => import('./Why'))
+const ClusterEvents = lazy(() => import('./ClusterEvents'))
 
 // In these states the cluster itself is asked for the cause.
 const asksCluster = ['failed', 'degraded', 'progressing', 'waiting']
@@ -112,7 +113,19 @@ export function Service() {
           <Logs service={name} cluster={cluster} />
         </Suspense>
       )}
-      {tab === 'events' && <EventsOf filter={`service = ${quote(name)}`} size={50} />}
+      {tab === 'events' && (
+        <>
+          {cluster && (
+            <Suspense fallback={<Waiting what="events" />}>
+              <ClusterEvents service={name} cluster={cluster} />
+            </Suspense>
+          )}
+          <section className="panel" aria-label="Events of the hub">
+            <h2>Events of the hub</h2>
+            <EventsOf filter={`service = ${quote(name)}`} size={50} />
+          </section>
+        </>
+      )}
       {tab === 'history' && <History of={service} changed={again} />}
       {tab === 'tests' && <Tests service={name} changed={again} />}
       {tab === 'config' && <Values service={name} />}

@@ -1,5 +1,5 @@
-import { age } from '../../live/ages'
-import { useNow } from '../../live/asked'
+import { age } from './ages'
+import { useNow } from './asked'
 
 // How long ago something was, by a time as Kubernetes writes it.
 export function Since({ of }: { of: string | undefined }) {
