@@ -1,55 +1,90 @@
-// Takes pictures of the pages over a seeded console: screenshots.mjs CHROMIUM LINK FOLDER [THEME WIDTH PATH NAME].
+// Takes pictures of the pages over a seeded console: screenshots.mjs CHROMIUM LINK FOLDER [PICTURES]. Those that the documentation shows go into
+// PICTURES, too.
+import { writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 const { chromium } = createRequire(process.env.NODE_MODULES + "/")("playwright-core");
 
-const [executablePath, link, folder, ...one] = process.argv.slice(2);
+const [executablePath, link, folder, pictures] = process.argv.slice(2);
 const hub = new URL(link).origin;
+// Each page, what is there when it is whole, and what is at the top of the picture.
 const pages = [
   ["fleet", "/?group=region"],
   ["services", "/services"],
-  ["service", "/service/checkout"],
+  ["service", "/service/checkout", "Its last lines before the restart"],
   ["objects", "/service/storefront?tab=objects"],
-  ["diff", "/service/checkout?tab=diff"],
+  ["diff", "/service/checkout?tab=diff", "14 the same", "main nav.tabs"],
   ["history", "/service/checkout?tab=history"],
   ["clusters", "/clusters"],
   ["clusters-figures", "/clusters?tab=figures"],
-  ["cluster", "/cluster/edge-0001"],
+  ["cluster", "/cluster/edge-0001", "CrashLoopBackOff", "h2:text('In the cluster')"],
   ["cluster-away", "/cluster/edge-0013"],
   ["join", "/cluster/edge-0003/join"],
   ["global-service", "/globalservice/node-exporter"],
   ["access", "/access"],
   ["audit", "/activity?tab=audit"],
-  ["edit", "/apply?kind=Service&name=checkout"],
+  ["edit", "/apply?kind=Service&name=checkout", "apiVersion"],
   ["source", "/source/team-003"],
   ["sources", "/sources"],
   ["activity", "/activity"],
   ["hub", "/hub"],
   ["me", "/me"],
 ];
-const shots = one.length
-  ? [[one[3], one[2], one[0], Number(one[1])]]
-  : pages.flatMap(([name, path]) => [
-      [name, path, "light", 1280],
-      [`${name}-dark`, path, "dark", 1280],
-      [`${name}-phone`, path, "light", 390],
-    ]);
+// Those of the documentation.
+const documented = ["fleet", "services", "service", "diff", "clusters-figures", "cluster", "edit-dark", "service-phone"];
+const shots = pages.flatMap(([name, path, whole, top]) => [
+  [name, path, "light", 1280, whole, top],
+  [`${name}-dark`, path, "dark", 1280, whole, top],
+  [`${name}-phone`, path, "light", 390, whole, top],
+]);
+
+// No cluster is behind a seeded console. What the page of a service asks of one is answered here.
+async function answerAsCluster(route) {
+  const { pathname } = new URL(route.request().url());
+  const name = pathname.split("/").at(pathname.endsWith("/log") ? -2 : -1);
+  const state = { waiting: { reason: "CrashLoopBackOff" } };
+  const lastState = { terminated: { exitCode: 1 } };
+  if (pathname.endsWith("/log"))
+    return route.fulfill({ body: "listening on :8080\nconnecting to db:5432\npanic: dial tcp 10.0.0.9:5432: connect: connection refused\n" });
+  if (/\/pods\/[^/]+$/.test(pathname))
+    return route.fulfill({
+      json: {
+        metadata: { name, namespace: "shop" },
+        spec: { containers: [{ name: "app" }] },
+        status: { phase: "Running", containerStatuses: [{ name: "app", ready: false, restartCount: 14, state, lastState }] },
+      },
+    });
+  if (pathname.endsWith("/events"))
+    return route.fulfill({
+      json: { items: [{ type: "Warning", reason: "BackOff", message: "Back-off restarting failed container app", lastTimestamp: new Date().toISOString() }] },
+    });
+  return route.fulfill({ status: 404, json: { kind: "Status", code: 404, message: `${name} not found` } });
+}
+
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] }); // tests run as root, too
 try {
   const context = await browser.newContext({ ignoreHTTPSErrors: true, timezoneId: "Europe/Berlin", locale: "en-GB" });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
+  await page.route("**/clusters/edge-*/**", answerAsCluster);
+  const painter = await context.newCDPSession(page); // it writes WebP
   await page.goto(link);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("heading", { name: "Fleet", level: 1 }).waitFor();
-  for (const [name, path, theme, width] of shots) {
+  for (const [name, path, theme, width, whole, top] of shots) {
     await page.setViewportSize({ width, height: width < 600 ? 844 : 800 });
     await page.evaluate((theme) => localStorage.setItem("theme", theme), theme);
     await page.goto(hub + path);
     await page.getByRole("heading", { level: 1 }).waitFor();
-    await page.getByText("Asking the console").first().waitFor({ state: "detached" });
+    await page.getByText(/^Asking /).first().waitFor({ state: "detached" });
+    if (whole) await page.getByText(whole).first().waitFor();
+    if (top) await page.locator(top).first().evaluate((e) => e.scrollIntoView());
     await page.evaluate(() => document.fonts.ready);
     await page.screenshot({ path: join(folder, `${name}.png`) });
+    if (pictures && documented.includes(name)) {
+      const { data } = await painter.send("Page.captureScreenshot", { format: "webp", quality: 80 });
+      writeFileSync(join(pictures, `${name}.webp`), Buffer.from(data, "base64"));
+    }
     console.log(`${name}.png`);
   }
 } finally {

@@ -35,7 +35,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	flags.IntVar(&size.Services, "services", 2000, "services of the fleet")
 	flags.IntVar(&size.Sources, "sources", 20, "sources of the fleet")
 	flags.IntVar(&size.Objects, "objects", 1500, "objects of one service")
-	pictures := flags.String("screenshots", "", "`folder` for pictures of the pages; without it the console runs until it is interrupted")
+	screenshots := flags.String("screenshots", "", "`folder` for pictures of the pages; without it the console runs until it is interrupted")
+	pictures := flags.String("pictures", "", "`folder` for those that the documentation shows")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -57,8 +58,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if *pictures != "" {
-		return shoot(ctx, bins, link, *pictures, stdout)
+	if *screenshots != "" {
+		return shoot(ctx, bins, link, *screenshots, *pictures, stdout)
 	}
 	if _, err := fmt.Fprintln(stdout, link); err != nil {
 		return err
@@ -77,8 +78,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	}
 }
 
-// shoot takes the pictures.
-func shoot(ctx context.Context, bins stack.Binaries, link, dir string, stdout io.Writer) error {
+// shoot takes the pictures. Those of the documentation go into another folder, too, if there is one.
+func shoot(ctx context.Context, bins stack.Binaries, link, dir, pictures string, stdout io.Writer) error {
 	root := filepath.Dir(bins.Dir)
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -90,7 +91,7 @@ func shoot(ctx context.Context, bins stack.Binaries, link, dir string, stdout io
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "node", filepath.Join(root, "e2e/browser/screenshots.mjs"), chromium, strings.TrimSpace(link), dir)
+	cmd := exec.CommandContext(ctx, "node", filepath.Join(root, "e2e/browser/screenshots.mjs"), chromium, strings.TrimSpace(link), dir, pictures)
 	cmd.Env = append(os.Environ(), "NODE_MODULES="+filepath.Join(root, "tools/node_modules"))
 	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	return cmd.Run()
