@@ -13,6 +13,8 @@ ARGS     ?=
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath -toolexec=%,$(shell go env GOFLAGS)) -trimpath $(if $(word 2,$(CURDIR)),,-toolexec=$(CURDIR)/tools/compile.sh)
 GOBUILD  := go build -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(VERSION)"
+# Downloads the modules that packages need, many at once: go build takes as many at once as there are processors.
+DOWNLOAD := GOMAXPROCS=16 go list -deps
 # Whether ARGS ask for the short form of the tests.
 SHORT    := $(filter -short -short=true --short,$(ARGS))
 # Two packages at a time, because each starts whole clusters; never from the cache, which doesn't know bin/. `make test` and
@@ -37,7 +39,7 @@ help: ## Show this list
 up: ## Run the whole product with two local Kubernetes clusters (ARGS=--empty starts clean)
 	@mkdir -p bin
 	@echo "1 of 3: build the pages and the command, which has the hub in it (2 to 3 minutes the first time, then seconds)" >&2
-	@tools/web.sh & web=$$!; go build $(WITHOUT_PAGES) 2>/dev/null || :; wait $$web
+	@tools/web.sh & web=$$!; [ -e bin/fairlead ] || { $(DOWNLOAD) ./cli/cmd/fairlead >/dev/null || :; go build $(WITHOUT_PAGES) 2>/dev/null || :; }; wait $$web
 	@$(GOBUILD) -o bin/fairlead ./cli/cmd/fairlead
 	@echo "2 of 3: start the hub and its Git server (seconds); 3 of 3: build Kubernetes and the agent (about 6 minutes the first time, then seconds), and have the clusters join" >&2
 	@exec bin/fairlead up --prepare tools/up.sh --nodelocal "$$(tools/nodelocal/build.sh --path)" $(ARGS)
@@ -45,8 +47,8 @@ up: ## Run the whole product with two local Kubernetes clusters (ARGS=--empty st
 # One command for all of them: what one of them links alone is compiled while another is linked.
 build: ## Build all deployables into bin/
 	@mkdir -p bin
-	@echo "build web" >&2; tools/web.sh
-	@echo "build $(PROGRAMS) agent-render fairlead" >&2
+	@echo "build web, $(PROGRAMS) agent-render fairlead" >&2
+	@tools/web.sh & web=$$!; [ -e bin/fairlead ] || $(DOWNLOAD) -test $(PACKAGES) >/dev/null || :; wait $$web
 	@$(GOBUILD) -o bin/ $(foreach s,$(PROGRAMS),./services/$s/cmd/$s) ./services/agent/cmd/agent-render ./cli/cmd/fairlead
 
 # The agent and what renders for it.

@@ -13,7 +13,9 @@ if [ ! -x "$bin" ]; then
 fi
 if [ ! -x "$bin" ]; then
   echo "building the OpenTelemetry Collector $version (once, a few minutes)" >&2
-  GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$bin.$$" . >&2 9>&-
+  export GOWORK=off CGO_ENABLED=0
+  GOMAXPROCS=16 go list -deps . >/dev/null 2>&1 || : # downloads at once; go build takes as many as there are processors
+  go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$bin.$$" . >&2 9>&-
   mv "$bin.$$" "$bin"
 fi
 echo "$bin"

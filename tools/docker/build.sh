@@ -25,6 +25,7 @@ if [ ! -x "$dir/docker-compose" ]; then
   sed -i '/_ "github.com\/docker\/buildx\/driver\/kubernetes"/d' "$temp/compose/pkg/compose/build_buildkit.go"
   cp go.mod go.sum "$temp/"
   echo "replace $module => $temp/compose" >>"$temp/go.mod"
+  GOMAXPROCS=16 go list -deps -mod=mod -modfile="$temp/go.mod" "$module/cmd" >/dev/null 2>&1 || : # downloads at once; go build takes as many as there are processors
   go build -mod=mod -modfile="$temp/go.mod" -trimpath -buildvcs=false -ldflags "-s -w -X $module/internal.Version=${version%%-*}" -o "$temp/docker-compose" "$module/cmd" >&2 9>&-
   mv "$temp/docker-compose" "$dir/docker-compose"
 fi

@@ -54,7 +54,10 @@ if [ ! -x "$dir/kubelocal" ]; then
     flags="$flags -X sigs.k8s.io/kwok/pkg/consts.Version=$(awk '$1 == "sigs.k8s.io/kwok" { print $2; exit }' go.mod)"
 
     began=$(date +%s)
-    go build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$temp/kubelocal" . 2>"$temp/log" 9>&- &
+    (
+        GOMAXPROCS=16 go list -deps . >/dev/null || : # downloads at once; go build takes as many as there are processors
+        exec go build -v -trimpath -buildvcs=false -ldflags "$flags" -o "$temp/kubelocal" .
+    ) 2>"$temp/log" 9>&- &
     build=$!
     reported=$began
     while kill -0 "$build" 2>/dev/null; do

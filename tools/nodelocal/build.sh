@@ -52,6 +52,8 @@ if [ ! -x "$dir/nodelocal" ]; then
     if [ ! -d "$upstream" ]; then
         mkdir "$temp/upstream"
         # shellcheck disable=SC2046 # a package a word
+        GOMAXPROCS=16 go list -deps $(go list tool) . >/dev/null 2>&1 || : # downloads at once; go build takes as many as there are processors
+        # shellcheck disable=SC2046 # a package a word
         go build -trimpath -buildvcs=false -ldflags "$flags" -o "$temp/upstream/" $(go list tool) >&2 9>&-
         mv -T "$temp/upstream" "$upstream"
     fi

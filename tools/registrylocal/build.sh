@@ -26,6 +26,7 @@ if [ ! -x "$dir/registrylocal" ]; then
         temp=$(mktemp -d "$cache/building.XXXXXX")
         trap 'rm -rf "$temp"' EXIT
         mkdir "$temp/done"
+        GOMAXPROCS=16 go list -deps . >/dev/null 2>&1 || : # downloads at once; go build takes as many as there are processors
         go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$temp/done/registrylocal" . >&2
         mv -T "$temp/done" "$dir"
         # Other versions that nobody asked for in two weeks.

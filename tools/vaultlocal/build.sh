@@ -65,6 +65,7 @@ if [ ! -x "$dir/vaultlocal" ]; then
         trap 'rm -rf "$temp"' EXIT
         patch_sdk "$temp"
         patch_vault "$temp"
+        GOMAXPROCS=16 go list -deps -mod=mod -modfile="$temp/go.mod" . >/dev/null 2>&1 || : # downloads at once; go build takes as many as there are processors
         go build -mod=mod -modfile="$temp/go.mod" -trimpath -buildvcs=false -ldflags "-s -w" -o "$temp/vaultlocal" . >&2
         mkdir "$temp/done"
         mv "$temp/vaultlocal" "$temp/done/"
