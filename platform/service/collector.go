@@ -8,6 +8,8 @@ import (
 	"runtime/metrics"
 	"sync/atomic"
 	"time"
+
+	"fairlead.dev/platform/container"
 )
 
 // The collector of garbage is given leave to let the heap grow by a percentage, which follows what is going on: a process
@@ -23,8 +25,11 @@ const (
 	roomBytes = 48 << 20
 	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for who is Frugal.
 	frugalPercent, frugalBytes = 40, 12 << 20
-	// stormBytes is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its pages for long.
-	stormBytes = 96 << 20
+	// stormBytes and stormPercent, whichever is more, is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its
+	// pages for long. With less than stormPercent a large heap would be collected several times per second.
+	stormBytes, stormPercent = 96 << 20, 50
+	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
+	memoryShare = 85
 )
 
 // Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the work of others.
@@ -72,7 +77,7 @@ func (c *collector) next(cycles, base uint64) (giveBack bool) {
 func (c *collector) keepWithin(base uint64) {
 	most := c.most
 	if base > 0 {
-		most = max(min(most, int(stormBytes*100/base)), int(min(c.room*100/base, 1000)), leastPercent)
+		most = max(min(most, max(int(stormBytes*100/base), stormPercent)), int(min(c.room*100/base, 1000)), leastPercent)
 	}
 	c.percent = min(c.percent, most)
 }
@@ -84,6 +89,9 @@ func (c collector) run(ctx context.Context) {
 		return
 	}
 	debug.SetGCPercent(c.percent)
+	if limit := container.MemoryLimit(os.DirFS("/")); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit / 100 * memoryShare)
+	}
 	look := time.NewTicker(collectorLook)
 	defer look.Stop()
 	cycled := make(chan struct{}, 1)

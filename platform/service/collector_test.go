@@ -8,7 +8,7 @@ import (
 
 func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
-	const large, middle, small = 512 << 20, 64 << 20, 8 << 20
+	const huge, large, middle, small = 512 << 20, 160 << 20, 64 << 20, 8 << 20
 	c := newCollector(nil)
 	returned := 0
 	for range 20 {
@@ -26,6 +26,12 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	}
 	if c.percent != stormBytes*100/large {
 		t.Errorf("busy with a large heap: %d %%", c.percent)
+	}
+	for range 20 {
+		c.next(busyCycles, huge)
+	}
+	if c.percent != stormPercent {
+		t.Errorf("busy with a huge heap: %d %%", c.percent)
 	}
 	for range 20 {
 		c.next(busyCycles, middle)
