@@ -38,11 +38,12 @@ func (s *Service) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-sub.C():
-			change = follow.Apply(s.plan, s.replica.Catalog, sub, time.Now())
+			var gone bool
+			change, gone = follow.Apply(s.plan, s.replica.Catalog, sub, time.Now())
 			s.nudge(ctx, untraced(s.gate.Changed()), nil)
-			exists := func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok }
-			s.seen.Forget(exists)
-			s.gate.Forget(exists)
+			if gone {
+				s.forget()
+			}
 		case <-overdue.C:
 			if !s.plan.Waiting() {
 				continue
@@ -53,6 +54,13 @@ func (s *Service) follow(ctx context.Context) error {
 		}
 		s.settle(ctx, change)
 	}
+}
+
+// forget drops what is known of clusters that left the catalog.
+func (s *Service) forget() {
+	exists := func(cluster string) bool { _, ok := s.replica.Catalog.Cluster(cluster); return ok }
+	s.seen.Forget(exists)
+	s.gate.Forget(exists)
 }
 
 // untraced are clusters that have something to do which comes of no commit.

@@ -184,7 +184,7 @@ func BenchmarkHead(b *testing.B) {
 		news <- source(1, head)
 		<-sub.C()
 		b.StartTimer()
-		change := follow.Apply(p, c, sub, time.Now())
+		change, _ := follow.Apply(p, c, sub, time.Now())
 		services = len(change.Services)
 		var answers []plan.Answer
 		for i, w := range p.Open() {

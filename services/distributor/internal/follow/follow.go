@@ -28,10 +28,15 @@ type Catalog interface {
 // Changes tells what changed since it was asked last.
 type Changes interface{ Take() catalog.Delta }
 
-// Apply brings what changed in the catalog into the plan.
-func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) plan.Change {
+// Apply brings what changed in the catalog into the plan, and says whether clusters may have left.
+func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) (change plan.Change, gone bool) {
 	low := c.Revision() // first: up to here everything is told
 	d := changes.Take()
+	gone = d.All
+	for name := range d.Clusters {
+		_, exists := c.Cluster(name)
+		gone = gone || !exists
+	}
 	return p.Update(now, func(u *plan.Update) {
 		if d.All {
 			all(u, c)
@@ -39,7 +44,7 @@ func Apply(p *plan.Plan, c Catalog, changes Changes, now time.Time) plan.Change 
 			some(u, c, d)
 		}
 		u.At(low, c.Revision()) // last: nothing newer was read
-	})
+	}), gone
 }
 
 func some(u *plan.Update, c Catalog, d catalog.Delta) {

@@ -30,6 +30,8 @@ type Console interface {
 const (
 	// callTimeout bounds one call to the console: less than agents wait for what becomes of their reports.
 	callTimeout = 20 * time.Second
+	// callTime is what a call should take: agents wait for it, and a call that fails is made again as a whole.
+	callTime = time.Second
 	// maxWaiting and maxWaitingBytes bound the agents' calls that wait for the console, and what is in them: four
 	// full calls to the console, and as much memory as a distributor has to spare. More are told when to come
 	// back: a storm of reports costs neither memory nor the time of Syncs, and takes its turns.
@@ -42,7 +44,7 @@ const (
 	maxClusters   = 1000
 	maxBatchBytes = 2 << 20
 	// leastBatchBytes is what is left of it when calls run into their deadlines: what is told in time is told once.
-	leastBatchBytes = 64 << 10
+	leastBatchBytes = 32 << 10
 	// While more than fewReporters clusters report at once, calls are begun callPause apart at least: what comes in between goes together, in one commit
 	// and as few events. A single report waits for nothing.
 	fewReporters = 8
@@ -229,14 +231,14 @@ func (r *Reports) call(ctx context.Context, batch []*job) error {
 	return nil
 }
 
-// nextPiece is how much goes into the next call after one that took so long and ended so: half of a piece that took too long, and more than one that
+// nextPiece is how much goes into the next call after one that took so long: half of a piece that took longer than it should, and more after one that
 // was far from that.
 func nextPiece(piece, least, most int, took time.Duration, err error) int {
 	switch {
-	case err == nil && took < callTimeout/4:
-		return min(2*piece, most)
-	case connect.CodeOf(err) == connect.CodeDeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
+	case took > callTime:
 		return max(piece/2, least)
+	case err == nil && took < callTime/4:
+		return min(2*piece, most)
 	}
 	return piece
 }
