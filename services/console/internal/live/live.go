@@ -15,6 +15,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -39,6 +40,9 @@ const (
 	deriveEvery = time.Second
 	// again is how long the board waits when the database did not answer.
 	again = time.Second
+	// rests is how many times as long as the last look took the board rests before the next one, while more was written than it reads at once and
+	// nobody waits for it: what becomes of a service meanwhile is read once, and those who write have the processors.
+	rests, longestRest = 4, time.Second
 )
 
 var (
@@ -94,6 +98,7 @@ type Board struct {
 	pendingMu sync.Mutex
 	pending   store.Touched // statuses that were written; guarded by pendingMu
 	touches   int64         // how often; guarded by pendingMu
+	waiting   atomic.Int64  // lists that wait for the board
 
 	mu    sync.RWMutex
 	moved chan struct{} // closed and replaced when anything below changes; all guarded by mu
@@ -126,7 +131,8 @@ type Board struct {
 	looked  time.Time            // everything that was committed by then was taken in
 	handed  int64                // touches whose resources are marked
 	failed  bool
-	lost    bool // the database does not answer, and the log says so: until it was read again
+	lost    bool      // the database does not answer, and the log says so: until it was read again
+	rested  time.Time // when the board may look again though nobody waits
 }
 
 // delta is what became of a resource.
@@ -195,11 +201,7 @@ func (b *Board) Run(ctx context.Context) error {
 	for {
 		var more <-chan time.Time // when there is work left
 		if b.due() {
-			wait := time.Duration(0)
-			if b.failed {
-				wait = again
-			}
-			more = time.After(wait)
+			more = time.After(b.pause())
 		}
 		select {
 		case <-ctx.Done():
@@ -212,8 +214,21 @@ func (b *Board) Run(ctx context.Context) error {
 			b.look(ctx)
 		case <-more:
 		}
-		b.refresh(ctx)
+		if b.failed || b.pause() == 0 {
+			b.refresh(ctx)
+		}
 	}
+}
+
+// pause is how long the board leaves the database alone.
+func (b *Board) pause() time.Duration {
+	switch {
+	case b.failed:
+		return again
+	case len(b.urgent) > 0 || len(b.later) <= chunk || b.waiting.Load() > 0:
+		return 0
+	}
+	return max(time.Until(b.rested), 0)
 }
 
 // follow hands the change log to the board, from where it was.
@@ -480,6 +495,7 @@ func (b *Board) refresh(ctx context.Context) {
 	var loaded []loadedRow
 	var refs map[store.HubRef]catalog.RefHub
 	var essences map[string]catalog.Essence
+	begin := time.Now()
 	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
 		if refs, err = catalog.RefsOf(ctx, v, maps.Keys(b.refs)); err != nil {
 			return err
@@ -501,6 +517,7 @@ func (b *Board) refresh(ctx context.Context) {
 		return
 	}
 	b.failed, b.lost = false, false
+	b.rested = time.Now().Add(min(rests*time.Since(begin), longestRest))
 	for kind, list := range names {
 		for _, name := range list {
 			delete(b.urgent, store.Ref{Kind: kind, Name: name})
@@ -645,6 +662,12 @@ func (b *Board) current(ctx context.Context) error {
 	b.pendingMu.Lock()
 	touches := b.touches
 	b.pendingMu.Unlock()
+	b.waiting.Add(1)
+	defer b.waiting.Add(-1)
+	select {
+	case b.wake <- struct{}{}: // a board that rests
+	default:
+	}
 	deadline := time.NewTimer(currentWithin)
 	defer deadline.Stop()
 	for statuses := true; ; {

@@ -66,25 +66,36 @@ func (v View) LastDeployments(ctx context.Context, services []string) (map[strin
 }
 
 // addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already is passed over, and of
-// one with the same content the current one gets the digest.
-func addDeployments(ctx context.Context, tx *sql.Tx, list []Deployment) error {
+// one with the same content the current one gets the digest. What only later deployments of a service need is left out of its first one: a fleet
+// that comes all at once has hundreds of thousands of these.
+func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error {
 	if len(list) == 0 {
 		return nil
 	}
+	last, err := v.lastNumbers(ctx, list)
+	if err != nil {
+		return err
+	}
 	list = slices.SortedFunc(slices.Values(list), func(a, b Deployment) int { return cmp.Compare(a.Service, b.Service) }) // one order for all consoles
+	for i, d := range list {
+		if i > 0 && d.Service == list[i-1].Service { // a later one here
+			last[d.Service] = maxDeployments
+		}
+	}
 	for _, step := range []struct {
+		from int64 // number of a service's last deployment before, at least
 		text string
 		args func(d *Deployment) []any
 	}{
 		{
-			"UPDATE deployments SET digest = CAST($2 AS TEXT), content_digest = CAST($5 AS TEXT), state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> CAST($2 AS TEXT)" +
+			1, "UPDATE deployments SET digest = CAST($2 AS TEXT), content_digest = CAST($5 AS TEXT), state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> CAST($2 AS TEXT)" +
 				" AND (content_digest = CAST($3 AS TEXT) OR content_digest = '' AND digest = CAST($3 AS TEXT))",
 			func(d *Deployment) []any {
 				return []any{d.Service, d.Digest, cmp.Or(d.Replaces, d.Content, d.Digest), string(d.State), cmp.Or(d.Content, d.Digest)}
 			},
 		},
 		{
-			"INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest)" +
+			0, "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest)" +
 				" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT), CAST($5 AS TEXT)" +
 				" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
 				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
@@ -93,19 +104,32 @@ func addDeployments(ctx context.Context, tx *sql.Tx, list []Deployment) error {
 			},
 		},
 		{
-			"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
+			1, "UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0 AND number < (SELECT MAX(number) FROM deployments WHERE service_uid = $1)",
 			func(d *Deployment) []any { return []any{d.Service, Micros(d.DeliverTime)} },
 		},
 		{
-			"DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)",
+			maxDeployments, "DELETE FROM deployments WHERE service_uid = $1 AND number <= (SELECT MAX(number) FROM deployments WHERE service_uid = $1) - CAST($2 AS BIGINT)",
 			func(d *Deployment) []any { return []any{d.Service, maxDeployments} },
 		},
 	} {
-		if err := each(ctx, tx, len(list), step.text, func(i int) []any { return step.args(&list[i]) }); err != nil {
+		of := slices.DeleteFunc(slices.Clone(list), func(d Deployment) bool { return last[d.Service] < step.from })
+		if err := each(ctx, tx, len(of), step.text, func(i int) []any { return step.args(&of[i]) }); err != nil {
 			return fmt.Errorf("write deployments: %w", err)
 		}
 	}
 	return nil
+}
+
+// lastNumbers returns the number of the last deployment of each service that has one.
+func (v View) lastNumbers(ctx context.Context, of []Deployment) (map[string]int64, error) {
+	uids := make([]string, len(of))
+	for i, d := range of {
+		uids[i] = d.Service
+	}
+	return byKeys(ctx, v, "SELECT service_uid, CAST(MAX(number) AS BIGINT) FROM deployments WHERE service_uid IN ", uids, " GROUP BY service_uid", func(rows *sql.Rows) (uid string, number int64, err error) {
+		err = rows.Scan(&uid, &number)
+		return uid, number, err
+	})
 }
 
 // keepDeployments ends the deployments of a service that is deleted, and notes since when they are kept for a resource that continues them.
@@ -175,7 +199,7 @@ func (s *Store) beginDeployments(ctx context.Context, tx *sql.Tx, begun []Deploy
 	if err := s.dialect.lock(ctx, tx, s.dialect.lockBegun); err != nil {
 		return nil, err
 	}
-	if err := addDeployments(ctx, tx, begun); err != nil {
+	if err := addDeployments(ctx, View{tx, &s.dialect}, tx, begun); err != nil {
 		return nil, err
 	}
 	since := make(map[string]time.Time, len(begun))

@@ -81,9 +81,14 @@ func (v View) Seen(ctx context.Context, uids []string) (map[string]Seen, error) 
 }
 
 func byKey[K comparable, V any](ctx context.Context, v View, query string, keys []string, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
+	return byKeys(ctx, v, query, keys, "", scan)
+}
+
+// byKeys is byKey of a query that goes on behind the keys.
+func byKeys[K comparable, V any](ctx context.Context, v View, query string, keys []string, after string, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
 	found := make(map[K]V, len(keys))
 	for chunk := range slices.Chunk(keys, chunkSize) {
-		rows, err := v.q.QueryContext(ctx, query+v.dialect.placeholders(1, len(chunk)), anys(chunk)...)
+		rows, err := v.q.QueryContext(ctx, query+v.dialect.placeholders(1, len(chunk))+after, anys(chunk)...)
 		if _, err := collect(rows, err, func(rows *sql.Rows) (struct{}, error) {
 			k, val, err := scan(rows)
 			found[k] = val
@@ -295,10 +300,10 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 }
 
 const (
-	// One transaction writes mostRows statuses at most, and fewer, down to leastRows, where they take longer than statusTime: a person's write waits for
-	// one transaction of statuses.
+	// One transaction writes mostRows statuses at most, and fewer, down to leastRows, where their statements take longer than statusTime: a person's write
+	// waits for one transaction of statuses. The time of the commit is the disk's, and much the same for a row as for many.
 	mostRows, leastRows = 500, 100
-	statusTime          = 100 * time.Millisecond
+	statusTime          = 60 * time.Millisecond
 )
 
 // StatusRows is of how many services the next transaction of statuses should be.
@@ -309,7 +314,7 @@ func (s *Store) StatusRows() int {
 	return mostRows
 }
 
-// fitRows learns from a transaction of so many statuses.
+// fitRows learns from a transaction of so many statuses, whose statements took so long.
 func (s *Store) fitRows(n int, took time.Duration) {
 	rows := s.StatusRows()
 	switch {
@@ -338,9 +343,9 @@ func (s *Store) writeStatus(ctx context.Context, events []Event, write func(cont
 		return nil, 0, err
 	}
 	defer leave()
-	var begin time.Time
 	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		begin = time.Now() // others wait from here on
+		begin := time.Now() // others wait from here on
+		defer func() { took = time.Since(begin) }()
 		kept, err := write(ctx, tx)
 		if err != nil {
 			return fmt.Errorf("write status: %w", err)
@@ -351,9 +356,6 @@ func (s *Store) writeStatus(ctx context.Context, events []Event, write func(cont
 		}
 		return s.insertEvents(ctx, tx, told)
 	})
-	if !begin.IsZero() {
-		took = time.Since(begin)
-	}
 	return told, took, err
 }
 
