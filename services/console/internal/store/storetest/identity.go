@@ -116,7 +116,9 @@ func testLoginList(t *testing.T, open Open) {
 	before.UseTime, before.UseAddress, before.ExpireTime = now, "10.0.0.3", now.Add(time.Minute)
 	unknown.UseTime, unknown.UseAddress = now.Add(2*time.Second), ""
 	for _, l := range []store.Login{used, before, unknown} {
-		write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, []store.Login{l, begun("c", time.Minute)}) })
+		write(t, s, func(ctx context.Context, tx *store.Tx) error {
+			return tx.NoteLogins(ctx, []store.Login{l, begun("c", time.Minute)})
+		})
 	}
 	want := begun("a", 2*time.Minute)
 	want.UseTime, want.UseAddress, want.ExpireTime = unknown.UseTime, "10.0.0.2", used.ExpireTime
