@@ -3,13 +3,13 @@ package command
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/plural"
 )
@@ -21,26 +21,14 @@ func (a *app) logins(ctx context.Context, h *hub.Hub, ids []string, format strin
 		return err
 	}
 	list = slices.DeleteFunc(list, func(l *consolev1.Login) bool { return len(ids) > 0 && !slices.Contains(ids, l.GetId()) })
-	if isTemplate(format) || format == formatJSON || format == formatYAML {
-		return a.showPlain(format, &consolev1.ListLoginsResponse{Logins: list})
-	}
-	switch format {
-	case formatName:
-		for _, l := range list {
-			if err := a.printf("login/%s\n", l.GetId()); err != nil {
-				return err
-			}
-		}
-		return nil
-	case formatTable, formatWide:
-	default:
-		return fmt.Errorf("unknown form of output %q: known are table, wide, json, yaml, name, jsonpath, custom-columns", format)
-	}
-	if len(list) == 0 {
-		a.notef("no such login\n")
-		return nil
-	}
-	v := view{now: a.Now(), wide: format == formatWide}
+	return a.showListing(format, listing{
+		whole: &consolev1.ListLoginsResponse{Logins: list}, names: prefixed("login/", list, (*consolev1.Login).GetId),
+		none:  "no such login\n",
+		table: func(v view) *table.Table { return a.loginTable(v, list) },
+	})
+}
+
+func (a *app) loginTable(v view, list []*consolev1.Login) *table.Table {
 	t := v.newTable([]string{"CURRENT", "ID", "CLIENT", "SINCE", "USED", "FROM", "PROGRAM"}, "BEGAN-BY", "BEGAN-FROM", "ENDS")
 	for _, l := range list {
 		mark := ""
@@ -52,7 +40,7 @@ func (a *app) logins(ctx context.Context, h *hub.Hub, ids []string, format strin
 			cmp.Or(l.GetLastUseAddress(), l.GetBeginAddress(), "-"), cmp.Or(terminal(l.GetProgram()), "-"),
 		}, cmp.Or(l.GetAction(), "-"), cmp.Or(l.GetBeginAddress(), "-"), a.moment(l.GetExpireTime()))
 	}
-	return a.writeTable(t)
+	return t
 }
 
 func clientText(c consolev1.LoginClient) string {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/util/jsonpath"
 
 	"fairlead.dev/cli/internal/table"
@@ -147,6 +148,48 @@ func parseColumns(template string) ([]column, error) {
 		columns = append(columns, column{head, path})
 	}
 	return columns, nil
+}
+
+// listing is a list that is not of the catalog, as the forms of output have it.
+type listing struct {
+	whole proto.Message // for JSON, YAML and templates
+	names []string
+	none  string // is said where a table would be empty
+	table func(v view) *table.Table
+}
+
+// prefixed are the names of what is listed, each behind its kind.
+func prefixed[T any](kind string, list []T, id func(T) string) []string {
+	names := make([]string, 0, len(list))
+	for _, one := range list {
+		names = append(names, kind+id(one))
+	}
+	return names
+}
+
+// showListing prints a list in a form of output.
+func (a *app) showListing(format string, is listing) error {
+	if isTemplate(format) || format == formatJSON || format == formatYAML {
+		return a.showPlain(format, is.whole)
+	}
+	switch format {
+	case formatName:
+		for _, name := range is.names {
+			if err := a.printf("%s\n", name); err != nil {
+				return err
+			}
+		}
+		return nil
+	case formatTable, formatWide:
+	default:
+		const known = "table, wide, json, yaml, name, jsonpath, custom-columns"
+		return fmt.Errorf("unknown form of output %q: known are %s", format, known)
+	}
+	if len(is.names) == 0 {
+		a.notef("%s", is.none)
+		return nil
+	}
+	return a.writeTable(is.table(view{now: a.Now(), wide: format == formatWide}))
 }
 
 // writeTable prints a table: cells are cut and coloured for a terminal only, because programs read what is piped.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 )
 
@@ -22,33 +23,21 @@ func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, forma
 	slices.SortFunc(list, func(a, b *tunnelv1.Session) int {
 		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), cmp.Compare(a.GetReplica(), b.GetReplica()), cmp.Compare(a.GetId(), b.GetId()))
 	})
-	if isTemplate(format) || format == formatJSON || format == formatYAML {
-		return a.showPlain(format, &tunnelv1.ListSessionsResponse{Sessions: list})
-	}
-	switch format {
-	case formatName:
-		for _, s := range list {
-			if err := a.printf("session/%s\n", s.GetId()); err != nil {
-				return err
-			}
-		}
-		return nil
-	case formatTable, formatWide:
-	default:
-		return fmt.Errorf("unknown form of output %q: known are table, wide, json, yaml, name, jsonpath, custom-columns", format)
-	}
-	if len(list) == 0 {
-		a.notef("no sessions: `fairlead get clusters` says which agents are connected\n")
-		return nil
-	}
-	v := view{now: a.Now(), wide: format == formatWide}
+	return a.showListing(format, listing{
+		whole: &tunnelv1.ListSessionsResponse{Sessions: list}, names: prefixed("session/", list, (*tunnelv1.Session).GetId),
+		none:  "no sessions: `fairlead get clusters` says which agents are connected\n",
+		table: func(v view) *table.Table { return sessionTable(v, list) },
+	})
+}
+
+func sessionTable(v view, list []*tunnelv1.Session) *table.Table {
 	t := v.newTable([]string{"CLUSTER", "REPLICA", "CONNECTED", "STREAMS", "RTT", "AGENT"}, "CARRIER", "SESSION")
 	for _, s := range list {
 		rtt := (time.Duration(s.GetRoundTripMicros()) * time.Microsecond).Round(100 * time.Microsecond)
 		v.row(t, []string{s.GetCluster(), s.GetReplica(), v.ago(s.GetConnectTime()), fmt.Sprint(s.GetStreams()), rtt.String(), s.GetAgentVersion()},
 			s.GetCarrier(), s.GetId())
 	}
-	return a.writeTable(t)
+	return t
 }
 
 // listSessions asks one tunnel after the other until one answers: it speaks for all of them.
