@@ -16,9 +16,7 @@ import (
 // back, and with the repository away everything stays.
 func TestPushedChartVersionGoesLive(t *testing.T) {
 	t.Parallel()
-	s := shared(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
+	s := newLive(t)
 	repo := charttest.New(t)
 	push := func(version, text string) {
 		repo.Push("greeter", version, map[string]string{
@@ -34,73 +32,41 @@ func TestPushedChartVersionGoesLive(t *testing.T) {
 	for _, c := range s.Clusters {
 		fmt.Fprintf(&resources, "---\napiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: greeter-%s}\nspec: {source: chart-repository, chart: greeter, version: ^1, cluster: %s, namespace: greeter, render: {helm: {values: \"greeting: world\"}}}\n", c.Name, c.Name)
 	}
-	if _, err := s.FairleadStdin(ctx, resources.String(), "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	s.apply(resources.String())
 	runs := func(want string) {
 		t.Helper()
-		for _, c := range s.Clusters {
-			err := process.Await(ctx, want+" runs in "+c.Name, func(ctx context.Context) error {
-				got, err := s.Kubectl(ctx, c.Kubeconfig, "get", "configmap", "greeter", "-n", "greeter", "-o", "jsonpath={.data.text}")
-				if err == nil && got != want {
-					err = fmt.Errorf("it is %q", got)
-				}
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	fairlead := func(args ...string) string {
-		t.Helper()
-		out, err := s.Fairlead(ctx, args...)
-		if err != nil {
-			t.Fatalf("fairlead %v: %v\n%s", args, err, out)
-		}
-		return out
+		s.runs("greeter", "greeter", want)
 	}
 	runs("first world 1.0.0")
 
 	push("1.0.1", "patched")
-	fairlead("sources", "refresh", "chart-repository")
+	s.fairlead("sources", "refresh", "chart-repository")
 	runs("patched world 1.0.1")
 	service := "greeter-" + s.Clusters[0].Name
-	traced(ctx, t, s, service, "greeter ^1", "greeter 1.0.1 (app 9.9)")
-	if out := fairlead("get", "services", service); !strings.Contains(out, "greeter ^1") && !strings.Contains(out, service) {
+	traced(s.ctx, t, s.Stack, service, "greeter ^1", "greeter 1.0.1 (app 9.9)")
+	if out := s.fairlead("get", "services", service); !strings.Contains(out, "greeter ^1") && !strings.Contains(out, service) {
 		t.Errorf("the list shows\n%s", out)
 	}
-	if out := fairlead("sources", "cat", "chart-repository", "templates/config.yaml", "--ref", "chart:greeter@^1"); !strings.Contains(out, "patched") {
+	if out := s.fairlead("sources", "cat", "chart-repository", "templates/config.yaml", "--ref", "chart:greeter@^1"); !strings.Contains(out, "patched") {
 		t.Errorf("the file is\n%s", out)
 	}
-	if out := fairlead("sources", "tree", "chart-repository", "--ref", "chart:greeter@^1"); !strings.Contains(out, "Chart.yaml") {
+	if out := s.fairlead("sources", "tree", "chart-repository", "--ref", "chart:greeter@^1"); !strings.Contains(out, "Chart.yaml") {
 		t.Errorf("the tree is\n%s", out)
 	}
-	if out := fairlead("sources", "log", "chart-repository", "--ref", "chart:greeter@^1"); !strings.Contains(out, "greeter 1.0.1 (app 9.9)") {
+	if out := s.fairlead("sources", "log", "chart-repository", "--ref", "chart:greeter@^1"); !strings.Contains(out, "greeter 1.0.1 (app 9.9)") {
 		t.Errorf("the log is\n%s", out)
 	}
-	if out := fairlead("get", "service", service, "-o", "yaml"); !strings.Contains(out, "chart: greeter") || !strings.Contains(out, "version: ^1") || strings.Contains(out, "ref: chart") {
+	if out := s.fairlead("get", "service", service, "-o", "yaml"); !strings.Contains(out, "chart: greeter") || !strings.Contains(out, "version: ^1") || strings.Contains(out, "ref: chart") {
 		t.Errorf("the service is\n%s", out)
 	}
 
-	for _, c := range s.Clusters {
-		fairlead("rollback", "service", "greeter-"+c.Name, "--reason", "a test")
-	}
+	s.rollBack("greeter")
 	runs("first world 1.0.0")
 
 	// Other content under the number of a version that runs is told, and changes nothing.
 	push("1.0.1", "replaced")
-	fairlead("sources", "refresh", "chart-repository")
-	err := process.Await(ctx, "the replaced version is told", func(ctx context.Context) error {
-		out, err := s.Fairlead(ctx, "get", "source", "chart-repository")
-		if err == nil && !strings.Contains(out, "replaced upstream") {
-			err = fmt.Errorf("it says %s", out)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.fairlead("sources", "refresh", "chart-repository")
+	s.says([]string{"replaced upstream"}, "get", "source", "chart-repository")
 	runs("first world 1.0.0")
 }
 

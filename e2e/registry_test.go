@@ -4,15 +4,12 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
-	"fairlead.dev/e2e/process"
-	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/registrytest"
 )
@@ -26,9 +23,7 @@ const (
 // arrive, and with the registry down values change and rollbacks work all the same.
 func TestPushesToARegistryGoLive(t *testing.T) {
 	t.Parallel()
-	s := shared(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
+	s := newLive(t)
 	registry := registrytest.Start(t, "-auth", "basic")
 	pushChart := func(version, text string) {
 		registry.HelmPush(t, "team/charts/pilot:"+version, charttest.Package("pilot", version, map[string]string{
@@ -56,68 +51,28 @@ func TestPushesToARegistryGoLive(t *testing.T) {
 			fmt.Fprintf(&resources, "---\napiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: pilot-%s}\nspec: {source: registry-charts, chart: pilot, version: ^1, cluster: %s, namespace: pilot, render: {helm: {values: \"greeting: %s\"}}}\n", c.Name, c.Name, greeting)
 			fmt.Fprintf(&resources, "---\napiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: buoy-%s}\nspec: {source: registry-buoy, ref: \"semver:^1\", path: deploy, cluster: %s}\n", c.Name, c.Name)
 		}
-		if out, err := s.FairleadStdin(ctx, resources.String(), "apply", "-f", "-"); err != nil {
-			t.Fatalf("apply: %v\n%s", err, out)
-		}
-	}
-	fairlead := func(args ...string) {
-		t.Helper()
-		if out, err := s.Fairlead(ctx, args...); err != nil {
-			t.Fatalf("fairlead %v: %v\n%s", args, err, out)
-		}
-	}
-	runs := func(name, want string) {
-		t.Helper()
-		for _, c := range s.Clusters {
-			err := process.Await(ctx, want+" runs in "+c.Name, func(ctx context.Context) error {
-				got, err := s.Kubectl(ctx, c.Kubeconfig, "get", "configmap", name, "-n", name, "-o", "jsonpath={.data.text}")
-				if err == nil && got != want {
-					err = fmt.Errorf("it is %q", got)
-				}
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		s.apply(resources.String())
 	}
 	apply("world")
-	runs("pilot", "first world 1.0.0")
-	runs("buoy", "first")
+	s.runs("pilot", "pilot", "first world 1.0.0")
+	s.runs("buoy", "buoy", "first")
 
 	pushChart("1.0.1", "patched")
 	pushFolder("1.0.1", "patched")
-	fairlead("sources", "refresh", "registry-charts")
-	fairlead("sources", "refresh", "registry-buoy")
-	runs("pilot", "patched world 1.0.1")
-	runs("buoy", "patched")
-	traced(ctx, t, s, "pilot-"+s.Clusters[0].Name, "pilot ^1", "pilot 1.0.1 (app 9.9)")
-	awaitSays(ctx, t, s, "The patched pilot says world.", "get", "service", "pilot-"+s.Clusters[0].Name, "--notes")
+	s.fairlead("sources", "refresh", "registry-charts")
+	s.fairlead("sources", "refresh", "registry-buoy")
+	s.runs("pilot", "pilot", "patched world 1.0.1")
+	s.runs("buoy", "buoy", "patched")
+	traced(s.ctx, t, s.Stack, "pilot-"+s.Clusters[0].Name, "pilot ^1", "pilot 1.0.1 (app 9.9)")
+	s.says([]string{"The patched pilot says world."}, "get", "service", "pilot-"+s.Clusters[0].Name, "--notes")
 
 	registry.Stop()
-	fairlead("sources", "refresh", "registry-charts")
-	awaitSays(ctx, t, s, registry.Host+": connection refused", "get", "source", "registry-charts")
+	s.fairlead("sources", "refresh", "registry-charts")
+	s.says([]string{registry.Host + ": connection refused"}, "get", "source", "registry-charts")
 	apply("harbour")
-	runs("pilot", "patched harbour 1.0.1")
-	for _, c := range s.Clusters {
-		fairlead("rollback", "service", "buoy-"+c.Name, "--reason", "a test")
-	}
-	runs("buoy", "first")
-}
-
-// awaitSays repeats a command of the CLI until it prints a text.
-func awaitSays(ctx context.Context, t *testing.T, s *stack.Stack, want string, args ...string) {
-	t.Helper()
-	err := process.Await(ctx, fmt.Sprintf("fairlead %v says %q", args, want), func(ctx context.Context) error {
-		out, err := s.Fairlead(ctx, args...)
-		if err == nil && !strings.Contains(out, want) {
-			err = fmt.Errorf("it says %s", out)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.runs("pilot", "pilot", "patched harbour 1.0.1")
+	s.rollBack("buoy")
+	s.runs("buoy", "buoy", "first")
 }
 
 func namespaceManifest(name string) string {
