@@ -22,7 +22,8 @@ type Upstream struct {
 // Registry is how a registry may be asked.
 type Registry struct {
 	Insecure, SkipTLSVerify bool
-	TokenHosts              []string // besides the registry's own, that get its credentials
+	Auth                    consolev1.CloudAuth // also of buckets
+	TokenHosts              []string            // besides the registry's own, that get its credentials
 }
 
 // upstream is what the messages of all kinds of sources have.
@@ -60,12 +61,14 @@ func UpstreamOf(spec *consolev1.SourceSpec) Upstream {
 	case IsBucket(spec):
 		is = bucket{spec.GetBucket()}
 	}
+	auth := max(spec.GetHelm().GetAuth(), spec.GetOci().GetAuth(), spec.GetBucket().GetAuth())
 	out := Upstream{
 		URL: is.GetUrl(), Interval: is.GetInterval().AsDuration(), Secret: is.GetSecret(), Proxy: is.GetProxy(), WebhookSecret: is.GetWebhookSecret(),
 	}
 	if in, ok := is.(registry); ok {
 		out.Registry = Registry{Insecure: in.GetInsecure(), SkipTLSVerify: in.GetInsecureSkipTlsVerify(), TokenHosts: in.GetTokenHosts()}
 	}
+	out.Registry.Auth = auth
 	return out
 }
 

@@ -172,6 +172,12 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("shop"), Spec: spec}})
 	wantCode(t, err, connect.CodeInvalidArgument, "set exactly one of spec.git, spec.helm, spec.oci and spec.bucket")
 	charts := &consolev1.SourceSpec{Helm: spec.GetHelm()}
+	spec.Helm.Auth, spec.Oci.Auth = 0, 0 // which do not go with insecure
+	azure := &consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://team.azurecr.io/shop", Auth: consolev1.CloudAuth_CLOUD_AUTH_AZURE}}
+	kept, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("azure"), Spec: azure}})
+	if err != nil || !proto.Equal(kept.GetSource().GetSpec(), azure) {
+		t.Errorf("auth is kept as %v, %v", kept.GetSource().GetSpec(), err)
+	}
 	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("charts"), Spec: charts}}); err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +185,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("artifacts"), Spec: artifacts}}); err != nil {
 		t.Fatal(err)
 	}
+	spec.Bucket.Auth = 0
 	spec.Bucket.Proxy = "http://proxy.example.com:3128"
 	inBucket := &consolev1.SourceSpec{Bucket: spec.GetBucket()}
 	_, err = admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{Metadata: meta("bucket"), Spec: inBucket}})
@@ -360,6 +367,8 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 	}
 	for word, oci := range map[string]*consolev1.OCISource{
 		"spec.oci.url: must begin with oci://": {Url: "https://registry.example.com/x"},
+		"spec.oci.auth: goes to hosts of its":  {Url: "oci://gcr.io/x/y", Auth: consolev1.CloudAuth_CLOUD_AUTH_GCP, TokenHosts: []string{"gcr.io"}},
+		"spec.oci.auth: goes to verified":      {Url: "oci://registry.example.com/x", Auth: consolev1.CloudAuth_CLOUD_AUTH_GCP, InsecureSkipTlsVerify: true},
 		"spec.oci.url: names no repository":    {Url: "oci://registry.example.com"},
 		"Tags and digests belong":              {Url: "oci://registry.example.com/x:1"},
 		"must not hold a user or password":     {Url: "oci://ada:hunter2@registry.example.com/x"},
@@ -378,6 +387,8 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 		}
 	}
 	for word, bucket := range map[string]*consolev1.BucketSource{
+		"spec.bucket.auth: is aws or gcp":         {Endpoint: "s3.example.com", BucketName: "shop", Auth: consolev1.CloudAuth_CLOUD_AUTH_AZURE},
+		"spec.bucket.auth: goes to verified":      {Endpoint: "s3.example.com", BucketName: "shop", Auth: consolev1.CloudAuth_CLOUD_AUTH_AWS, Insecure: true},
 		"spec.bucket.endpoint: must be a host":    {Endpoint: "https://s3.example.com", BucketName: "shop"},
 		"without https://":                        {Endpoint: "ada:hunter2@s3.example.com", BucketName: "shop"},
 		"spec.bucket.bucketName: is not a name":   {Endpoint: "s3.example.com", BucketName: "shop/hunter2"},

@@ -320,6 +320,43 @@ func TestASecretGoesToNoHostThatAStrangerChose(t *testing.T) {
 	})
 }
 
+// TestOnlyAdministratorsUseTheHubsOwnIdentity at a cloud, and say where it goes.
+func TestOnlyAdministratorsUseTheHubsOwnIdentity(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		source := func(bucket string, auth consolev1.CloudAuth, label string) *consolev1.Source {
+			s := newSource("shop")
+			s.Metadata.Labels = map[string]string{"news": label}
+			s.Spec = &consolev1.SourceSpec{Bucket: &consolev1.BucketSource{Endpoint: "s3.amazonaws.com", BucketName: bucket, Auth: auth}}
+			return s
+		}
+		const aws = consolev1.CloudAuth_CLOUD_AUTH_AWS
+		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
+			Metadata: meta("sources"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}}},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		admin.let(t, "sources", "sources", &consolev1.GrantClusters{All: true})
+		user := r.user(t, "eve", "sources")
+		user.must(t, source("manifests", 0, "a"))
+		_, err := user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(source("manifests", aws, "a"))})
+		wantCode(t, err, connect.CodePermissionDenied, "only administrators may set it")
+		admin.must(t, source("manifests", aws, "a"))
+		user.must(t, source("manifests", aws, "b"))
+		_, err = user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(source("payroll", aws, "b"))})
+		wantCode(t, err, connect.CodePermissionDenied, "only administrators may set it")
+		proxied := source("manifests", aws, "b")
+		proxied.Spec.Bucket.Proxy = "http://proxy.example.com:3128"
+		_, err = user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(proxied)})
+		wantCode(t, err, connect.CodePermissionDenied, "only administrators may set it")
+		admin.must(t, newSecret("authority", "ca.crt", "eve's"))
+		other := source("manifests", aws, "b")
+		other.Spec.Bucket.Secret = "authority"
+		_, err = user.apply(t, &consolev1.ApplyRequest{Resources: anyOf(other)})
+		wantCode(t, err, connect.CodePermissionDenied, "only administrators may set it")
+	})
+}
+
 func TestCheckAccessSaysWhatWritesSay(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)

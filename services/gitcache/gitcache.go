@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/handoff"
 	"fairlead.dev/services/gitcache/internal/hub"
@@ -62,6 +63,7 @@ type Service struct {
 	store   *artifact.Store
 	mirrors *mirror.Mirrors
 	fetcher *fetch.Fetchers
+	clouds  *cloud.Logins
 	builder *build.Builder
 	peers   *peers.Peers
 	pulse   *pulse.Pulse // of the coordinator
@@ -165,9 +167,14 @@ func (s *Service) newOwner() error {
 	}); err != nil {
 		return err
 	}
+	places := s.cfg.Clouds
+	if places.Metadata == "" {
+		places = cloud.Public()
+	}
+	s.clouds = cloud.New(cloud.Options{Places: places, Dial: fetch.NewPolicy(allow).Dial})
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL, Dir: s.replica.Dir("fetch")}, owner.Deps{
 		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.forget,
-		OpenPart: s.openPart, Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher, Artifacts: s.fetcher, Buckets: s.fetcher, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
+		OpenPart: s.openPart, Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher, Artifacts: s.fetcher, Buckets: s.fetcher, Clouds: s.clouds, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
 		Answered: func(ctx context.Context, host string) error {
 			return s.replica.Coordinator.Publish(ctx, answeredTopic, []byte(host))
 		},
@@ -245,6 +252,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.copies.Close()
 	s.mirrors.Close()
 	s.fetcher.Close()
+	s.clouds.Close()
 	return err
 }
 

@@ -29,6 +29,62 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CloudAuth is the cloud whose identity of the gitcache logs in.
+type CloudAuth int32
+
+const (
+	CloudAuth_CLOUD_AUTH_UNSPECIFIED CloudAuth = 0
+	// ECR, S3.
+	CloudAuth_CLOUD_AUTH_AWS CloudAuth = 1
+	// Artifact Registry, Container Registry, Cloud Storage.
+	CloudAuth_CLOUD_AUTH_GCP CloudAuth = 2
+	// Azure Container Registry.
+	CloudAuth_CLOUD_AUTH_AZURE CloudAuth = 3
+)
+
+// Enum value maps for CloudAuth.
+var (
+	CloudAuth_name = map[int32]string{
+		0: "CLOUD_AUTH_UNSPECIFIED",
+		1: "CLOUD_AUTH_AWS",
+		2: "CLOUD_AUTH_GCP",
+		3: "CLOUD_AUTH_AZURE",
+	}
+	CloudAuth_value = map[string]int32{
+		"CLOUD_AUTH_UNSPECIFIED": 0,
+		"CLOUD_AUTH_AWS":         1,
+		"CLOUD_AUTH_GCP":         2,
+		"CLOUD_AUTH_AZURE":       3,
+	}
+)
+
+func (x CloudAuth) Enum() *CloudAuth {
+	p := new(CloudAuth)
+	*p = x
+	return p
+}
+
+func (x CloudAuth) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CloudAuth) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_console_v1_resources_proto_enumTypes[0].Descriptor()
+}
+
+func (CloudAuth) Type() protoreflect.EnumType {
+	return &file_fairlead_console_v1_resources_proto_enumTypes[0]
+}
+
+func (x CloudAuth) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CloudAuth.Descriptor instead.
+func (CloudAuth) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{0}
+}
+
 // VerifyProvider says how charts and artifacts are signed.
 type VerifyProvider int32
 
@@ -69,11 +125,11 @@ func (x VerifyProvider) String() string {
 }
 
 func (VerifyProvider) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[0].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[1].Descriptor()
 }
 
 func (VerifyProvider) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[0]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[1]
 }
 
 func (x VerifyProvider) Number() protoreflect.EnumNumber {
@@ -82,7 +138,7 @@ func (x VerifyProvider) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VerifyProvider.Descriptor instead.
 func (VerifyProvider) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{1}
 }
 
 // VerificationMode says what must be signed.
@@ -126,11 +182,11 @@ func (x VerificationMode) String() string {
 }
 
 func (VerificationMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[1].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[2].Descriptor()
 }
 
 func (VerificationMode) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[1]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[2]
 }
 
 func (x VerificationMode) Number() protoreflect.EnumNumber {
@@ -139,7 +195,7 @@ func (x VerificationMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VerificationMode.Descriptor instead.
 func (VerificationMode) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{2}
 }
 
 // AgentConfigPhase says how far the agent is with what is wanted.
@@ -190,11 +246,11 @@ func (x AgentConfigPhase) String() string {
 }
 
 func (AgentConfigPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[2].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[3].Descriptor()
 }
 
 func (AgentConfigPhase) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[2]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[3]
 }
 
 func (x AgentConfigPhase) Number() protoreflect.EnumNumber {
@@ -203,7 +259,7 @@ func (x AgentConfigPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AgentConfigPhase.Descriptor instead.
 func (AgentConfigPhase) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{3}
 }
 
 type ServiceState int32
@@ -269,11 +325,11 @@ func (x ServiceState) String() string {
 }
 
 func (ServiceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[3].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[4].Descriptor()
 }
 
 func (ServiceState) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[3]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[4]
 }
 
 func (x ServiceState) Number() protoreflect.EnumNumber {
@@ -282,7 +338,7 @@ func (x ServiceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ServiceState.Descriptor instead.
 func (ServiceState) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
 }
 
 // Outcome says what an update did.
@@ -322,11 +378,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_fairlead_console_v1_resources_proto_enumTypes[4].Descriptor()
+	return file_fairlead_console_v1_resources_proto_enumTypes[5].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_fairlead_console_v1_resources_proto_enumTypes[4]
+	return &file_fairlead_console_v1_resources_proto_enumTypes[5]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -335,7 +391,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{5}
 }
 
 // Metadata is what every resource has.
@@ -597,7 +653,10 @@ type HelmSource struct {
 	// says. Docker Hub's and GitLab.com's are known. Only with oci://.
 	TokenHosts []string `protobuf:"bytes,9,rep,name=token_hosts,json=tokenHosts,proto3" json:"token_hosts,omitempty"`
 	// Publish only charts that are signed. What is not keeps the last good version.
-	Verify        *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
+	Verify *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
+	// Log in as the machine or pod that the gitcache is, by its cloud's metadata service, instead of with a secret. Only with oci://, and only administrators
+	// may set it.
+	Auth          CloudAuth `protobuf:"varint,11,opt,name=auth,proto3,enum=fairlead.console.v1.CloudAuth" json:"auth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -702,6 +761,13 @@ func (x *HelmSource) GetVerify() *Verify {
 	return nil
 }
 
+func (x *HelmSource) GetAuth() CloudAuth {
+	if x != nil {
+		return x.Auth
+	}
+	return CloudAuth_CLOUD_AUTH_UNSPECIFIED
+}
+
 // OCISource is one repository of artifacts in a registry. Its services name a tag (ref "tag:1.4.2"), a range of versions among
 // the tags ("semver:^1.4") or a digest ("sha256:..."). Without a ref it is the tag latest.
 type OCISource struct {
@@ -726,7 +792,10 @@ type OCISource struct {
 	// Which layer holds the files. Unset: that of Flux, or the only one, or all if each has a name (ORAS).
 	LayerSelector *LayerSelector `protobuf:"bytes,9,opt,name=layer_selector,json=layerSelector,proto3" json:"layer_selector,omitempty"`
 	// Publish only artifacts that are signed. What is not keeps the last good artifact.
-	Verify        *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
+	Verify *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
+	// Log in as the machine or pod that the gitcache is, by its cloud's metadata service, instead of with a secret. Only administrators
+	// may set it.
+	Auth          CloudAuth `protobuf:"varint,11,opt,name=auth,proto3,enum=fairlead.console.v1.CloudAuth" json:"auth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -831,6 +900,13 @@ func (x *OCISource) GetVerify() *Verify {
 	return nil
 }
 
+func (x *OCISource) GetAuth() CloudAuth {
+	if x != nil {
+		return x.Auth
+	}
+	return CloudAuth_CLOUD_AUTH_UNSPECIFIED
+}
+
 // BucketSource is a bucket of S3, or of a host that speaks like it. The objects below the prefix are the files; services name no ref.
 type BucketSource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -856,8 +932,11 @@ type BucketSource struct {
 	Insecure bool `protobuf:"varint,10,opt,name=insecure,proto3" json:"insecure,omitempty"`
 	// Take any certificate of the host.
 	InsecureSkipTlsVerify bool `protobuf:"varint,11,opt,name=insecure_skip_tls_verify,json=insecureSkipTLSVerify,proto3" json:"insecure_skip_tls_verify,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Log in as the machine or pod that the gitcache is, by its cloud's metadata service, instead of with a secret. For AWS and Google Cloud; only administrators
+	// may set it.
+	Auth          CloudAuth `protobuf:"varint,12,opt,name=auth,proto3,enum=fairlead.console.v1.CloudAuth" json:"auth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BucketSource) Reset() {
@@ -965,6 +1044,13 @@ func (x *BucketSource) GetInsecureSkipTlsVerify() bool {
 		return x.InsecureSkipTlsVerify
 	}
 	return false
+}
+
+func (x *BucketSource) GetAuth() CloudAuth {
+	if x != nil {
+		return x.Auth
+	}
+	return CloudAuth_CLOUD_AUTH_UNSPECIFIED
 }
 
 // Verify says who must have signed a chart or an artifact. It is signed if one of its signatures is by one of the keys, or by one of the identities
@@ -3381,7 +3467,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x04helm\x18\x02 \x01(\v2\x1f.fairlead.console.v1.HelmSourceR\x04helm\x120\n" +
 	"\x03oci\x18\x03 \x01(\v2\x1e.fairlead.console.v1.OCISourceR\x03oci\x129\n" +
 	"\x06bucket\x18\x04 \x01(\v2!.fairlead.console.v1.BucketSourceR\x06bucket:\xb5\x01\xbaH\xb1\x01\x1a\xae\x01\n" +
-	"\vsource.kind\x12@set exactly one of spec.git, spec.helm, spec.oci and spec.bucket\x1a][has(this.git), has(this.helm), has(this.oci), has(this.bucket)].filter(set, set).size() == 1\"\xc9\x03\n" +
+	"\vsource.kind\x12@set exactly one of spec.git, spec.helm, spec.oci and spec.bucket\x1a][has(this.git), has(this.helm), has(this.oci), has(this.bucket)].filter(set, set).size() == 1\"\xfd\x03\n" +
 	"\n" +
 	"HelmSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
@@ -3398,7 +3484,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\"\ar\x05\x10\x01\x18\xff\x01R\n" +
 	"tokenHosts\x123\n" +
 	"\x06verify\x18\n" +
-	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\"\xec\x03\n" +
+	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\x122\n" +
+	"\x04auth\x18\v \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\"\xa0\x04\n" +
 	"\tOCISource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -3414,7 +3501,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"tokenHosts\x12I\n" +
 	"\x0elayer_selector\x18\t \x01(\v2\".fairlead.console.v1.LayerSelectorR\rlayerSelector\x123\n" +
 	"\x06verify\x18\n" +
-	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\"\xd3\x03\n" +
+	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\x122\n" +
+	"\x04auth\x18\v \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\"\x87\x04\n" +
 	"\fBucketSource\x12&\n" +
 	"\bendpoint\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\bendpoint\x12+\n" +
@@ -3431,7 +3519,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x0ewebhook_secret\x18\t \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12\x1a\n" +
 	"\binsecure\x18\n" +
 	" \x01(\bR\binsecure\x127\n" +
-	"\x18insecure_skip_tls_verify\x18\v \x01(\bR\x15insecureSkipTLSVerify\"\xa1\x02\n" +
+	"\x18insecure_skip_tls_verify\x18\v \x01(\bR\x15insecureSkipTLSVerify\x122\n" +
+	"\x04auth\x18\f \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\"\xa1\x02\n" +
 	"\x06Verify\x12K\n" +
 	"\bprovider\x18\x01 \x01(\x0e2#.fairlead.console.v1.VerifyProviderB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\bprovider\x12&\n" +
@@ -3668,7 +3757,12 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xa1\x01\xbaH\x9d\x01\x1a\x9a\x01\n" +
-	"\x12grant_clusters.one\x12&must have one of names, labels and all\x1a\\(this.names.size() > 0 ? 1 : 0) + (this.labels.size() > 0 ? 1 : 0) + (this.all ? 1 : 0) == 1*\x8b\x01\n" +
+	"\x12grant_clusters.one\x12&must have one of names, labels and all\x1a\\(this.names.size() > 0 ? 1 : 0) + (this.labels.size() > 0 ? 1 : 0) + (this.all ? 1 : 0) == 1*e\n" +
+	"\tCloudAuth\x12\x1a\n" +
+	"\x16CLOUD_AUTH_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eCLOUD_AUTH_AWS\x10\x01\x12\x12\n" +
+	"\x0eCLOUD_AUTH_GCP\x10\x02\x12\x14\n" +
+	"\x10CLOUD_AUTH_AZURE\x10\x03*\x8b\x01\n" +
 	"\x0eVerifyProvider\x12\x1f\n" +
 	"\x1bVERIFY_PROVIDER_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16VERIFY_PROVIDER_COSIGN\x10\x01\x12\x1e\n" +
@@ -3716,159 +3810,163 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_resources_proto_rawDescData
 }
 
-var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
-	(VerifyProvider)(0),           // 0: fairlead.console.v1.VerifyProvider
-	(VerificationMode)(0),         // 1: fairlead.console.v1.VerificationMode
-	(AgentConfigPhase)(0),         // 2: fairlead.console.v1.AgentConfigPhase
-	(ServiceState)(0),             // 3: fairlead.console.v1.ServiceState
-	(Outcome)(0),                  // 4: fairlead.console.v1.Outcome
-	(*Metadata)(nil),              // 5: fairlead.console.v1.Metadata
-	(*Source)(nil),                // 6: fairlead.console.v1.Source
-	(*SourceSpec)(nil),            // 7: fairlead.console.v1.SourceSpec
-	(*HelmSource)(nil),            // 8: fairlead.console.v1.HelmSource
-	(*OCISource)(nil),             // 9: fairlead.console.v1.OCISource
-	(*BucketSource)(nil),          // 10: fairlead.console.v1.BucketSource
-	(*Verify)(nil),                // 11: fairlead.console.v1.Verify
-	(*LayerSelector)(nil),         // 12: fairlead.console.v1.LayerSelector
-	(*GitSource)(nil),             // 13: fairlead.console.v1.GitSource
-	(*Verification)(nil),          // 14: fairlead.console.v1.Verification
-	(*SourceStatus)(nil),          // 15: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 16: fairlead.console.v1.Head
-	(*Problem)(nil),               // 17: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 18: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 19: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 20: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 21: fairlead.console.v1.ClusterStatus
-	(*ClusterAgentConfig)(nil),    // 22: fairlead.console.v1.ClusterAgentConfig
-	(*AgentConfigValue)(nil),      // 23: fairlead.console.v1.AgentConfigValue
-	(*Service)(nil),               // 24: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 25: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 26: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 27: fairlead.console.v1.ServiceSpec
-	(*ServiceSource)(nil),         // 28: fairlead.console.v1.ServiceSource
-	(*ServiceStatus)(nil),         // 29: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 30: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 31: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 32: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 33: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 34: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 35: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 36: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 37: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 38: fairlead.console.v1.GrantClusters
-	nil,                           // 39: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 40: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 41: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 42: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 43: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 44: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 45: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 46: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 47: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 48: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 49: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 50: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 51: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 52: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 53: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 54: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 55: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 56: fairlead.console.v1.ConfigSetting
+	(CloudAuth)(0),                // 0: fairlead.console.v1.CloudAuth
+	(VerifyProvider)(0),           // 1: fairlead.console.v1.VerifyProvider
+	(VerificationMode)(0),         // 2: fairlead.console.v1.VerificationMode
+	(AgentConfigPhase)(0),         // 3: fairlead.console.v1.AgentConfigPhase
+	(ServiceState)(0),             // 4: fairlead.console.v1.ServiceState
+	(Outcome)(0),                  // 5: fairlead.console.v1.Outcome
+	(*Metadata)(nil),              // 6: fairlead.console.v1.Metadata
+	(*Source)(nil),                // 7: fairlead.console.v1.Source
+	(*SourceSpec)(nil),            // 8: fairlead.console.v1.SourceSpec
+	(*HelmSource)(nil),            // 9: fairlead.console.v1.HelmSource
+	(*OCISource)(nil),             // 10: fairlead.console.v1.OCISource
+	(*BucketSource)(nil),          // 11: fairlead.console.v1.BucketSource
+	(*Verify)(nil),                // 12: fairlead.console.v1.Verify
+	(*LayerSelector)(nil),         // 13: fairlead.console.v1.LayerSelector
+	(*GitSource)(nil),             // 14: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 15: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 16: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 17: fairlead.console.v1.Head
+	(*Problem)(nil),               // 18: fairlead.console.v1.Problem
+	(*RefProblem)(nil),            // 19: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 20: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 21: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 22: fairlead.console.v1.ClusterStatus
+	(*ClusterAgentConfig)(nil),    // 23: fairlead.console.v1.ClusterAgentConfig
+	(*AgentConfigValue)(nil),      // 24: fairlead.console.v1.AgentConfigValue
+	(*Service)(nil),               // 25: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 26: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 27: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 28: fairlead.console.v1.ServiceSpec
+	(*ServiceSource)(nil),         // 29: fairlead.console.v1.ServiceSource
+	(*ServiceStatus)(nil),         // 30: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 31: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 32: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 33: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 34: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 35: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 36: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 37: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 38: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 39: fairlead.console.v1.GrantClusters
+	nil,                           // 40: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 41: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 42: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 43: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 44: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 47: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 48: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 49: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 50: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 51: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 52: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 53: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 54: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 55: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 56: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 57: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	39, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	44, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	44, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
-	5,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
-	7,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	15, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	13, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
-	8,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
-	9,  // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
-	10, // 9: fairlead.console.v1.SourceSpec.bucket:type_name -> fairlead.console.v1.BucketSource
-	45, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
-	11, // 11: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
-	45, // 12: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
-	12, // 13: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
-	11, // 14: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
-	45, // 15: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
-	0,  // 16: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
-	45, // 17: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	14, // 18: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
-	1,  // 19: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
-	16, // 20: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	17, // 21: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	46, // 22: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	44, // 23: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	44, // 24: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	18, // 25: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	44, // 26: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	5,  // 27: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	20, // 28: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	21, // 29: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	47, // 30: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	40, // 31: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	48, // 32: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	44, // 33: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	44, // 34: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	44, // 35: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	44, // 36: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	44, // 37: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	45, // 38: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	22, // 39: fairlead.console.v1.ClusterStatus.agent_config:type_name -> fairlead.console.v1.ClusterAgentConfig
-	2,  // 40: fairlead.console.v1.ClusterAgentConfig.phase:type_name -> fairlead.console.v1.AgentConfigPhase
-	44, // 41: fairlead.console.v1.ClusterAgentConfig.since_time:type_name -> google.protobuf.Timestamp
-	23, // 42: fairlead.console.v1.ClusterAgentConfig.in_force:type_name -> fairlead.console.v1.AgentConfigValue
-	5,  // 43: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	27, // 44: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	29, // 45: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	25, // 46: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	26, // 47: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	26, // 48: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	27, // 49: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	49, // 50: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	44, // 51: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	44, // 52: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	28, // 53: fairlead.console.v1.ServiceSpec.sources:type_name -> fairlead.console.v1.ServiceSource
-	50, // 54: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	51, // 55: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	41, // 56: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	52, // 57: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	53, // 58: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	3,  // 59: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	44, // 60: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	31, // 61: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	32, // 62: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	33, // 63: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	17, // 64: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	30, // 65: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	44, // 66: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	46, // 67: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	44, // 68: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	17, // 69: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	46, // 70: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	54, // 71: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	44, // 72: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	17, // 73: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	55, // 74: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	44, // 75: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	5,  // 76: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	42, // 77: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	5,  // 78: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	36, // 79: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	37, // 80: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	38, // 81: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	44, // 82: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	43, // 83: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	56, // 84: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	56, // 85: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	86, // [86:86] is the sub-list for method output_type
-	86, // [86:86] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	40, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	45, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	45, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	6,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
+	8,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
+	16, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	14, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	9,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
+	10, // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
+	11, // 9: fairlead.console.v1.SourceSpec.bucket:type_name -> fairlead.console.v1.BucketSource
+	46, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	12, // 11: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
+	0,  // 12: fairlead.console.v1.HelmSource.auth:type_name -> fairlead.console.v1.CloudAuth
+	46, // 13: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
+	13, // 14: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
+	12, // 15: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
+	0,  // 16: fairlead.console.v1.OCISource.auth:type_name -> fairlead.console.v1.CloudAuth
+	46, // 17: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
+	0,  // 18: fairlead.console.v1.BucketSource.auth:type_name -> fairlead.console.v1.CloudAuth
+	1,  // 19: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
+	46, // 20: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	15, // 21: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	2,  // 22: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
+	17, // 23: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	18, // 24: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	47, // 25: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	45, // 26: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	45, // 27: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	19, // 28: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	45, // 29: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	6,  // 30: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	21, // 31: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	22, // 32: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	48, // 33: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	41, // 34: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	49, // 35: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	45, // 36: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	45, // 37: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	45, // 38: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	45, // 39: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	45, // 40: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	46, // 41: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	23, // 42: fairlead.console.v1.ClusterStatus.agent_config:type_name -> fairlead.console.v1.ClusterAgentConfig
+	3,  // 43: fairlead.console.v1.ClusterAgentConfig.phase:type_name -> fairlead.console.v1.AgentConfigPhase
+	45, // 44: fairlead.console.v1.ClusterAgentConfig.since_time:type_name -> google.protobuf.Timestamp
+	24, // 45: fairlead.console.v1.ClusterAgentConfig.in_force:type_name -> fairlead.console.v1.AgentConfigValue
+	6,  // 46: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	28, // 47: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	30, // 48: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	26, // 49: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	27, // 50: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	27, // 51: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	28, // 52: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	50, // 53: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	45, // 54: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	45, // 55: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	29, // 56: fairlead.console.v1.ServiceSpec.sources:type_name -> fairlead.console.v1.ServiceSource
+	51, // 57: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	52, // 58: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	42, // 59: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	53, // 60: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	54, // 61: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	4,  // 62: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	45, // 63: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	32, // 64: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	33, // 65: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	34, // 66: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	18, // 67: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	31, // 68: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	45, // 69: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	47, // 70: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	45, // 71: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	18, // 72: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	47, // 73: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	55, // 74: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	45, // 75: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	18, // 76: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	56, // 77: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	45, // 78: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	6,  // 79: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	43, // 80: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	6,  // 81: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	37, // 82: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	38, // 83: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	39, // 84: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	45, // 85: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	44, // 86: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	57, // 87: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	57, // 88: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	89, // [89:89] is the sub-list for method output_type
+	89, // [89:89] is the sub-list for method input_type
+	89, // [89:89] is the sub-list for extension type_name
+	89, // [89:89] is the sub-list for extension extendee
+	0,  // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -3887,7 +3985,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -61,7 +61,7 @@ func (s SourceSpec) Upstream() Upstream {
 	}
 	if b := s.Bucket; b.Endpoint != "" {
 		url := giturl.OfBucket(b.Endpoint, b.Name, b.Prefix, b.Insecure)
-		return Upstream{url, b.Secret, b.Proxy, b.WebhookSecret, Registry{Insecure: b.Insecure, SkipTLSVerify: b.SkipTLSVerify}}
+		return Upstream{url, b.Secret, b.Proxy, b.WebhookSecret, Registry{Insecure: b.Insecure, SkipTLSVerify: b.SkipTLSVerify, Auth: b.Auth}}
 	}
 	return Upstream{URL: s.Git.URL, Secret: s.Git.Secret, Proxy: s.Git.Proxy, WebhookSecret: s.Git.WebhookSecret}
 }
@@ -121,6 +121,8 @@ type BucketSource struct {
 	WebhookSecret string `json:"webhookSecret,omitempty"`
 	Insecure      bool   `json:"insecure,omitempty"`
 	SkipTLSVerify bool   `json:"insecureSkipTLSVerify,omitempty"`
+	// Auth is as in Registry.
+	Auth CloudAuth `json:"auth,omitempty"`
 }
 
 // Verify says who must have signed charts and artifacts.
@@ -149,9 +151,23 @@ type Registry struct {
 	Insecure      bool     `json:"insecure,omitempty"`
 	SkipTLSVerify bool     `json:"insecureSkipTLSVerify,omitempty"`
 	TokenHosts    []string `json:"tokenHosts,omitempty"`
+	// Auth is the cloud that logs the gitcache in, by its own identity; empty: none.
+	Auth CloudAuth `json:"auth,omitempty"`
 }
 
-func (r Registry) isZero() bool { return !r.Insecure && !r.SkipTLSVerify && len(r.TokenHosts) == 0 }
+// CloudAuth is a cloud.
+type CloudAuth string
+
+// The clouds.
+const (
+	AuthAWS   CloudAuth = "aws"
+	AuthGCP   CloudAuth = "gcp"
+	AuthAzure CloudAuth = "azure"
+)
+
+func (r Registry) isZero() bool {
+	return !r.Insecure && !r.SkipTLSVerify && len(r.TokenHosts) == 0 && r.Auth == ""
+}
 
 // GitSource is a repository in Git.
 type GitSource struct {

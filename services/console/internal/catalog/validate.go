@@ -74,7 +74,7 @@ func (s SourceSpec) validateHelm() error {
 		return refuse(Invalid, "spec.helm.url: %s", err)
 	}
 	if !s.Helm.isZero() {
-		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify and tokenHosts are for registries. Remove them, or write the url as oci://host/path")
+		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify, tokenHosts and auth are for registries. Remove them, or write the url as oci://host/path")
 	}
 	if err := s.Helm.Verify.validate("spec.helm.verify", VerifyProvenance); err != nil {
 		return err
@@ -116,6 +116,8 @@ func (s SourceSpec) validateBucket() error {
 		return refuse(Invalid, "spec.bucket.bucketName: is not a name of a bucket: letters, digits, '.', '_' and '-'. A folder of it goes into prefix")
 	case !region.MatchString(b.Region):
 		return refuse(Invalid, "spec.bucket.region: is not a name of a region; write it like eu-central-1")
+	case b.Auth == AuthAzure:
+		return refuse(Invalid, "spec.bucket.auth: is aws or gcp. Hosts of Azure do not speak as S3 does")
 	case b.Insecure && b.Proxy != "":
 		return refuse(Invalid, "spec.bucket: proxy and insecure do not go together. Remove one of them")
 	}
@@ -129,6 +131,9 @@ func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error
 			return refuse(Invalid, "%s.tokenHosts: write hosts as host or host:port, such as auth.example.com", field)
 		}
 	}
+	if r.Auth != "" && len(r.TokenHosts) > 0 {
+		return refuse(Invalid, "%s.auth: goes to hosts of its cloud only. Remove tokenHosts", field)
+	}
 	return s.Upstream().validate(field, u)
 }
 
@@ -137,6 +142,9 @@ func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error
 func (s Upstream) validate(field string, u *url.URL) error {
 	if s.Secret != "" && !dnsLabel.MatchString(s.Secret) {
 		return refuse(Invalid, "%s.secret: %s", field, wantSecretName)
+	}
+	if r := s.Registry; r.Auth != "" && (r.Insecure || r.SkipTLSVerify) {
+		return refuse(Invalid, "%s.auth: goes to verified hosts only. Remove insecure and insecureSkipTLSVerify", field)
 	}
 	if s.WebhookSecret != "" && !dnsLabel.MatchString(s.WebhookSecret) {
 		return refuse(Invalid, "%s.webhookSecret: %s", field, wantSecretName)

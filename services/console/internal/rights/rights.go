@@ -572,10 +572,25 @@ func (k *Keeper) mayUse(ctx context.Context, by catalog.By, before, after *store
 			return err
 		}
 	}
+	if err := mayLogIn(by, after.Name, now, then); err != nil {
+		return err
+	}
 	if now.Secret == "" || now.Secret == then.Secret && now.SendsAs(then) {
 		return nil
 	}
 	return k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: now.Secret})
+}
+
+// mayLogIn refuses to have the hub log in at a cloud as itself, and to change where such a login goes: a proxy and a secret with an
+// authority of the caller's own would read it.
+func mayLogIn(by catalog.By, name string, now, then catalog.Upstream) error {
+	auth := now.Registry.Auth
+	known := auth == then.Registry.Auth && now.Secret == then.Secret && now.SendsAs(then)
+	if auth == "" || known || by.Self() || by.Identity.Has(platform.RoleAdmin) {
+		return nil
+	}
+	return catalog.Refuse(catalog.Forbidden, "source %q: auth: %s logs in as the hub itself at the cloud, so only administrators may set it, and change "+
+		"the source's url, secret and proxy. Name a secret instead of auth, or ask an administrator", name, auth)
 }
 
 // MayName implements catalog.Reader: who names a secret gets its values sent somewhere.

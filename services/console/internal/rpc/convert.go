@@ -48,7 +48,7 @@ func decodeHelm(helm *consolev1.HelmSource) catalog.HelmSource {
 	return catalog.HelmSource{
 		URL: helm.GetUrl(), Interval: helm.GetInterval().AsDuration(), Secret: helm.GetSecret(), Proxy: helm.GetProxy(),
 		WebhookSecret: helm.GetWebhookSecret(), AllowReplaced: helm.GetAllowReplaced(),
-		Registry: catalog.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts()},
+		Registry: catalog.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts(), Auth: clouds[helm.GetAuth()]},
 		Verify:   decodeVerify(helm.GetVerify()),
 	}
 }
@@ -57,7 +57,7 @@ func decodeOCI(oci *consolev1.OCISource) catalog.OCISource {
 	return catalog.OCISource{
 		URL: oci.GetUrl(), Interval: oci.GetInterval().AsDuration(), Secret: oci.GetSecret(), Proxy: oci.GetProxy(),
 		WebhookSecret: oci.GetWebhookSecret(), LayerType: oci.GetLayerSelector().GetMediaType(),
-		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts()},
+		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts(), Auth: clouds[oci.GetAuth()]},
 		Verify:   decodeVerify(oci.GetVerify()),
 	}
 }
@@ -66,8 +66,24 @@ func decodeBucket(b *consolev1.BucketSource) catalog.BucketSource {
 	return catalog.BucketSource{
 		Endpoint: b.GetEndpoint(), Name: b.GetBucketName(), Region: b.GetRegion(), Prefix: b.GetPrefix(), Versioned: b.GetVersioned(),
 		Interval: b.GetInterval().AsDuration(), Secret: b.GetSecret(), Proxy: b.GetProxy(), WebhookSecret: b.GetWebhookSecret(),
-		Insecure: b.GetInsecure(), SkipTLSVerify: b.GetInsecureSkipTlsVerify(),
+		Insecure: b.GetInsecure(), SkipTLSVerify: b.GetInsecureSkipTlsVerify(), Auth: clouds[b.GetAuth()],
 	}
+}
+
+// clouds by their names in the catalog.
+var clouds = map[consolev1.CloudAuth]catalog.CloudAuth{ //nolint:gochecknoglobals // a table
+	consolev1.CloudAuth_CLOUD_AUTH_AWS:   catalog.AuthAWS,
+	consolev1.CloudAuth_CLOUD_AUTH_GCP:   catalog.AuthGCP,
+	consolev1.CloudAuth_CLOUD_AUTH_AZURE: catalog.AuthAzure,
+}
+
+func encodeCloud(auth catalog.CloudAuth) consolev1.CloudAuth {
+	for is, named := range clouds {
+		if named == auth {
+			return is
+		}
+	}
+	return consolev1.CloudAuth_CLOUD_AUTH_UNSPECIFIED
 }
 
 // providers by their names in the catalog.
@@ -118,7 +134,7 @@ func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
 func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
 	helm := &consolev1.HelmSource{
 		Url: h.URL, Secret: h.Secret, Proxy: h.Proxy, WebhookSecret: h.WebhookSecret, AllowReplaced: h.AllowReplaced,
-		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts, Verify: encodeVerify(h.Verify),
+		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts, Auth: encodeCloud(h.Auth), Verify: encodeVerify(h.Verify),
 	}
 	if h.Interval != 0 {
 		helm.Interval = durationpb.New(h.Interval)
@@ -129,7 +145,7 @@ func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
 func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
 	oci := &consolev1.OCISource{
 		Url: o.URL, Secret: o.Secret, Proxy: o.Proxy, WebhookSecret: o.WebhookSecret,
-		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts, Verify: encodeVerify(o.Verify),
+		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts, Auth: encodeCloud(o.Auth), Verify: encodeVerify(o.Verify),
 	}
 	if o.Interval != 0 {
 		oci.Interval = durationpb.New(o.Interval)
@@ -143,7 +159,7 @@ func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
 func encodeBucket(b catalog.BucketSource) *consolev1.BucketSource {
 	bucket := &consolev1.BucketSource{
 		Endpoint: b.Endpoint, BucketName: b.Name, Region: b.Region, Prefix: b.Prefix, Versioned: b.Versioned,
-		Secret: b.Secret, Proxy: b.Proxy, WebhookSecret: b.WebhookSecret, Insecure: b.Insecure, InsecureSkipTlsVerify: b.SkipTLSVerify,
+		Secret: b.Secret, Proxy: b.Proxy, WebhookSecret: b.WebhookSecret, Insecure: b.Insecure, InsecureSkipTlsVerify: b.SkipTLSVerify, Auth: encodeCloud(b.Auth),
 	}
 	if b.Interval != 0 {
 		bucket.Interval = durationpb.New(b.Interval)

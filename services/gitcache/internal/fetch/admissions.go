@@ -151,6 +151,9 @@ func (h *HTTP) token(ctx context.Context, r Remote, repository string, c oci.Cha
 }
 
 func tokenHint(r Remote, repository string) string {
+	if r.Cloud != "" {
+		return r.cloudHint(fmt.Sprintf("repository %q", repository))
+	}
 	if r.Credentials.Password == "" {
 		return fmt.Sprintf("Repository %q needs credentials, or does not exist. Name a secret with a username and password, or a token, in the source", repository)
 	}

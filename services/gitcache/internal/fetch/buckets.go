@@ -142,11 +142,11 @@ func (f *Fetchers) FetchBucket(ctx context.Context, r Remote, l, last *BucketLis
 // checkBucket says what of a source does not fit, before anybody is asked.
 func (r Remote) checkBucket() error {
 	c := r.Credentials
-	hasNone := c.AccessKey == "" && c.SecretKey == ""
+	hasNone := c.AccessKey == "" && c.SecretKey == "" && c.Token == ""
 	switch {
 	case hasNone && r.Secret != "" && c.CA == "" && c.ProxyUsername == "":
 		return r.misfit("a bucket wants accesskey and secretkey. Add them")
-	case !hasNone && (c.AccessKey == "" || c.SecretKey == ""):
+	case !hasNone && c.Token == "" && (c.AccessKey == "" || c.SecretKey == ""):
 		return r.misfit("of accesskey and secretkey one is missing. Add it")
 	case r.Bucket.Insecure && r.Proxy != nil:
 		return refuse("the source has a proxy and insecure, which do not go together. Remove one of them")
@@ -162,8 +162,11 @@ func (x *exchange) getSigned(ctx context.Context, u *url.URL, prepare func(*http
 		req.Header.Del("Authorization")
 		req.Header.Set("Accept-Encoding", "identity") // files are kept as they are
 		prepare(req)
-		if c := x.r.Credentials; c.AccessKey != "" {
-			bucket.Sign(req, nil, bucket.Keys{Access: c.AccessKey, Secret: c.SecretKey}, x.r.Bucket.Region, "s3", time.Now())
+		switch c := x.r.Credentials; {
+		case c.Token != "":
+			req.Header.Set("Authorization", "Bearer "+c.Token)
+		case c.AccessKey != "":
+			bucket.Sign(req, nil, bucket.Keys{Access: c.AccessKey, Secret: c.SecretKey, Session: c.SessionToken}, x.r.Bucket.Region, "s3", time.Now())
 		}
 	}, read)
 }
@@ -418,6 +421,8 @@ func bucketError(r Remote, resp *http.Response, problem bucket.Problem) *Error {
 		say(KindRefused, "it redirects, which a signed request can't follow. Name the host of the bucket as endpoint, and its region")
 	case problem.Code == "RequestTimeTooSkewed":
 		say(KindCredentials, "its clock and the gitcache's differ by more than 15 minutes. Set the one that is wrong")
+	case e.Kind == KindCredentials && r.Cloud != "":
+		say(KindCredentials, "%s", r.cloudHint(fmt.Sprintf("bucket %q", r.Bucket.Name)))
 	case problem.Code == "InvalidAccessKeyId", problem.Code == "SignatureDoesNotMatch":
 		say(KindCredentials, "it does not take the keys. Check accesskey and secretkey in secret %q", r.Secret)
 	case e.Kind == KindCredentials && r.Credentials.AccessKey == "":

@@ -39,7 +39,7 @@ func (r Remote) checkHTTP() error {
 func (r Remote) redact(text string) string {
 	c := r.Credentials
 	for _, secret := range []string{
-		basic(c.Username, c.Password), basic(c.ProxyUsername, c.ProxyPassword), c.Password, c.Passphrase, c.ProxyPassword, c.SecretKey,
+		basic(c.Username, c.Password), basic(c.ProxyUsername, c.ProxyPassword), c.Password, c.Passphrase, c.ProxyPassword, c.SecretKey, c.SessionToken, c.Token,
 	} {
 		if secret != "" {
 			text = withoutEnd(strings.ReplaceAll(text, secret, "redacted"), secret)
@@ -65,4 +65,9 @@ func basic(username, password string) string {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString([]byte(username + ":" + password))
+}
+
+// cloudHint says what to do where the gitcache's own identity may not read something.
+func (r Remote) cloudHint(what string) string {
+	return fmt.Sprintf("The gitcache's own identity (auth: %s) may not read %s. Give it the right at the cloud, or name a secret instead of auth", r.Cloud, what)
 }

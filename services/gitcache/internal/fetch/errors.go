@@ -167,6 +167,8 @@ func credentialsHint(r Remote, answered *url.URL) string {
 	switch {
 	case origin(answered) != origin(r.URL):
 		return fmt.Sprintf("%s redirects there, and credentials are never sent to another host. Put the new url into the source", r.URL.Host)
+	case r.Cloud != "":
+		return r.cloudHint("the repository")
 	case r.Secret == "":
 		return "The repository needs credentials, or does not exist. Name a secret with a username and password, or a token, in the source"
 	case r.Credentials.GitHubApp != GitHubApp{}:

@@ -27,6 +27,8 @@ type Remote struct {
 	Registry Registry
 	// Bucket is of what is in one.
 	Bucket Bucket
+	// Cloud is the cloud that gave the credentials: the gitcache's own identity there. Empty: they are of the secret, if there are any.
+	Cloud string
 }
 
 // Credentials authenticate to a Git host, and say which host is the right one. Credentials are bound to the scheme,
@@ -45,6 +47,8 @@ type Credentials struct {
 	DockerConfig string // of registries: JSON with logins by host
 
 	AccessKey, SecretKey string // of buckets
+	SessionToken         string // of keys that live for a while
+	Token                string // of OAuth 2, for a bucket
 
 	CA string // PEM; for https instead of the system's certificates
 

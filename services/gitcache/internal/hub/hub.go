@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
@@ -144,6 +145,11 @@ func registry(u catalog.Upstream) fetch.Registry {
 	return fetch.Registry{Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify, TokenHosts: strings.Join(u.Registry.TokenHosts, " ")}
 }
 
+// clouds by their names in the catalog. One that is not here is of a later release: package cloud refuses it.
+var clouds = map[consolev1.CloudAuth]cloud.Name{ //nolint:gochecknoglobals // a table
+	consolev1.CloudAuth_CLOUD_AUTH_AWS: cloud.AWS, consolev1.CloudAuth_CLOUD_AUTH_GCP: cloud.GCP, consolev1.CloudAuth_CLOUD_AUTH_AZURE: cloud.Azure,
+}
+
 // defaultRegion is what hosts that have no regions take.
 const defaultRegion = "us-east-1"
 
@@ -163,7 +169,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: upstream.URL, Interval: upstream.Interval,
 		Charts: catalog.IsCharts(s.GetSpec()), Artifacts: catalog.IsArtifacts(s.GetSpec()), Registry: registry(upstream),
-		Bucket:    bucket(s.GetSpec().GetBucket()),
+		Bucket: bucket(s.GetSpec().GetBucket()), Cloud: clouds[upstream.Registry.Auth],
 		LayerType: s.GetSpec().GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
 		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
 		Verification: verification(git.GetVerification()), Verify: policy(s.GetSpec()), Wants: c.catalog.RefsOf(name),

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -45,6 +46,14 @@ type Placement interface {
 	Place(uid string) int
 }
 
+// Clouds give logins by the gitcache's own identity.
+type Clouds interface {
+	Registry(ctx context.Context, in cloud.Name, host string) (cloud.Login, error)
+	Bucket(ctx context.Context, in cloud.Name, host string) (cloud.Login, error)
+	// Forget drops a login that the host does not take.
+	Forget(in cloud.Name, host string)
+}
+
 // Deps of an Owner.
 type Deps struct {
 	Leases    coordination.Leases
@@ -57,6 +66,8 @@ type Deps struct {
 	Buckets   fetch.BucketFetcher
 	// OpenPart reads the artifact of a folder of a source, wherever it is, for combinations of several sources. Errors are in words for the owner of a service.
 	OpenPart func(ctx context.Context, q PartQuery) (io.ReadCloser, error)
+	// Clouds log in at registries and buckets.
+	Clouds Clouds
 	// Signatures of charts and artifacts.
 	Signatures fetch.SignatureFetcher
 	Mirrors    *mirror.Mirrors

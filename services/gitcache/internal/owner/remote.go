@@ -3,6 +3,7 @@ package owner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 
 	"fairlead.dev/services/gitcache/internal/fetch"
@@ -20,20 +21,54 @@ func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
 			return fetch.Remote{}, err
 		}
 	}
+	if err := t.readSecret(ctx, s, &r); err != nil || s.Cloud == "" {
+		return r, err
+	}
+	return r, t.logIn(ctx, s, &r)
+}
+
+// readSecret gives the credentials of the source's secret, if it names one.
+func (t *tenure) readSecret(ctx context.Context, s Source, r *fetch.Remote) error {
 	if s.Secret == "" {
-		return r, nil
+		return nil
 	}
 	if key := (credentialsKey{s.Secret, s.SecretRevision}); t.known != key {
 		ctx, cancel := context.WithTimeout(ctx, consoleTime)
 		defer cancel()
 		c, err := t.o.deps.Console.Credentials(ctx, s.Secret)
 		if err != nil {
-			return r, &fetch.Error{Kind: fetch.KindCredentials, Message: err.Error()}
+			return &fetch.Error{Kind: fetch.KindCredentials, Message: err.Error()}
 		}
 		t.credentials, t.known = c, key
 	}
 	r.Credentials = t.credentials
-	return r, nil
+	return nil
+}
+
+// logIn gives the credentials of the gitcache's own identity at a cloud. The secret may still have an authority and the proxy's.
+func (t *tenure) logIn(ctx context.Context, s Source, r *fetch.Remote) error {
+	c := &r.Credentials
+	if c.Password != "" || c.DockerConfig != "" || c.AccessKey != "" {
+		return &fetch.Error{Kind: fetch.KindCredentials, Message: fmt.Sprintf("the source has auth: %s, and secret %q has credentials, too. Remove one of them", s.Cloud, s.Secret)}
+	}
+	ask := t.o.deps.Clouds.Registry
+	if s.Bucket.Is {
+		ask = t.o.deps.Clouds.Bucket
+	}
+	login, err := ask(ctx, s.Cloud, r.URL.Host)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &fetch.Error{Kind: fetch.KindCredentials, Message: err.Error()}
+	}
+	r.Cloud = string(s.Cloud)
+	if s.Bucket.Is {
+		c.AccessKey, c.SecretKey, c.SessionToken, c.Token = login.AccessKey, login.SecretKey, login.SessionToken, login.Token
+		return nil
+	}
+	c.Username, c.Password = login.Username, login.Password
+	return nil
 }
 
 func parseURL(s Source) (*url.URL, error) {
@@ -53,5 +88,10 @@ func (t *tenure) forgetCredentials(err error) {
 	var known *fetch.Error
 	if errors.As(err, &known) && known.Kind == fetch.KindCredentials {
 		t.known = credentialsKey{}
+		if s := t.current(); s.Cloud != "" {
+			if u, err := parseURL(s); err == nil {
+				t.o.deps.Clouds.Forget(s.Cloud, u.Host)
+			}
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"time"
 
+	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
@@ -34,6 +35,8 @@ type Source struct {
 	// fetcher chooses.
 	Registry  fetch.Registry
 	LayerType string
+	// Cloud is the cloud that logs the gitcache in, by its own identity there; empty: none.
+	Cloud cloud.Name
 	// Bucket is which one it is, if it is a bucket.
 	Bucket fetch.Bucket
 	// AllowReplaced publishes other content under the version of a chart that was published before.
@@ -88,7 +91,7 @@ func (v Verification) equal(o Verification) bool {
 // matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
-	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.Bucket == o.Bucket && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
+	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.Bucket == o.Bucket && s.Cloud == o.Cloud && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
 		slices.Equal(s.Allow, o.Allow) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
