@@ -24,6 +24,7 @@ type Registry struct {
 	Insecure, SkipTLSVerify bool
 	Auth                    consolev1.CloudAuth // also of buckets
 	TokenHosts              []string            // besides the registry's own, that get its credentials
+	Mirrors                 []string            // host[:port][/path]
 }
 
 // upstream is what the messages of all kinds of sources have.
@@ -48,6 +49,7 @@ type registry interface {
 	GetInsecure() bool
 	GetInsecureSkipTlsVerify() bool
 	GetTokenHosts() []string
+	GetMirrors() []string
 }
 
 // UpstreamOf is the upstream of a source, whatever its kind.
@@ -66,7 +68,7 @@ func UpstreamOf(spec *consolev1.SourceSpec) Upstream {
 		URL: is.GetUrl(), Interval: is.GetInterval().AsDuration(), Secret: is.GetSecret(), Proxy: is.GetProxy(), WebhookSecret: is.GetWebhookSecret(),
 	}
 	if in, ok := is.(registry); ok {
-		out.Registry = Registry{Insecure: in.GetInsecure(), SkipTLSVerify: in.GetInsecureSkipTlsVerify(), TokenHosts: in.GetTokenHosts()}
+		out.Registry = Registry{Insecure: in.GetInsecure(), SkipTLSVerify: in.GetInsecureSkipTlsVerify(), TokenHosts: in.GetTokenHosts(), Mirrors: in.GetMirrors()}
 	}
 	out.Registry.Auth = auth
 	return out

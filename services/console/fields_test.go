@@ -150,8 +150,10 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	fill(spec.ProtoReflect(), map[protoreflect.FullName]any{
 		"fairlead.console.v1.GitSource.url": "https://git.example.com/shop", "fairlead.console.v1.GitSource.proxy": "http://proxy.example.com:3128",
 		"fairlead.console.v1.HelmSource.url": "oci://registry.example.com:5000/charts", "fairlead.console.v1.HelmSource.proxy": "http://proxy.example.com:3128",
+		"fairlead.console.v1.HelmSource.mirrors":     []string{"mirror.example.com", "mirror.example.com:8443/docker.io"},
 		"fairlead.console.v1.HelmSource.token_hosts": []string{"auth.example.com", "auth.example.com:8443"},
 		"fairlead.console.v1.OCISource.url":          "oci://registry.example.com/team/shop", "fairlead.console.v1.OCISource.proxy": "http://proxy.example.com:3128",
+		"fairlead.console.v1.OCISource.mirrors":     []string{"[::1]:8443/a/b"},
 		"fairlead.console.v1.OCISource.token_hosts": []string{"[::1]:8443"},
 		"fairlead.console.v1.BucketSource.endpoint": "s3.example.com:9000", "fairlead.console.v1.BucketSource.prefix": "deploy/prod",
 		"fairlead.console.v1.LayerSelector.media_type": "application/vnd.cncf.flux.content.v1.tar+gzip",
@@ -348,6 +350,7 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 		"spec.helm.url: must begin with":              {Url: "ftp://charts.example.com/x"},
 		"are for registries":                          {Url: "https://charts.example.com", Insecure: true},
 		"names a repository that no":                  {Url: "oci://charts.example.com/Team"},
+		"spec.helm.mirrors":                           {Url: "oci://charts.example.com/x", Mirrors: []string{"https://mirror.example.com"}},
 		"spec.helm.tokenHosts":                        {Url: "oci://charts.example.com/x", TokenHosts: []string{"https://auth.example.com"}},
 		"must not hold a user or password":            {Url: "https://ada:hunter2@charts.example.com"},
 		"has a query":                                 {Url: "https://charts.example.com?token=hunter2"},

@@ -656,7 +656,10 @@ type HelmSource struct {
 	Verify *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
 	// Log in as the machine or pod that the gitcache is, by its cloud's metadata service, instead of with a secret. Only with oci://, and only administrators
 	// may set it.
-	Auth          CloudAuth `protobuf:"varint,11,opt,name=auth,proto3,enum=fairlead.console.v1.CloudAuth" json:"auth,omitempty"`
+	Auth CloudAuth `protobuf:"varint,11,opt,name=auth,proto3,enum=fairlead.console.v1.CloudAuth" json:"auth,omitempty"`
+	// Copies of the registry, as host[:port][/path], that are asked before it, by https: for manifests and layers, which have a digest that is checked. What a
+	// tag stands for is asked of the registry itself. A mirror gets the login that a `.dockerconfigjson` has for its host, and no other. Only with oci://.
+	Mirrors       []string `protobuf:"bytes,12,rep,name=mirrors,proto3" json:"mirrors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -768,6 +771,13 @@ func (x *HelmSource) GetAuth() CloudAuth {
 	return CloudAuth_CLOUD_AUTH_UNSPECIFIED
 }
 
+func (x *HelmSource) GetMirrors() []string {
+	if x != nil {
+		return x.Mirrors
+	}
+	return nil
+}
+
 // OCISource is one repository of artifacts in a registry. Its services name a tag (ref "tag:1.4.2"), a range of versions among
 // the tags ("semver:^1.4") or a digest ("sha256:..."). Without a ref it is the tag latest.
 type OCISource struct {
@@ -795,7 +805,10 @@ type OCISource struct {
 	Verify *Verify `protobuf:"bytes,10,opt,name=verify,proto3" json:"verify,omitempty"`
 	// Log in as the machine or pod that the gitcache is, by its cloud's metadata service, instead of with a secret. Only administrators
 	// may set it.
-	Auth          CloudAuth `protobuf:"varint,11,opt,name=auth,proto3,enum=fairlead.console.v1.CloudAuth" json:"auth,omitempty"`
+	Auth CloudAuth `protobuf:"varint,11,opt,name=auth,proto3,enum=fairlead.console.v1.CloudAuth" json:"auth,omitempty"`
+	// Copies of the registry, as host[:port][/path], that are asked before it, by https: for manifests and layers, which have a digest that is checked. What a
+	// tag stands for is asked of the registry itself. A mirror gets the login that a `.dockerconfigjson` has for its host, and no other.
+	Mirrors       []string `protobuf:"bytes,12,rep,name=mirrors,proto3" json:"mirrors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -905,6 +918,13 @@ func (x *OCISource) GetAuth() CloudAuth {
 		return x.Auth
 	}
 	return CloudAuth_CLOUD_AUTH_UNSPECIFIED
+}
+
+func (x *OCISource) GetMirrors() []string {
+	if x != nil {
+		return x.Mirrors
+	}
+	return nil
 }
 
 // BucketSource is a bucket of S3, or of a host that speaks like it. The objects below the prefix are the files; services name no ref.
@@ -3467,7 +3487,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x04helm\x18\x02 \x01(\v2\x1f.fairlead.console.v1.HelmSourceR\x04helm\x120\n" +
 	"\x03oci\x18\x03 \x01(\v2\x1e.fairlead.console.v1.OCISourceR\x03oci\x129\n" +
 	"\x06bucket\x18\x04 \x01(\v2!.fairlead.console.v1.BucketSourceR\x06bucket:\xb5\x01\xbaH\xb1\x01\x1a\xae\x01\n" +
-	"\vsource.kind\x12@set exactly one of spec.git, spec.helm, spec.oci and spec.bucket\x1a][has(this.git), has(this.helm), has(this.oci), has(this.bucket)].filter(set, set).size() == 1\"\xfd\x03\n" +
+	"\vsource.kind\x12@set exactly one of spec.git, spec.helm, spec.oci and spec.bucket\x1a][has(this.git), has(this.helm), has(this.oci), has(this.bucket)].filter(set, set).size() == 1\"\xaa\x04\n" +
 	"\n" +
 	"HelmSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
@@ -3485,7 +3505,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"tokenHosts\x123\n" +
 	"\x06verify\x18\n" +
 	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\x122\n" +
-	"\x04auth\x18\v \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\"\xa0\x04\n" +
+	"\x04auth\x18\v \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\x12+\n" +
+	"\amirrors\x18\f \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x05\"\ar\x05\x10\x01\x18\x80\x04R\amirrors\"\xcd\x04\n" +
 	"\tOCISource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -3502,7 +3523,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\x0elayer_selector\x18\t \x01(\v2\".fairlead.console.v1.LayerSelectorR\rlayerSelector\x123\n" +
 	"\x06verify\x18\n" +
 	" \x01(\v2\x1b.fairlead.console.v1.VerifyR\x06verify\x122\n" +
-	"\x04auth\x18\v \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\"\x87\x04\n" +
+	"\x04auth\x18\v \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\x12+\n" +
+	"\amirrors\x18\f \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x05\"\ar\x05\x10\x01\x18\x80\x04R\amirrors\"\x87\x04\n" +
 	"\fBucketSource\x12&\n" +
 	"\bendpoint\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\bendpoint\x12+\n" +

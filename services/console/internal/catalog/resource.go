@@ -48,7 +48,7 @@ type Upstream struct {
 // SendsAs tells whether credentials go to the same places, and as safely, as those of another.
 func (u Upstream) SendsAs(o Upstream) bool {
 	return u.URL == o.URL && u.Proxy == o.Proxy && u.Registry.Insecure == o.Registry.Insecure && u.Registry.SkipTLSVerify == o.Registry.SkipTLSVerify &&
-		slices.Equal(u.Registry.TokenHosts, o.Registry.TokenHosts)
+		slices.Equal(u.Registry.TokenHosts, o.Registry.TokenHosts) && slices.Equal(u.Registry.Mirrors, o.Registry.Mirrors)
 }
 
 // Upstream is that of the kind which is set.
@@ -151,6 +151,7 @@ type Registry struct {
 	Insecure      bool     `json:"insecure,omitempty"`
 	SkipTLSVerify bool     `json:"insecureSkipTLSVerify,omitempty"`
 	TokenHosts    []string `json:"tokenHosts,omitempty"`
+	Mirrors       []string `json:"mirrors,omitempty"` // host[:port][/path]
 	// Auth is the cloud that logs the gitcache in, by its own identity; empty: none.
 	Auth CloudAuth `json:"auth,omitempty"`
 }
@@ -166,7 +167,7 @@ const (
 )
 
 func (r Registry) isZero() bool {
-	return !r.Insecure && !r.SkipTLSVerify && len(r.TokenHosts) == 0 && r.Auth == ""
+	return !r.Insecure && !r.SkipTLSVerify && len(r.TokenHosts) == 0 && len(r.Mirrors) == 0 && r.Auth == ""
 }
 
 // GitSource is a repository in Git.

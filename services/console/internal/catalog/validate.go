@@ -74,7 +74,7 @@ func (s SourceSpec) validateHelm() error {
 		return refuse(Invalid, "spec.helm.url: %s", err)
 	}
 	if !s.Helm.isZero() {
-		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify, tokenHosts and auth are for registries. Remove them, or write the url as oci://host/path")
+		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify, tokenHosts, mirrors and auth are for registries. Remove them, or write the url as oci://host/path")
 	}
 	if err := s.Helm.Verify.validate("spec.helm.verify", VerifyProvenance); err != nil {
 		return err
@@ -133,6 +133,11 @@ func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error
 	}
 	if r.Auth != "" && len(r.TokenHosts) > 0 {
 		return refuse(Invalid, "%s.auth: goes to hosts of its cloud only. Remove tokenHosts", field)
+	}
+	for _, mirror := range r.Mirrors {
+		if is, err := giturl.ParseRegistry("oci://" + mirror); err != nil || is.Host+is.Path != mirror {
+			return refuse(Invalid, "%s.mirrors: write them as host, host:port or host/path, such as mirror.example.com/docker.io, without https://", field)
+		}
 	}
 	return s.Upstream().validate(field, u)
 }

@@ -590,7 +590,7 @@ func mayLogIn(by catalog.By, name string, now, then catalog.Upstream) error {
 		return nil
 	}
 	return catalog.Refuse(catalog.Forbidden, "source %q: auth: %s logs in as the hub itself at the cloud, so only administrators may set it, and change "+
-		"the source's url, secret and proxy. Name a secret instead of auth, or ask an administrator", name, auth)
+		"the source's url, secret, proxy and mirrors. Name a secret instead of auth, or ask an administrator", name, auth)
 }
 
 // MayName implements catalog.Reader: who names a secret gets its values sent somewhere.

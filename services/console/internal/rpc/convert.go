@@ -48,7 +48,7 @@ func decodeHelm(helm *consolev1.HelmSource) catalog.HelmSource {
 	return catalog.HelmSource{
 		URL: helm.GetUrl(), Interval: helm.GetInterval().AsDuration(), Secret: helm.GetSecret(), Proxy: helm.GetProxy(),
 		WebhookSecret: helm.GetWebhookSecret(), AllowReplaced: helm.GetAllowReplaced(),
-		Registry: catalog.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts(), Auth: clouds[helm.GetAuth()]},
+		Registry: catalog.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts(), Mirrors: helm.GetMirrors(), Auth: clouds[helm.GetAuth()]},
 		Verify:   decodeVerify(helm.GetVerify()),
 	}
 }
@@ -57,7 +57,7 @@ func decodeOCI(oci *consolev1.OCISource) catalog.OCISource {
 	return catalog.OCISource{
 		URL: oci.GetUrl(), Interval: oci.GetInterval().AsDuration(), Secret: oci.GetSecret(), Proxy: oci.GetProxy(),
 		WebhookSecret: oci.GetWebhookSecret(), LayerType: oci.GetLayerSelector().GetMediaType(),
-		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts(), Auth: clouds[oci.GetAuth()]},
+		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts(), Mirrors: oci.GetMirrors(), Auth: clouds[oci.GetAuth()]},
 		Verify:   decodeVerify(oci.GetVerify()),
 	}
 }
@@ -134,7 +134,7 @@ func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
 func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
 	helm := &consolev1.HelmSource{
 		Url: h.URL, Secret: h.Secret, Proxy: h.Proxy, WebhookSecret: h.WebhookSecret, AllowReplaced: h.AllowReplaced,
-		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts, Auth: encodeCloud(h.Auth), Verify: encodeVerify(h.Verify),
+		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts, Mirrors: h.Mirrors, Auth: encodeCloud(h.Auth), Verify: encodeVerify(h.Verify),
 	}
 	if h.Interval != 0 {
 		helm.Interval = durationpb.New(h.Interval)
@@ -145,7 +145,7 @@ func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
 func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
 	oci := &consolev1.OCISource{
 		Url: o.URL, Secret: o.Secret, Proxy: o.Proxy, WebhookSecret: o.WebhookSecret,
-		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts, Auth: encodeCloud(o.Auth), Verify: encodeVerify(o.Verify),
+		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts, Mirrors: o.Mirrors, Auth: encodeCloud(o.Auth), Verify: encodeVerify(o.Verify),
 	}
 	if o.Interval != 0 {
 		oci.Interval = durationpb.New(o.Interval)

@@ -82,6 +82,8 @@ type HTTP struct {
 	apps       *apps
 	versions   *versions
 	admissions *admissions
+	resting    *resting
+	dir        string // for layers on their way; empty: the system's
 }
 
 // NewHTTP makes a fetcher. Close releases its idle connections.
@@ -92,6 +94,7 @@ func NewHTTP(o Options) *HTTP {
 	h := &HTTP{
 		limits: o.Limits.withDefaults(), budget: o.Budget, addresses: o.Addresses,
 		transports: newTransports(o.RootCAs, o.Addresses), versions: newVersions(), admissions: newAdmissions(),
+		resting: &resting{until: map[string]time.Time{}}, dir: o.Dir,
 	}
 	h.apps = newApps(h)
 	return h

@@ -23,6 +23,10 @@ type Registry struct {
 	Insecure, Unverified bool
 	// TokenHosts, separated by spaces, get the credentials besides the registry's own host.
 	TokenHosts string
+	// Mirrors, separated by spaces, are host[:port][/path] of copies that are asked first for what has a digest.
+	Mirrors string
+	// isMirror: it is asked for another registry, and trusted for nothing.
+	isMirror bool
 }
 
 // ParseRegistryURL reads oci://host/path of a source. The result is where its requests go: the path is that of the repository, or
@@ -167,8 +171,19 @@ type manifestBody struct {
 	contentType string
 }
 
-// getManifest gets a manifest and its digest. want is checked, unless it is empty.
+// getManifest gets a manifest and its digest. want is checked, unless it is empty; if it is not, mirrors may have the manifest.
 func (h *HTTP) getManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
+	if want == "" {
+		return h.readManifest(ctx, r, repository, reference, want)
+	}
+	err = h.fromMirrors(ctx, r, repository, func(r Remote, repository string) (err error) {
+		is, digest, err = h.readManifest(ctx, r, repository, reference, want)
+		return err
+	})
+	return is, digest, err
+}
+
+func (h *HTTP) readManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
 	u := registryURL(r, repository, "manifests", reference)
 	err = h.ask(ctx, r, repository, http.MethodGet, u, lists, oci.Accept(), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
@@ -255,42 +270,4 @@ func (h *HTTP) tagPage(ctx context.Context, r Remote, repository string, u *url.
 		return nil
 	})
 	return tags, next, bytes, err
-}
-
-// getBlob downloads a layer and has it read. The content of the layer is checked only at its end.
-func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
-	if l.Size > oci.MaxLayerBytes {
-		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB", l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
-	}
-	u := registryURL(r, repository, "blobs", string(l.Digest))
-	err = h.ask(ctx, r, repository, http.MethodGet, u, packs, "", func(resp *http.Response, body io.Reader) error {
-		if resp.StatusCode != http.StatusOK {
-			e := registryError(r, repository, resp)
-			if e.Kind == KindNotFound {
-				e.Message = fmt.Sprintf("%d from %s: layer %s, which the manifest names, is not there. Push the artifact again", resp.StatusCode, resp.Request.URL.Host, l.Digest.Short())
-			}
-			return e
-		}
-		if resp.ContentLength >= 0 && resp.ContentLength != l.Size {
-			return wrongLength(l, resp.ContentLength)
-		}
-		sum := sha256.New()
-		taken := &capped{r: io.LimitReader(body, l.Size+1), left: oci.MaxLayerBytes + 2, most: oci.MaxLayerBytes + 1, what: "layer"}
-		defer func() { n = taken.taken() }()
-		if err := read(io.TeeReader(taken, sum)); err != nil {
-			return packageError(err, taken.ended)
-		}
-		if taken.taken() != l.Size {
-			return wrongLength(l, taken.taken())
-		}
-		if got := oci.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil))); got != l.Digest {
-			return &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s came with the digest %s. Tell the registry's owner, and push the artifact again", l.Digest.Short(), got.Short())}
-		}
-		return nil
-	})
-	return n, err
-}
-
-func wrongLength(l oci.Layer, got int64) *Error {
-	return &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d bytes, and the manifest says %d. Tell the registry's owner, and push the artifact again", l.Digest.Short(), got, l.Size)}
 }

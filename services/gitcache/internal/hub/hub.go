@@ -142,7 +142,7 @@ func registry(u catalog.Upstream) fetch.Registry {
 	if !giturl.IsRegistry(u.URL) {
 		return fetch.Registry{}
 	}
-	return fetch.Registry{Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify, TokenHosts: strings.Join(u.Registry.TokenHosts, " ")}
+	return fetch.Registry{Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify, TokenHosts: strings.Join(u.Registry.TokenHosts, " "), Mirrors: strings.Join(u.Registry.Mirrors, " ")}
 }
 
 // clouds by their names in the catalog. One that is not here is of a later release: package cloud refuses it.

@@ -1,0 +1,183 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead.dev/services/gitcache/internal/oci"
+)
+
+const (
+	// mirrorRest is how long a mirror that can't be used is left alone.
+	mirrorRest = 5 * time.Minute
+	// maxResting bounds the mirrors that are remembered so.
+	maxResting = 1000
+)
+
+// mirrorsOf are the mirrors of a registry, for one of its repositories. The source's own login and its leave to go without TLS are not
+// for them: a mirror gets what a docker config has for its host, if it has an entry for it.
+func mirrorsOf(r Remote, repository string) (mirrors []Remote) {
+	for _, mirror := range strings.Fields(r.Registry.Mirrors) {
+		host, prefix, _ := strings.Cut(mirror, "/")
+		u := &url.URL{Scheme: "https", Host: host, Path: "/" + path.Join(prefix, repository)}
+		c := r.Credentials
+		is := Remote{
+			URL: u, Secret: r.Secret, Proxy: r.Proxy, Registry: Registry{Is: true, isMirror: true},
+			Credentials: Credentials{CA: c.CA, ProxyUsername: c.ProxyUsername, ProxyPassword: c.ProxyPassword},
+		}
+		if c.DockerConfig != "" {
+			if username, password, err := oci.DockerLogin(c.DockerConfig, host, u.Path); err == nil {
+				is.Credentials.Username, is.Credentials.Password = username, password
+			}
+		}
+		mirrors = append(mirrors, is)
+	}
+	return mirrors
+}
+
+// resting remembers mirrors that could not be used a moment ago, by their hosts.
+type resting struct {
+	mu    sync.Mutex // guards until
+	until map[string]time.Time
+}
+
+func (l *resting) has(host string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Before(l.until[host])
+}
+
+// note takes in why a mirror was of no use. One that lacks something may have the next thing.
+func (l *resting) note(host string, err error) {
+	known, ok := err.(*Error) //nolint:errorlint // as ask returns it
+	if !ok || known.Kind == KindNotFound {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.until) >= maxResting {
+		clear(l.until)
+	}
+	l.until[host] = time.Now().Add(max(mirrorRest, known.RetryAfter))
+}
+
+// fromMirrors asks the mirrors of a registry one after the other, and then the registry itself. What is asked for must have a digest, and
+// ask must check it: a mirror is not trusted.
+func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask func(r Remote, repository string) error) error {
+	var why []string
+	for _, mirror := range mirrorsOf(r, repository) {
+		if h.resting.has(mirror.URL.Host) {
+			continue
+		}
+		err := ask(mirror, artifactRepository(mirror))
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		h.resting.note(mirror.URL.Host, err)
+		why = append(why, fmt.Sprintf("The mirror %s: %s", mirror.URL.Host, err))
+	}
+	err := ask(r, repository)
+	if known, ok := err.(*Error); ok && known != errNoManifest && len(why) > 0 { //nolint:errorlint // as ask returns it
+		both := *known
+		both.Message = strings.Join(append([]string{known.Message}, why...), ". ")
+		return &both
+	}
+	return err
+}
+
+// getBlob downloads a layer and has it read. From a mirror it is read when all of it came and has its digest; from the registry itself
+// the content is checked only at its end.
+func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
+	if l.Size > oci.MaxLayerBytes {
+		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB", l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
+	}
+	var kept *os.File
+	err = h.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {
+		if !r.Registry.isMirror {
+			got, err := h.readBlob(ctx, r, repository, l, read)
+			n += got
+			return err
+		}
+		file, got, err := h.keepBlob(ctx, r, repository, l)
+		n += got
+		kept = file
+		return err
+	})
+	if kept == nil {
+		return n, err
+	}
+	defer kept.Close()
+	if err := read(kept); err != nil {
+		return n, packageError(err, true)
+	}
+	return n, nil
+}
+
+// keepBlob downloads a layer into a file that has no name any more, and is at its beginning; nil: it did not come.
+func (h *HTTP) keepBlob(ctx context.Context, r Remote, repository string, l oci.Layer) (*os.File, int64, error) {
+	file, err := os.CreateTemp(h.dir, "layer-*")
+	if err != nil {
+		return nil, 0, storageError(err)
+	}
+	err = os.Remove(file.Name())
+	var n int64
+	if err == nil {
+		n, err = h.readBlob(ctx, r, repository, l, func(body io.Reader) error {
+			_, err := io.Copy(file, body)
+			return err
+		})
+	}
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, n, err
+	}
+	return file, n, nil
+}
+
+// readBlob downloads a layer from where r is, and has it read. What was read counts only if there is no error.
+func (h *HTTP) readBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
+	u := registryURL(r, repository, "blobs", string(l.Digest))
+	err = h.ask(ctx, r, repository, http.MethodGet, u, packs, "", func(resp *http.Response, body io.Reader) error {
+		if resp.StatusCode != http.StatusOK {
+			e := registryError(r, repository, resp)
+			if e.Kind == KindNotFound {
+				e.Message = fmt.Sprintf("%d from %s: layer %s, which the manifest names, is not there. Push the artifact again", resp.StatusCode, resp.Request.URL.Host, l.Digest.Short())
+			}
+			return e
+		}
+		if resp.ContentLength >= 0 && resp.ContentLength != l.Size {
+			return wrongLength(l, resp.ContentLength)
+		}
+		sum := sha256.New()
+		taken := &capped{r: io.LimitReader(body, l.Size+1), left: oci.MaxLayerBytes + 2, most: oci.MaxLayerBytes + 1, what: "layer"}
+		defer func() { n = taken.taken() }()
+		if err := read(io.TeeReader(taken, sum)); err != nil {
+			return packageError(err, taken.ended)
+		}
+		if taken.taken() != l.Size {
+			return wrongLength(l, taken.taken())
+		}
+		if got := oci.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil))); got != l.Digest {
+			return &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s came with the digest %s. Tell the registry's owner, and push the artifact again", l.Digest.Short(), got.Short())}
+		}
+		return nil
+	})
+	return n, err
+}
+
+func wrongLength(l oci.Layer, got int64) *Error {
+	return &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d bytes, and the manifest says %d. Tell the registry's owner, and push the artifact again", l.Digest.Short(), got, l.Size)}
+}
