@@ -47,6 +47,7 @@ const (
 	Backend        = "Backend"
 	Sink           = "Sink"
 	AgentConfig    = "AgentConfig"
+	Alert          = "Alert"
 	Grant          = "Grant"
 	Role           = "Role"
 	ServiceAccount = "ServiceAccount"

@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
@@ -153,6 +154,17 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		"AccessConfigs": {"", nil}, // config.access: it takes a configuration that was delivered
 		"CheckBackend": {"backend.check", func() error {
 			_, err := admin.backends.CheckBackend(ctx, &consolev1.CheckBackendRequest{Backend: newBackend("tried"), Path: "a.yaml"})
+			return err
+		}},
+		"SilenceAlert": {"alert.silence", func() error {
+			admin.must(t, newAlert("noise", "name = edge-1"))
+			_, err := admin.alerts.SilenceAlert(ctx, &consolev1.SilenceAlertRequest{Name: "noise", Reason: "x", UntilTime: timestamppb.New(time.Now().Add(time.Hour))})
+			return err
+		}},
+		"AcknowledgeAlert": {"alert.acknowledge", func() error {
+			admin.must(t, newAlert("found", "name = edge-1"))
+			admin.awaitFiring(t, "found")
+			_, err := admin.alerts.AcknowledgeAlert(ctx, &consolev1.AcknowledgeAlertRequest{Name: "found", Reason: "x"})
 			return err
 		}},
 		"TestSink": {"sink.test", func() error {

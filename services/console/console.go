@@ -29,6 +29,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/version"
+	"fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/changes"
@@ -244,6 +245,7 @@ type Service struct {
 	renewer    *config.Renewer
 	reader     *config.Reader
 	sinks      *sink.Deliverer
+	alerts     *alert.Keeper
 	lending    *lending.Keeper
 	recordings *recording.Keeper
 	catalog    *catalog.Catalog
@@ -306,7 +308,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		configuration = config.New(c, s.store, box)
 		return []catalog.Hook{ // first who may, last what is told of it
 			keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: c}, catalog.Declarations{Catalog: c}, catalog.Dependencies{}, catalog.Releases{},
-			configuration, sink.Hook{Catalog: c}, agentconfig.Hook{Sees: keeper.Sees}, changes.Recorder{Catalog: c}, told,
+			configuration, sink.Hook{Catalog: c}, agentconfig.Hook{Sees: keeper.Sees}, alert.Hook{}, changes.Recorder{Catalog: c}, told,
 		}
 	}
 	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Hooks: hooks, Log: deps.Log})
@@ -315,6 +317,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		s.sinks.Pages = s.pagesURL
 	}
 	s.views = views.New(views.Deps{Store: s.store, Clusters: s.board, Rights: keeper, Log: deps.Log})
+	s.alerts = &alert.Keeper{Deps: alert.Deps{Store: s.store, Views: s.views, Now: time.Now, Log: deps.Log}}
 	open := config.OpenWith(cfg.ConfigDir, addresses.NewPrivate(allowed))
 	s.reader = &config.Reader{Resolver: configuration, Open: open, ID: rand.Text(), Log: deps.Log, Now: time.Now}
 	s.lending = &lending.Keeper{Store: s.store, Catalog: resources, Rights: keeper, Log: deps.Log, Now: time.Now}
@@ -332,6 +335,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Lending:    s.lending,
 		Recordings: s.recordings,
 		Sinks:      s.sinks,
+		Alerts:     s.alerts,
 		Store:      s.store,
 		Condition:  s.condition(cfg),
 		Provider:   login.New(cfg.OIDC),
@@ -441,6 +445,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.lending.Run(background) })
 	group.Go(func() error { return s.recordings.Run(background) })
 	group.Go(func() error { return s.sinks.Run(background) })
+	group.Go(func() error { return s.alerts.Run(background) })
 	group.Go(func() error { return s.recorder.Run(background) })
 	if s.exporter != nil {
 		group.Go(func() error { return s.exporter.Run(background) })

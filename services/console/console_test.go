@@ -181,6 +181,7 @@ type api struct {
 	backends   consolev1connect.BackendServiceClient
 	sinks      consolev1connect.SinkServiceClient
 	agents     consolev1connect.AgentConfigServiceClient
+	alerts     consolev1connect.AlertServiceClient
 	live       consolev1connect.LiveServiceClient
 	events     consolev1connect.EventServiceClient
 	lending    consolev1connect.LendingServiceClient
@@ -242,6 +243,7 @@ func (r *running) as(t testing.TB, token string) api {
 		backends:   consolev1connect.NewBackendServiceClient(hc, r.url, opts...),
 		sinks:      consolev1connect.NewSinkServiceClient(hc, r.url, opts...),
 		agents:     consolev1connect.NewAgentConfigServiceClient(hc, r.url, opts...),
+		alerts:     consolev1connect.NewAlertServiceClient(hc, r.url, opts...),
 		live:       consolev1connect.NewLiveServiceClient(hc, r.url, opts...),
 	}
 }

@@ -17,7 +17,7 @@ func TestFindingsOfTheHub(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	a := &app{IO: IO{Now: func() time.Time { return now }}}
 	ago := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
-	alerts := func(list ...*consolev1.Alert) []finding {
+	alerts := func(list ...*consolev1.HubAlert) []finding {
 		return a.alertFindings(&consolev1.AlertState{Configured: true, Alerts: list})
 	}
 	for _, tt := range []struct {
@@ -35,7 +35,7 @@ func TestFindingsOfTheHub(t *testing.T) {
 		{a.alertFindings(&consolev1.AlertState{Configured: true, Problem: "away"}), "warn alerts: not known: away"},
 		{alerts(), "ok alerts: none fires"},
 		{
-			alerts(&consolev1.Alert{Name: "FairleadDown", Severity: "critical", Summary: "it is not there", ActiveTime: ago(time.Minute)}, &consolev1.Alert{Name: "FairleadSyncSlow", Severity: "warning", Summary: "slow"}),
+			alerts(&consolev1.HubAlert{Name: "FairleadDown", Severity: "critical", Summary: "it is not there", ActiveTime: ago(time.Minute)}, &consolev1.HubAlert{Name: "FairleadSyncSlow", Severity: "warning", Summary: "slow"}),
 			"wrong alert FairleadDown: for 60s: it is not there\nwarn alert FairleadSyncSlow: slow",
 		},
 	} {

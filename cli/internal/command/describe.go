@@ -149,6 +149,7 @@ func (a *app) describeEvents(ctx context.Context, h *hub.Hub, k kind, name strin
 func eventField(k kind) (string, bool) {
 	fields := map[manifest.Kind]string{
 		manifest.Service: "service", manifest.Cluster: "cluster", manifest.Source: "source", manifest.Sink: "sink", manifest.Global: "globalservice", manifest.Project: "project",
+		manifest.Alert: "alert",
 	}
 	field, ok := fields[k.kind]
 	return field, ok
@@ -165,7 +166,7 @@ func eventsAbout(refs []resource) (string, error) {
 		field, ok := eventField(k)
 		switch {
 		case !ok:
-			return "", fmt.Errorf("there are no events about %s: there are about services, clusters, sources, sinks, globalservices and projects", k.plural())
+			return "", fmt.Errorf("there are no events about %s: there are about services, clusters, sources, sinks, globalservices, alerts and projects", k.plural())
 		case r.name == "":
 			return "", fmt.Errorf("name the %s whose events are wanted, as %s/NAME", k.singular(), k.singular())
 		}

@@ -20,7 +20,7 @@ import (
 func (a *app) get() *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|agentconfigs|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings [NAME...]",
+		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|agentconfigs|alerts|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings [NAME...]",
 		Annotations: map[string]string{readsReferences: "yes"},
 		Short:       "Show resources and how they are",
 		Long: `Show resources and how they are.

@@ -23,7 +23,7 @@ func verbGroups() []struct {
 		{"Begin", []string{"up", "login", "logout", "whoami", "context", "open", "init"}},
 		{"Look", []string{"get", "top", "describe", "trace", "tree", "diff", "history", "events", "config", "sources", "check"}},
 		{"Change", []string{"apply", "create", "edit", "delete", "undo", "export"}},
-		{"Deliver", []string{"sync", "hold", "resume", "pin", "rollback", "confirm", "freeze", "unfreeze", "wait", "test"}},
+		{"Deliver", []string{"sync", "hold", "resume", "pin", "rollback", "confirm", "freeze", "unfreeze", "wait", "test", "acknowledge", "silence", "unsilence"}},
 		{"In clusters", []string{"logs", "exec", "port-forward", "restart", "kubectl", "kubeconfig", "cluster"}},
 		{"Administer", nil},
 	}

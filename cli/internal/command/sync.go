@@ -28,7 +28,7 @@ const (
 
 // levers are the verbs that change how a service is synced, and nothing else.
 func (a *app) levers() []*cobra.Command {
-	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.freeze(), a.unfreeze(), a.test(), a.confirm(), a.history(), a.rollback()}
+	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.freeze(), a.unfreeze(), a.acknowledge(), a.silence(), a.unsilence(), a.test(), a.confirm(), a.history(), a.rollback()}
 }
 
 // modes are those that hold takes, by name.

@@ -77,6 +77,8 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 		return v.secrets(found), nil
 	case manifest.AgentConfig:
 		return v.agentConfigs(found)
+	case manifest.Alert:
+		return v.alerts(found)
 	default:
 		return v.plain(found), nil
 	}

@@ -46,6 +46,7 @@ type Hub struct {
 	Sets     consolev1connect.ConfigSetServiceClient
 	Backends consolev1connect.BackendServiceClient
 	Sinks    consolev1connect.SinkServiceClient
+	Alerts   consolev1connect.AlertServiceClient
 	Configs  consolev1connect.ConfigServiceClient
 	Roles    consolev1connect.RoleServiceClient
 	Accounts consolev1connect.ServiceAccountServiceClient
@@ -166,6 +167,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Sets:       consolev1connect.NewConfigSetServiceClient(hc, c.URL, opts...),
 		Backends:   consolev1connect.NewBackendServiceClient(hc, c.URL, opts...),
 		Sinks:      consolev1connect.NewSinkServiceClient(hc, c.URL, opts...),
+		Alerts:     consolev1connect.NewAlertServiceClient(hc, c.URL, opts...),
 		Configs:    consolev1connect.NewConfigServiceClient(hc, c.URL, opts...),
 		Roles:      consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
 		Accounts:   consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),

@@ -26,7 +26,18 @@ const Apply = lazy(() => import('../pages/apply/Apply'))
 const Explore = lazy(() => import('../pages/explore/Explore'))
 
 // Kinds whose page is what is written down.
-const plain = ['project', 'role', 'grant', 'serviceaccount', 'configset', 'secret', 'backend', 'sink']
+const plain = [
+  'project',
+  'role',
+  'grant',
+  'serviceaccount',
+  'configset',
+  'secret',
+  'backend',
+  'sink',
+  'agentconfig',
+  'alert',
+]
 
 export const routes = (
   <>

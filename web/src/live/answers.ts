@@ -46,7 +46,7 @@ export function answerOf(method: DescMethodUnary, input: Fields): Answer | undef
   if (!verb || !kind || !method.parent.typeName.startsWith('fairlead.console.v1.')) return undefined
   const field = method.output.fields.find((f) => f.message && f.message.typeName !== 'google.protobuf.Any')
   const number = field?.message && kindOf(field.message)
-  if (!field || !number) return undefined
+  if (!field || !number || number === Kind.ALERT) return undefined // its status depends on who asks
   if (verb === 'List' && field.fieldKind === 'list')
     return list(method.output, field.localName, number, input)
   if (verb === 'Get' && field.fieldKind === 'message')

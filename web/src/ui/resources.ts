@@ -2,6 +2,7 @@ import type { DescMessage, DescMethodUnary, JsonObject, Message } from '@bufbuil
 import { toJson } from '@bufbuild/protobuf'
 import { RoleSchema, RoleService } from '../gen/fairlead/console/v1/access_service_pb'
 import { AgentConfigSchema, AgentConfigService } from '../gen/fairlead/console/v1/agent_config_service_pb'
+import { AlertSchema, AlertService } from '../gen/fairlead/console/v1/alert_service_pb'
 import { BackendSchema, BackendService } from '../gen/fairlead/console/v1/backend_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
@@ -167,6 +168,15 @@ export const kinds: ResourceKind[] = [
     AgentConfigSchema,
     AgentConfigService.method.listAgentConfigs,
     AgentConfigService.method.getAgentConfig,
+  ),
+  of(
+    'alert',
+    'Alert',
+    'alerts',
+    Kind.ALERT,
+    AlertSchema,
+    AlertService.method.listAlerts,
+    AlertService.method.getAlert,
   ),
 ]
 

@@ -273,7 +273,7 @@ type AlertState struct {
 	Problem string                 `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 	AskTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ask_time,json=askTime,proto3" json:"ask_time,omitempty"`
 	// Those that fire, the critical ones first, then the oldest.
-	Alerts        []*Alert `protobuf:"bytes,4,rep,name=alerts,proto3" json:"alerts,omitempty"`
+	Alerts        []*HubAlert `protobuf:"bytes,4,rep,name=alerts,proto3" json:"alerts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -329,15 +329,15 @@ func (x *AlertState) GetAskTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *AlertState) GetAlerts() []*Alert {
+func (x *AlertState) GetAlerts() []*HubAlert {
 	if x != nil {
 		return x.Alerts
 	}
 	return nil
 }
 
-// Alert is one that fires.
-type Alert struct {
+// HubAlert is an alert of that Prometheus that fires.
+type HubAlert struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// critical, warning, or what the rule says.
@@ -351,20 +351,20 @@ type Alert struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Alert) Reset() {
-	*x = Alert{}
+func (x *HubAlert) Reset() {
+	*x = HubAlert{}
 	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Alert) String() string {
+func (x *HubAlert) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Alert) ProtoMessage() {}
+func (*HubAlert) ProtoMessage() {}
 
-func (x *Alert) ProtoReflect() protoreflect.Message {
+func (x *HubAlert) ProtoReflect() protoreflect.Message {
 	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -376,47 +376,47 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Alert.ProtoReflect.Descriptor instead.
-func (*Alert) Descriptor() ([]byte, []int) {
+// Deprecated: Use HubAlert.ProtoReflect.Descriptor instead.
+func (*HubAlert) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *Alert) GetName() string {
+func (x *HubAlert) GetName() string {
 	if x != nil {
 		return x.Name
 	}
 	return ""
 }
 
-func (x *Alert) GetSeverity() string {
+func (x *HubAlert) GetSeverity() string {
 	if x != nil {
 		return x.Severity
 	}
 	return ""
 }
 
-func (x *Alert) GetSummary() string {
+func (x *HubAlert) GetSummary() string {
 	if x != nil {
 		return x.Summary
 	}
 	return ""
 }
 
-func (x *Alert) GetDescription() string {
+func (x *HubAlert) GetDescription() string {
 	if x != nil {
 		return x.Description
 	}
 	return ""
 }
 
-func (x *Alert) GetActiveTime() *timestamppb.Timestamp {
+func (x *HubAlert) GetActiveTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ActiveTime
 	}
 	return nil
 }
 
-func (x *Alert) GetLabels() map[string]string {
+func (x *HubAlert) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
 	}
@@ -788,23 +788,23 @@ const file_fairlead_console_v1_admin_service_proto_rawDesc = "" +
 	"round_trip\x18\a \x01(\v2\x19.google.protobuf.DurationR\troundTrip\x129\n" +
 	"\n" +
 	"write_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\twriteTime\x12@\n" +
-	"\x0ewrite_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\rwriteDuration\"\xb1\x01\n" +
+	"\x0ewrite_duration\x18\t \x01(\v2\x19.google.protobuf.DurationR\rwriteDuration\"\xb4\x01\n" +
 	"\n" +
 	"AlertState\x12\x1e\n" +
 	"\n" +
 	"configured\x18\x01 \x01(\bR\n" +
 	"configured\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\x125\n" +
-	"\bask_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aaskTime\x122\n" +
-	"\x06alerts\x18\x04 \x03(\v2\x1a.fairlead.console.v1.AlertR\x06alerts\"\xab\x02\n" +
-	"\x05Alert\x12\x12\n" +
+	"\bask_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aaskTime\x125\n" +
+	"\x06alerts\x18\x04 \x03(\v2\x1d.fairlead.console.v1.HubAlertR\x06alerts\"\xb1\x02\n" +
+	"\bHubAlert\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x18\n" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12 \n" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12;\n" +
 	"\vactive_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"activeTime\x12>\n" +
-	"\x06labels\x18\x06 \x03(\v2&.fairlead.console.v1.Alert.LabelsEntryR\x06labels\x1a9\n" +
+	"activeTime\x12A\n" +
+	"\x06labels\x18\x06 \x03(\v2).fairlead.console.v1.HubAlert.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x14\n" +
@@ -850,7 +850,7 @@ var file_fairlead_console_v1_admin_service_proto_goTypes = []any{
 	(*GetHubResponse)(nil),          // 1: fairlead.console.v1.GetHubResponse
 	(*DatabaseState)(nil),           // 2: fairlead.console.v1.DatabaseState
 	(*AlertState)(nil),              // 3: fairlead.console.v1.AlertState
-	(*Alert)(nil),                   // 4: fairlead.console.v1.Alert
+	(*HubAlert)(nil),                // 4: fairlead.console.v1.HubAlert
 	(*GetRemovalsRequest)(nil),      // 5: fairlead.console.v1.GetRemovalsRequest
 	(*GetRemovalsResponse)(nil),     // 6: fairlead.console.v1.GetRemovalsResponse
 	(*HeldRemovals)(nil),            // 7: fairlead.console.v1.HeldRemovals
@@ -858,7 +858,7 @@ var file_fairlead_console_v1_admin_service_proto_goTypes = []any{
 	(*ConfirmRemovalsResponse)(nil), // 9: fairlead.console.v1.ConfirmRemovalsResponse
 	(*BackupRequest)(nil),           // 10: fairlead.console.v1.BackupRequest
 	(*BackupResponse)(nil),          // 11: fairlead.console.v1.BackupResponse
-	nil,                             // 12: fairlead.console.v1.Alert.LabelsEntry
+	nil,                             // 12: fairlead.console.v1.HubAlert.LabelsEntry
 	(*timestamppb.Timestamp)(nil),   // 13: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),     // 14: google.protobuf.Duration
 }
@@ -872,9 +872,9 @@ var file_fairlead_console_v1_admin_service_proto_depIdxs = []int32{
 	13, // 6: fairlead.console.v1.DatabaseState.write_time:type_name -> google.protobuf.Timestamp
 	14, // 7: fairlead.console.v1.DatabaseState.write_duration:type_name -> google.protobuf.Duration
 	13, // 8: fairlead.console.v1.AlertState.ask_time:type_name -> google.protobuf.Timestamp
-	4,  // 9: fairlead.console.v1.AlertState.alerts:type_name -> fairlead.console.v1.Alert
-	13, // 10: fairlead.console.v1.Alert.active_time:type_name -> google.protobuf.Timestamp
-	12, // 11: fairlead.console.v1.Alert.labels:type_name -> fairlead.console.v1.Alert.LabelsEntry
+	4,  // 9: fairlead.console.v1.AlertState.alerts:type_name -> fairlead.console.v1.HubAlert
+	13, // 10: fairlead.console.v1.HubAlert.active_time:type_name -> google.protobuf.Timestamp
+	12, // 11: fairlead.console.v1.HubAlert.labels:type_name -> fairlead.console.v1.HubAlert.LabelsEntry
 	13, // 12: fairlead.console.v1.GetRemovalsResponse.hold_time:type_name -> google.protobuf.Timestamp
 	7,  // 13: fairlead.console.v1.GetRemovalsResponse.clusters:type_name -> fairlead.console.v1.HeldRemovals
 	13, // 14: fairlead.console.v1.HeldRemovals.since:type_name -> google.protobuf.Timestamp

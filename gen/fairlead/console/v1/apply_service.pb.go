@@ -97,6 +97,7 @@ type Resource struct {
 	//	*Resource_Grant
 	//	*Resource_Sink
 	//	*Resource_AgentConfig
+	//	*Resource_Alert
 	Resource      isResource_Resource `protobuf_oneof:"resource"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -256,6 +257,15 @@ func (x *Resource) GetAgentConfig() *AgentConfig {
 	return nil
 }
 
+func (x *Resource) GetAlert() *Alert {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_Alert); ok {
+			return x.Alert
+		}
+	}
+	return nil
+}
+
 type isResource_Resource interface {
 	isResource_Resource()
 }
@@ -312,6 +322,10 @@ type Resource_AgentConfig struct {
 	AgentConfig *AgentConfig `protobuf:"bytes,13,opt,name=agent_config,json=agentConfig,proto3,oneof"`
 }
 
+type Resource_Alert struct {
+	Alert *Alert `protobuf:"bytes,14,opt,name=alert,proto3,oneof"`
+}
+
 func (*Resource_Role) isResource_Resource() {}
 
 func (*Resource_ServiceAccount) isResource_Resource() {}
@@ -337,6 +351,8 @@ func (*Resource_Grant) isResource_Resource() {}
 func (*Resource_Sink) isResource_Resource() {}
 
 func (*Resource_AgentConfig) isResource_Resource() {}
+
+func (*Resource_Alert) isResource_Resource() {}
 
 type ApplyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -823,7 +839,7 @@ var File_fairlead_console_v1_apply_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_apply_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/apply_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a.fairlead/console/v1/agent_config_service.proto\x1a)fairlead/console/v1/backend_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a,fairlead/console/v1/config_set_service.proto\x1a0fairlead/console/v1/global_service_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\x1a1fairlead/console/v1/service_account_service.proto\x1a&fairlead/console/v1/sink_service.proto\"\xae\x06\n" +
+	"'fairlead/console/v1/apply_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a.fairlead/console/v1/agent_config_service.proto\x1a'fairlead/console/v1/alert_service.proto\x1a)fairlead/console/v1/backend_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a,fairlead/console/v1/config_set_service.proto\x1a0fairlead/console/v1/global_service_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\x1a1fairlead/console/v1/service_account_service.proto\x1a&fairlead/console/v1/sink_service.proto\"\xe2\x06\n" +
 	"\bResource\x12/\n" +
 	"\x04role\x18\n" +
 	" \x01(\v2\x19.fairlead.console.v1.RoleH\x00R\x04role\x12N\n" +
@@ -839,7 +855,8 @@ const file_fairlead_console_v1_apply_service_proto_rawDesc = "" +
 	"\aservice\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ServiceH\x00R\aservice\x122\n" +
 	"\x05grant\x18\x05 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grant\x12/\n" +
 	"\x04sink\x18\f \x01(\v2\x19.fairlead.console.v1.SinkH\x00R\x04sink\x12E\n" +
-	"\fagent_config\x18\r \x01(\v2 .fairlead.console.v1.AgentConfigH\x00R\vagentConfigB\x11\n" +
+	"\fagent_config\x18\r \x01(\v2 .fairlead.console.v1.AgentConfigH\x00R\vagentConfig\x122\n" +
+	"\x05alert\x18\x0e \x01(\v2\x1a.fairlead.console.v1.AlertH\x00R\x05alertB\x11\n" +
 	"\bresource\x12\x05\xbaH\x02\b\x01\"\xf5\x01\n" +
 	"\fApplyRequest\x12F\n" +
 	"\tresources\x18\x01 \x03(\v2\x1d.fairlead.console.v1.ResourceB\t\xbaH\x06\x92\x01\x03\x10\x90NR\tresources\x12\x17\n" +
@@ -921,7 +938,8 @@ var file_fairlead_console_v1_apply_service_proto_goTypes = []any{
 	(*Grant)(nil),              // 19: fairlead.console.v1.Grant
 	(*Sink)(nil),               // 20: fairlead.console.v1.Sink
 	(*AgentConfig)(nil),        // 21: fairlead.console.v1.AgentConfig
-	(Kind)(0),                  // 22: fairlead.console.v1.Kind
+	(*Alert)(nil),              // 22: fairlead.console.v1.Alert
+	(Kind)(0),                  // 23: fairlead.console.v1.Kind
 }
 var file_fairlead_console_v1_apply_service_proto_depIdxs = []int32{
 	9,  // 0: fairlead.console.v1.Resource.role:type_name -> fairlead.console.v1.Role
@@ -937,20 +955,21 @@ var file_fairlead_console_v1_apply_service_proto_depIdxs = []int32{
 	19, // 10: fairlead.console.v1.Resource.grant:type_name -> fairlead.console.v1.Grant
 	20, // 11: fairlead.console.v1.Resource.sink:type_name -> fairlead.console.v1.Sink
 	21, // 12: fairlead.console.v1.Resource.agent_config:type_name -> fairlead.console.v1.AgentConfig
-	1,  // 13: fairlead.console.v1.ApplyRequest.resources:type_name -> fairlead.console.v1.Resource
-	5,  // 14: fairlead.console.v1.ApplyResponse.results:type_name -> fairlead.console.v1.Applied
-	4,  // 15: fairlead.console.v1.ApplyResponse.touched_services:type_name -> fairlead.console.v1.TouchedService
-	22, // 16: fairlead.console.v1.Applied.kind:type_name -> fairlead.console.v1.Kind
-	0,  // 17: fairlead.console.v1.Applied.outcome:type_name -> fairlead.console.v1.ApplyOutcome
-	7,  // 18: fairlead.console.v1.ApplyProblems.problems:type_name -> fairlead.console.v1.ApplyProblem
-	22, // 19: fairlead.console.v1.ApplyProblem.kind:type_name -> fairlead.console.v1.Kind
-	2,  // 20: fairlead.console.v1.ApplyService.Apply:input_type -> fairlead.console.v1.ApplyRequest
-	3,  // 21: fairlead.console.v1.ApplyService.Apply:output_type -> fairlead.console.v1.ApplyResponse
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	22, // 13: fairlead.console.v1.Resource.alert:type_name -> fairlead.console.v1.Alert
+	1,  // 14: fairlead.console.v1.ApplyRequest.resources:type_name -> fairlead.console.v1.Resource
+	5,  // 15: fairlead.console.v1.ApplyResponse.results:type_name -> fairlead.console.v1.Applied
+	4,  // 16: fairlead.console.v1.ApplyResponse.touched_services:type_name -> fairlead.console.v1.TouchedService
+	23, // 17: fairlead.console.v1.Applied.kind:type_name -> fairlead.console.v1.Kind
+	0,  // 18: fairlead.console.v1.Applied.outcome:type_name -> fairlead.console.v1.ApplyOutcome
+	7,  // 19: fairlead.console.v1.ApplyProblems.problems:type_name -> fairlead.console.v1.ApplyProblem
+	23, // 20: fairlead.console.v1.ApplyProblem.kind:type_name -> fairlead.console.v1.Kind
+	2,  // 21: fairlead.console.v1.ApplyService.Apply:input_type -> fairlead.console.v1.ApplyRequest
+	3,  // 22: fairlead.console.v1.ApplyService.Apply:output_type -> fairlead.console.v1.ApplyResponse
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_apply_service_proto_init() }
@@ -960,6 +979,7 @@ func file_fairlead_console_v1_apply_service_proto_init() {
 	}
 	file_fairlead_console_v1_access_service_proto_init()
 	file_fairlead_console_v1_agent_config_service_proto_init()
+	file_fairlead_console_v1_alert_service_proto_init()
 	file_fairlead_console_v1_backend_service_proto_init()
 	file_fairlead_console_v1_catalog_service_proto_init()
 	file_fairlead_console_v1_config_set_service_proto_init()
@@ -982,6 +1002,7 @@ func file_fairlead_console_v1_apply_service_proto_init() {
 		(*Resource_Grant)(nil),
 		(*Resource_Sink)(nil),
 		(*Resource_AgentConfig)(nil),
+		(*Resource_Alert)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

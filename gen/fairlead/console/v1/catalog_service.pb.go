@@ -39,6 +39,7 @@ const (
 	Kind_KIND_SERVICE_ACCOUNT Kind = 11
 	Kind_KIND_SINK            Kind = 12
 	Kind_KIND_AGENT_CONFIG    Kind = 13
+	Kind_KIND_ALERT           Kind = 14
 )
 
 // Enum value maps for Kind.
@@ -58,6 +59,7 @@ var (
 		11: "KIND_SERVICE_ACCOUNT",
 		12: "KIND_SINK",
 		13: "KIND_AGENT_CONFIG",
+		14: "KIND_ALERT",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":     0,
@@ -74,6 +76,7 @@ var (
 		"KIND_SERVICE_ACCOUNT": 11,
 		"KIND_SINK":            12,
 		"KIND_AGENT_CONFIG":    13,
+		"KIND_ALERT":           14,
 	}
 )
 
@@ -820,7 +823,7 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\aDeleted\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid*\x93\x02\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid*\xa3\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_SOURCE\x10\x01\x12\x10\n" +
@@ -837,7 +840,9 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\x12\x18\n" +
 	"\x14KIND_SERVICE_ACCOUNT\x10\v\x12\r\n" +
 	"\tKIND_SINK\x10\f\x12\x15\n" +
-	"\x11KIND_AGENT_CONFIG\x10\r2d\n" +
+	"\x11KIND_AGENT_CONFIG\x10\r\x12\x0e\n" +
+	"\n" +
+	"KIND_ALERT\x10\x0e2d\n" +
 	"\x0eCatalogService\x12R\n" +
 	"\x05Watch\x12!.fairlead.console.v1.WatchRequest\x1a\".fairlead.console.v1.WatchResponse\"\x000\x01B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13CatalogServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"

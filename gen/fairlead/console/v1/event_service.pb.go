@@ -109,7 +109,11 @@ type Event struct {
 	GlobalService string `protobuf:"bytes,17,opt,name=global_service,json=globalService,proto3" json:"global_service,omitempty"`
 	// Services to which the same happened at once, count of them: the first 20. A filter is about each of them, and the event is then of those that
 	// fit and that the caller may see. Empty: it is about one service, or none.
-	Members       []*EventMember `protobuf:"bytes,18,rep,name=members,proto3" json:"members,omitempty"`
+	Members []*EventMember `protobuf:"bytes,18,rep,name=members,proto3" json:"members,omitempty"`
+	// Name of the alert that it is about.
+	Alert string `protobuf:"bytes,19,opt,name=alert,proto3" json:"alert,omitempty"`
+	// Group of clusters of that alert (AlertSpec.group_by); "(others)": groups that have no event of their own.
+	Group         string `protobuf:"bytes,20,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,6 +272,20 @@ func (x *Event) GetMembers() []*EventMember {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *Event) GetAlert() string {
+	if x != nil {
+		return x.Alert
+	}
+	return ""
+}
+
+func (x *Event) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
 }
 
 // EventMember is one of the services of an event.
@@ -557,7 +575,7 @@ var File_fairlead_console_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/event_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbb\x04\n" +
+	"'fairlead/console/v1/event_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\x04\n" +
 	"\x05Event\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
@@ -577,7 +595,9 @@ const file_fairlead_console_v1_event_service_proto_rawDesc = "" +
 	"\x05count\x18\x0f \x01(\x05R\x05count\x12\x12\n" +
 	"\x04sink\x18\x10 \x01(\tR\x04sink\x12%\n" +
 	"\x0eglobal_service\x18\x11 \x01(\tR\rglobalService\x12:\n" +
-	"\amembers\x18\x12 \x03(\v2 .fairlead.console.v1.EventMemberR\amembers\"A\n" +
+	"\amembers\x18\x12 \x03(\v2 .fairlead.console.v1.EventMemberR\amembers\x12\x14\n" +
+	"\x05alert\x18\x13 \x01(\tR\x05alert\x12\x14\n" +
+	"\x05group\x18\x14 \x01(\tR\x05group\"A\n" +
 	"\vEventMember\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\"\x87\x01\n" +

@@ -27,3 +27,30 @@ func AllRows(ctx context.Context, v store.View, kind store.Kind) (out []store.Re
 		}
 	}
 }
+
+// AlertStates are what alerts have found, by uid.
+func (c *Catalog) AlertStates(ctx context.Context) (out map[string]store.AlertState, err error) {
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		out, err = v.AlertStates(ctx)
+		return err
+	})
+	return out, err
+}
+
+// Visible are those of the names of a kind that the caller sees; all: the caller sees all that there may be.
+func (c *Catalog) Visible(ctx context.Context, kind store.Kind, names []string) (sees map[string]bool, all bool, err error) {
+	may, err := c.guard.Sees(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	var rows map[string]store.Resource
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		rows, err = v.Named(ctx, kind, names)
+		return err
+	})
+	sees = make(map[string]bool, len(rows))
+	for name, r := range rows {
+		sees[name] = may == nil || may(r)
+	}
+	return sees, may == nil || may(store.Resource{Kind: kind, Spec: []byte("{}")}), err
+}

@@ -35,6 +35,8 @@ type Of[T any, M Message] struct {
 	Load func(catalog.Loader, context.Context, store.View, []store.Resource) ([]T, error)
 	// Show encodes resources with the rest of their statuses. nil: Encode does.
 	Show func(context.Context, *catalog.Catalog, []T) ([]M, error)
+	// Personal says that Show depends on the caller. Streams encode a resource once for all callers: they leave such a status out.
+	Personal bool
 	// Mask puts marks where values of secrets are in a message of Encode, others for those that are not the ones of before. nil: there are none.
 	Mask func(c *catalog.Catalog, m M, before, after *store.Resource) error
 	// Follow is what hub services are told of a change. nil: they are not told of the kind.
@@ -58,6 +60,8 @@ type Any interface {
 	Loaded(ctx context.Context, by catalog.Loader, v store.View, rows []store.Resource) ([]any, error)
 	// Shown encodes what Loaded returned.
 	Shown(ctx context.Context, c *catalog.Catalog, loaded []any) ([]Message, error)
+	// Shared encodes what Loaded returned, for whoever may see the resources.
+	Shared(ctx context.Context, c *catalog.Catalog, loaded []any) ([]Message, error)
 	// Together says that Shown asks the database, once for all that it is given.
 	Together() bool
 	// Follows says whether hub services are told of the kind, and Followed what they are told of a change.
@@ -189,6 +193,14 @@ func (d Of[T, M]) show(ctx context.Context, c *catalog.Catalog, list []T) ([]M, 
 		out[i] = d.Encode(in)
 	}
 	return out, nil
+}
+
+// Shared implements Any.
+func (d Of[T, M]) Shared(ctx context.Context, c *catalog.Catalog, loaded []any) ([]Message, error) {
+	if d.Personal {
+		d.Show = nil
+	}
+	return d.Shown(ctx, c, loaded)
 }
 
 // Follows implements Any.

@@ -71,9 +71,15 @@ const (
 	RemovalsHeld      = "removals.held"
 	RemovalsConfirmed = "removals.confirmed"
 
-	SinkFailing   = "sink.failing"
-	SinkRecovered = "sink.recovered"
-	SinkDropped   = "sink.dropped"
+	SinkFailing       = "sink.failing"
+	SinkRecovered     = "sink.recovered"
+	SinkDropped       = "sink.dropped"
+	AlertFiring       = "alert.firing"
+	AlertResolved     = "alert.resolved"
+	AlertAcknowledged = "alert.acknowledged"
+	AlertSilenced     = "alert.silenced"
+	AlertUnsilenced   = "alert.unsilenced"
+
 	// Test is never recorded: it is sent to try a sink.
 	Test = "test"
 )
@@ -99,6 +105,7 @@ func Types() []string {
 		AccessRequest, AccessLent, AccessRefused, AccessTaken, AccessOver,
 		CatalogRestored, RemovalsHeld, RemovalsConfirmed,
 		SinkFailing, SinkRecovered, SinkDropped,
+		AlertFiring, AlertResolved, AlertAcknowledged, AlertSilenced, AlertUnsilenced,
 	}
 }
 
@@ -112,7 +119,7 @@ func Asked() filter.Fields {
 // Fields are those that events can be asked for. Any text may be a type: a kept filter may be of another version.
 func Fields() filter.Fields {
 	out := filter.Fields{"time": filter.Time, "severity": levels(), "count": filter.Number}
-	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor", "sink", "globalservice"} {
+	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor", "sink", "globalservice", "alert", "group"} {
 		out[name] = filter.Text
 	}
 	return out
@@ -149,6 +156,10 @@ func (r Row) Field(name string) (filter.Value, bool) {
 		return text(r.GetSink())
 	case "globalservice":
 		return text(r.GetGlobalService())
+	case "alert":
+		return text(r.GetAlert())
+	case "group":
+		return text(r.GetGroup())
 	case "severity":
 		return text(SeverityName(r.GetSeverity()))
 	case "time":

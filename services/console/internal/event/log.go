@@ -161,6 +161,8 @@ func fits(e *consolev1.Event, expr *filter.Expr, sees live.Sees, now time.Time) 
 		return sees(store.KindGlobalService, e.GetGlobalService(), e.GetProject(), "")
 	case e.GetSink() != "":
 		return sees(store.KindSink, e.GetSink(), e.GetProject(), "")
+	case e.GetAlert() != "": // names clusters, so it is for those who see all of them
+		return sees(store.KindAlert, e.GetAlert(), "", "") && sees(store.KindCluster, "", "", "")
 	case e.GetSource() != "":
 		return sees(store.KindSource, e.GetSource(), "", "")
 	}

@@ -20,6 +20,8 @@ func Trouble(typ string) string {
 		return "SinkFailing"
 	case RemovalsHeld:
 		return "RemovalsHeld"
+	case AlertFiring:
+		return "AlertFiring"
 	}
 	return ""
 }
@@ -43,6 +45,8 @@ func Ended(typ string) []string {
 		return []string{SinkFailing}
 	case RemovalsConfirmed:
 		return []string{RemovalsHeld}
+	case AlertResolved:
+		return []string{AlertFiring}
 	case ServiceDeleted, ServicePruned:
 		return []string{ServiceDegraded, ServiceFailed, ServiceTestsFailed, ConfigFailing, GuardTripped}
 	}

@@ -94,7 +94,30 @@ type Expr struct {
 	newest *since
 }
 
-type node func(row Row, now time.Time) bool
+// node answers for one row.
+type node func(row Row, now time.Time) answer
+
+type answer int8
+
+// The answers, in an order: AND is the least of several, OR the greatest.
+const (
+	no answer = iota
+	unsure
+	yes
+)
+
+func answerOf(is bool) answer {
+	if is {
+		return yes
+	}
+	return no
+}
+
+// Doubtful is a row that may know that it does not know a field.
+type Doubtful interface {
+	Row
+	Doubts(name string) bool
+}
 
 // since is the earliest time that fits, as it was written.
 type since struct {
@@ -104,7 +127,16 @@ type since struct {
 
 // Match says whether a row fits.
 func (e *Expr) Match(row Row, now time.Time) bool {
-	return e == nil || e.root == nil || e.root(row, now)
+	return e == nil || e.root == nil || e.root(row, now) == yes
+}
+
+// Ask says whether a row fits, if what it doubts does not decide that: NOT a, where a is doubted, is not sure, and a AND b, where b does not hold, is.
+func (e *Expr) Ask(row Doubtful, now time.Time) (fits, sure bool) {
+	if e == nil || e.root == nil {
+		return true, true
+	}
+	is := e.root(row, now)
+	return is == yes, is != unsure
 }
 
 // Needs is the text that a field has in all that fits, if the question says so on top.
@@ -270,14 +302,21 @@ func (p *parser) terms(depth int, top bool) (node, error) {
 	if len(list) == 1 {
 		return first, nil
 	}
-	enough := joint == "OR" // one term with this value decides
-	return func(row Row, now time.Time) bool {
-		for _, n := range list {
-			if n(row, now) == enough {
-				return enough
+	if joint == "OR" {
+		return func(row Row, now time.Time) answer {
+			most := no
+			for i := 0; i < len(list) && most != yes; i++ {
+				most = max(most, list[i](row, now))
 			}
+			return most
+		}, nil
+	}
+	return func(row Row, now time.Time) answer {
+		least := yes
+		for i := 0; i < len(list) && least != no; i++ {
+			least = min(least, list[i](row, now))
 		}
-		return !enough
+		return least
 	}, nil
 }
 
@@ -294,7 +333,7 @@ func (p *parser) term(depth int, top bool) (node, error) {
 		if err != nil {
 			return nil, err
 		}
-		return func(row Row, now time.Time) bool { return !inner(row, now) }, nil
+		return func(row Row, now time.Time) answer { return yes - inner(row, now) }, nil
 	case p.token.kind == open:
 		if err := p.next(); err != nil {
 			return nil, err
@@ -314,6 +353,9 @@ func (p *parser) term(depth int, top bool) (node, error) {
 	}
 	return nil, p.fail("%q is no field: write it like name = web", p.token.text)
 }
+
+// comparison says whether a row fits one comparison.
+type comparison func(row Row, now time.Time) bool
 
 // comparison reads a field, an operator and a value.
 func (p *parser) comparison(top bool) (node, error) {
@@ -344,11 +386,16 @@ func (p *parser) comparison(top bool) (node, error) {
 		return nil, p.fail("after %s there must be a value", op)
 	}
 	value := p.token
-	n, err := p.compare(name, t, op, value, top)
+	fits, err := p.compare(name, t, op, value, top)
 	if err != nil {
 		return nil, err
 	}
-	return n, p.next()
+	return func(row Row, now time.Time) answer {
+		if d, ok := row.(Doubtful); ok && d.Doubts(name) {
+			return unsure
+		}
+		return answerOf(fits(row, now))
+	}, p.next()
 }
 
 func (p *parser) field(name string) (Type, error) {
@@ -376,7 +423,7 @@ func unknown(name string, fields Fields) string {
 	return fmt.Sprintf("there is no field %q: there are %s", name, strings.Join(known, ", "))
 }
 
-func (p *parser) compare(name string, t Type, op string, v token, top bool) (node, error) {
+func (p *parser) compare(name string, t Type, op string, v token, top bool) (comparison, error) {
 	switch t.kind {
 	case labels:
 		if op != ":" {
@@ -433,7 +480,7 @@ func (p *parser) checkKnown(name string, known []string, op, want string) error 
 	return p.fail("there is no %s %q%s", name, want, typo.Suggest(want, known))
 }
 
-func (p *parser) texts(name, op, want string) (node, error) {
+func (p *parser) texts(name, op, want string) (comparison, error) {
 	get := func(row Row, fits func(string) bool) bool {
 		v, ok := row.Field(name)
 		return ok && fits(v.Text)
@@ -455,7 +502,7 @@ func (p *parser) texts(name, op, want string) (node, error) {
 	}, nil
 }
 
-func (p *parser) ordered(name, op string, want func(time.Time) int64, is func(Value) int64) (node, error) {
+func (p *parser) ordered(name, op string, want func(time.Time) int64, is func(Value) int64) (comparison, error) {
 	if op == ":" {
 		return nil, p.fail("%s is no text that could contain something: use = or <", name)
 	}

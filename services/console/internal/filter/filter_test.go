@@ -200,3 +200,41 @@ func FuzzFilter(f *testing.F) {
 		}
 	})
 }
+
+// doubts is a row that does not know some fields.
+type doubts struct {
+	row
+	of string
+}
+
+func (d doubts) Doubts(name string) bool { return name == d.of }
+
+func TestWhatIsDoubtedIsNotSureUnlessTheRestDecides(t *testing.T) {
+	t.Parallel()
+	for question, want := range map[string]string{
+		"":                              "true true",
+		"size > 3":                      "false false",
+		"NOT size > 3":                  "false false",
+		"NOT (NOT size > 3)":            "false false",
+		"size != 3":                     "false false",
+		"name = none AND size > 3":      "false true",
+		"size > 3 AND name = none":      "false true",
+		"name = shop-web AND size > 3":  "false false",
+		"size > 3 OR name = shop-web":   "true true",
+		"size > 3 OR name = none":       "false false",
+		"NOT (size > 3 OR name = none)": "false false",
+		"NOT (size > 3 OR name : shop)": "false true",
+	} {
+		expr, err := filter.Parse(question, fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fits, sure := expr.Ask(doubts{example(), "size"}, now)
+		if got := fmt.Sprint(fits, " ", sure); got != want {
+			t.Errorf("%s: fits, sure = %s, want %s", question, got, want)
+		}
+		if fits, sure = expr.Ask(doubts{example(), "nothing"}, now); !sure || fits != expr.Match(example(), now) {
+			t.Errorf("%s: without a doubt %v, sure %v", question, fits, sure)
+		}
+	}
+}

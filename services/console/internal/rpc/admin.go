@@ -88,8 +88,8 @@ func encodeDatabase(about store.About, beat pulse.Beat) *consolev1.DatabaseState
 
 func encodeAlerts(is condition.AlertState) *consolev1.AlertState {
 	return &consolev1.AlertState{
-		Configured: is.Configured, Problem: is.Problem, AskTime: stamp(is.Asked), Alerts: each(is.Alerts, func(a condition.Alert) *consolev1.Alert {
-			return &consolev1.Alert{Name: a.Name, Severity: a.Severity, Summary: a.Summary, Description: a.Description, ActiveTime: stamp(a.Since), Labels: a.Labels}
+		Configured: is.Configured, Problem: is.Problem, AskTime: stamp(is.Asked), Alerts: each(is.Alerts, func(a condition.Alert) *consolev1.HubAlert {
+			return &consolev1.HubAlert{Name: a.Name, Severity: a.Severity, Summary: a.Summary, Description: a.Description, ActiveTime: stamp(a.Since), Labels: a.Labels}
 		}),
 	}
 }

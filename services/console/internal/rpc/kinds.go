@@ -14,7 +14,7 @@ import (
 func Kinds() descriptor.Table {
 	return descriptor.Table{
 		roleKind(), serviceAccountKind(), secretKind(), backendKind(), sourceKind(), projectKind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
-		grantKind(), sinkKind(), agentconfig.Kind(),
+		grantKind(), sinkKind(), agentconfig.Kind(), alertKind(),
 	}
 }
 

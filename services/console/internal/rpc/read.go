@@ -164,7 +164,7 @@ func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resourc
 			}
 		}
 	}
-	shown, err := of.Shown(ctx, s.Catalog, each(together, func(one *live.Item) any { return one.Value }))
+	shown, err := of.Shared(ctx, s.Catalog, each(together, func(one *live.Item) any { return one.Value }))
 	if err != nil {
 		return nil, err
 	}

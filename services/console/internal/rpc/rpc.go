@@ -16,6 +16,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/shares"
+	"fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/condition"
@@ -67,6 +68,7 @@ type Deps struct {
 	// Recordings are of shells.
 	Recordings *recording.Keeper
 	Sinks      *sink.Deliverer
+	Alerts     *alert.Keeper
 	// OpenBackend connects to backends that are only tried.
 	OpenBackend config.Opener
 	// Condition is how the hub is.
@@ -86,7 +88,7 @@ type Deps struct {
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
 	d.looks = shares.New(maxLooks)
-	all := slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
+	all := slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), alertMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
 	for _, of := range d.Kinds {
 		if mount, _ := of.Serves(); mount != nil {
 			all = append(all, mount(d.door()))

@@ -40,7 +40,7 @@ type Message struct {
 type Event struct {
 	ID, Type, Severity, Message               string
 	Project, Cluster, Service, Source, Sink   string
-	GlobalService                             string
+	GlobalService, Alert, Group               string
 	Commit, Digest, Actor, TraceID, Time, For string
 	Count                                     int32
 }
@@ -57,8 +57,8 @@ func newMessage(of target, events []*consolev1.Event, escape func(string) string
 		m.Events = append(m.Events, Event{
 			ID: e.GetId(), Type: e.GetType(), Severity: event.SeverityName(e.GetSeverity()), Message: escape(cut(e.GetMessage(), shownText)),
 			Project: escape(e.GetProject()), Cluster: escape(e.GetCluster()), Service: escape(e.GetService()), Source: escape(e.GetSource()), Sink: escape(e.GetSink()),
-			GlobalService: escape(e.GetGlobalService()),
-			Commit:        escape(e.GetCommit()), Digest: escape(e.GetDigest()), Actor: escape(e.GetActor()), TraceID: escape(e.GetTraceId()),
+			GlobalService: escape(e.GetGlobalService()), Alert: escape(e.GetAlert()), Group: escape(e.GetGroup()),
+			Commit: escape(e.GetCommit()), Digest: escape(e.GetDigest()), Actor: escape(e.GetActor()), TraceID: escape(e.GetTraceId()),
 			Time: e.GetTime().AsTime().UTC().Format(time.RFC3339), For: duration(e), Count: e.GetCount(),
 		})
 	}
@@ -77,7 +77,7 @@ func asIs(text string) string { return text }
 // The texts if there is no template.
 const (
 	defaultText = `{{if gt .Count 1}}{{.Count}} events{{if .Project}} of project {{.Project}}{{end}}:
-{{end}}{{range .Events}}{{.Severity}} {{.Type}}{{if .Service}} {{.Service}}{{end}}{{if .Cluster}} at {{.Cluster}}{{end}}{{if .Source}} {{.Source}}{{end}}{{if .Sink}} {{.Sink}}{{end}}{{if .GlobalService}} {{.GlobalService}}{{end}}: {{.Message}}{{if .Commit}} ({{short .Commit}}){{end}}
+{{end}}{{range .Events}}{{.Severity}} {{.Type}}{{if .Service}} {{.Service}}{{end}}{{if .Cluster}} at {{.Cluster}}{{end}}{{if .Source}} {{.Source}}{{end}}{{if .Sink}} {{.Sink}}{{end}}{{if .GlobalService}} {{.GlobalService}}{{end}}{{if .Alert}} {{.Alert}}{{end}}{{if .Group}} in {{.Group}}{{end}}: {{.Message}}{{if .Commit}} ({{short .Commit}}){{end}}
 {{end}}{{if .More}}and {{.More}} more: see fairlead events
 {{end}}`
 	defaultMail = `{{range .Events}}{{.Time}} {{.Severity}} {{.Type}}{{if .Project}}
@@ -86,7 +86,9 @@ const (
   service: {{.Service}}{{end}}{{if .Source}}
   source:  {{.Source}}{{end}}{{if .Sink}}
   sink:    {{.Sink}}{{end}}{{if .GlobalService}}
-  global:  {{.GlobalService}}{{end}}{{if .Commit}}
+  global:  {{.GlobalService}}{{end}}{{if .Alert}}
+  alert:   {{.Alert}}{{end}}{{if .Group}}
+  group:   {{.Group}}{{end}}{{if .Commit}}
   commit:  {{.Commit}}{{end}}{{if .Actor}}
   by:      {{.Actor}}{{end}}{{if .For}}
   took:    {{.For}}{{end}}
@@ -95,7 +97,7 @@ const (
 {{end}}{{if .More}}and {{.More}} more: see fairlead events
 
 {{end}}`
-	defaultSubject = `[fairlead] {{if eq .Count 1}}{{range .Events}}{{.Severity}} {{.Type}}{{if .Service}} {{.Service}}{{end}}{{if .Cluster}} at {{.Cluster}}{{end}}{{end}}{{else}}{{.Severity}}: {{.Count}} events{{if .Project}} of project {{.Project}}{{end}}{{end}}`
+	defaultSubject = `[fairlead] {{if eq .Count 1}}{{range .Events}}{{.Severity}} {{.Type}}{{if .Service}} {{.Service}}{{end}}{{if .Cluster}} at {{.Cluster}}{{end}}{{if .Alert}} {{.Alert}}{{end}}{{if .Group}} in {{.Group}}{{end}}{{end}}{{else}}{{.Severity}}: {{.Count}} events{{if .Project}} of project {{.Project}}{{end}}{{end}}`
 )
 
 // body is what a webhook gets: all events in full, or what the template makes, and what type that has.

@@ -31,7 +31,7 @@ const (
 	// alertFor is how long an alert lasts whose end nobody tells, and noticeFor one that has no end.
 	alertFor, noticeFor = 24 * time.Hour, 5 * time.Minute
 	// oneText is what is said of one event if there is no template.
-	oneText = `{{range .Events}}{{if .Service}}{{.Service}} {{end}}{{if .Cluster}}at {{.Cluster}} {{end}}{{if .Source}}{{.Source}} {{end}}{{if .Sink}}{{.Sink}} {{end}}{{if .GlobalService}}{{.GlobalService}} {{end}}{{.Type}}: {{.Message}}{{if .Commit}} ({{short .Commit}}){{end}}{{end}}`
+	oneText = `{{range .Events}}{{if .Service}}{{.Service}} {{end}}{{if .Cluster}}at {{.Cluster}} {{end}}{{if .Source}}{{.Source}} {{end}}{{if .Sink}}{{.Sink}} {{end}}{{if .GlobalService}}{{.GlobalService}} {{end}}{{if .Alert}}{{.Alert}} {{end}}{{if .Group}}in {{.Group}} {{end}}{{.Type}}: {{.Message}}{{if .Commit}} ({{short .Commit}}){{end}}{{end}}`
 )
 
 // asJSON is the header of what is sent.
@@ -100,7 +100,8 @@ func subjects(e *consolev1.Event) []map[string]string {
 			global = ""
 		}
 		for name, value := range map[string]string{
-			"project": e.GetProject(), "cluster": cluster, "service": service, "source": e.GetSource(), "sink": e.GetSink(), "globalservice": global,
+			"project": e.GetProject(), "cluster": cluster, "service": service, "source": e.GetSource(), "sink": e.GetSink(),
+			"globalservice": global, "alert": e.GetAlert(), "group": e.GetGroup(),
 		} {
 			if value != "" {
 				out[name] = value
@@ -164,6 +165,9 @@ func (a alert) key(t target) string {
 	parts := []string{"fairlead", t.uid, a.name}
 	for _, name := range []string{"cluster", "service", "source", "sink", "globalservice"} {
 		parts = append(parts, url.PathEscape(a.subject[name]))
+	}
+	if name := a.subject["alert"]; name != "" { // the keys of all others stay what they were
+		parts = append(parts, url.PathEscape(name), url.PathEscape(a.subject["group"]))
 	}
 	return strings.Join(parts, "/")
 }

@@ -32,6 +32,7 @@ const (
 	KindBackend        Kind = "backend"
 	KindSink           Kind = "sink"
 	KindAgentConfig    Kind = "agentconfig"
+	KindAlert          Kind = "alert"
 )
 
 // Kinds is all of them, a kind behind those that it may name.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 	"unique"
@@ -62,6 +63,8 @@ type view struct {
 	received       time.Time
 	figures        map[string]int64
 	rows           map[string]bool // sections that have rows, or something to say of them
+	whole          string          // sections whose figures are of now, a space around each
+	reasons        []reason
 	data           []byte
 }
 
@@ -160,6 +163,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 			return fmt.Errorf("decode the view of cluster %s: %w", one.Cluster, err)
 		}
 		v := &view{term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data, figures: map[string]int64{}, rows: map[string]bool{}}
+		whole := " "
 		for _, s := range decoded.GetSections() {
 			for name, n := range s.GetFigures() {
 				v.figures[unique.Make(s.GetName()+"."+name).Value()] = n
@@ -169,10 +173,17 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 			if s.GetSample() > 1 && len(s.GetFigures()) > 0 {
 				v.figures[sampled] = 1
 			}
+			if s.GetState() == deliveryv1.SectionState_SECTION_STATE_WHOLE {
+				whole += s.GetName() + " "
+			}
+			if s.GetName() == warnings {
+				v.reasons = countReasons(s)
+			}
 			if len(s.GetRows()) > 0 || s.GetWithheld() > 0 || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
 				v.rows[unique.Make(s.GetName()).Value()] = true
 			}
 		}
+		v.whole = unique.Make(whole).Value()
 		made[i] = v
 	}
 	b.mu.Lock()
@@ -192,6 +203,22 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		b.changed = make(chan struct{})
 	}
 	return nil
+}
+
+// countReasons adds the groups of a section up by their reasons.
+func countReasons(s *deliveryv1.ViewSection) (out []reason) {
+	for _, r := range s.GetRows() {
+		if r.GetReason() == "" {
+			continue
+		}
+		figure, n := unique.Make(reasonPrefix+r.GetReason()).Value(), max(1, r.GetFigures()["hour"])
+		if i := slices.IndexFunc(out, func(one reason) bool { return one.figure == figure }); i >= 0 {
+			out[i].count += n
+		} else {
+			out = append(out, reason{figure, n})
+		}
+	}
+	return slices.Clip(out)
 }
 
 // prune drops the views of clusters that are gone.

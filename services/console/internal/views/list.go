@@ -59,14 +59,21 @@ type seen struct {
 
 // Field implements filter.Row: figures, and what clusters can be asked for.
 func (s seen) Field(name string) (filter.Value, bool) {
-	if strings.Contains(name, ".") && !strings.HasPrefix(name, labelPrefix) {
-		if s.view == nil {
+	if !isFigure(name) {
+		return s.Cluster.Field(name)
+	}
+	if s.view == nil {
+		return filter.Value{}, false
+	}
+	if strings.HasPrefix(name, reasonPrefix) {
+		i := slices.IndexFunc(s.view.reasons, func(r reason) bool { return r.figure == name })
+		if i < 0 {
 			return filter.Value{}, false
 		}
-		n, ok := s.view.figures[name]
-		return filter.Value{Number: n}, ok
+		return filter.Value{Number: s.view.reasons[i].count}, true
 	}
-	return s.Cluster.Field(name)
+	n, ok := s.view.figures[name]
+	return filter.Value{Number: n}, ok
 }
 
 // fieldsOf are the fields of clusters, the figures of known, and those others of the caller's views that the texts name. So nobody learns from an error the
@@ -76,9 +83,15 @@ func fieldsOf(all []seen, texts ...string) filter.Fields {
 	for _, name := range known() {
 		out[name] = filter.Number
 	}
+	reasons := slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, reasonPrefix) })
 	for _, s := range all {
 		if s.view == nil {
 			continue
+		}
+		for _, r := range s.view.reasons {
+			if reasons && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.figure) }) {
+				out[r.figure] = filter.Number
+			}
 		}
 		for name := range s.view.figures {
 			if _, ok := out[name]; ok || strings.HasPrefix(name, labelPrefix) {

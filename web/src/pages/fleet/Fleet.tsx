@@ -1,4 +1,5 @@
 import { Link, useSearchParams } from 'react-router'
+import { AlertService } from '../../gen/fairlead/console/v1/alert_service_pb'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
 import { EventService } from '../../gen/fairlead/console/v1/event_service_pb'
@@ -11,6 +12,7 @@ import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { stateOf, worstFirst } from '../../state/states'
+import { AlertSays } from '../../ui/AlertSays'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 import { type Cell, cellsOf, groups, sums } from './cells'
@@ -64,12 +66,32 @@ export function Fleet() {
       </div>
       <Inside group={group} />
       <div className="columns">
+        <Alerts />
         <NeedsAPerson />
         <Clusters cells={cells} group={group} />
         <Changed />
         <Trouble />
       </div>
     </>
+  )
+}
+
+// Alerts that fire; nothing where none does.
+function Alerts() {
+  const list = useLive(AlertService.method.listAlerts, { pageSize: 200 })
+  const firing = list.data?.alerts.filter((a) => a.status?.firing.length) ?? []
+  if (firing.length === 0) return null
+  return (
+    <section className="panel">
+      <h2>Alerts</h2>
+      <ul className="lines">
+        {firing.map((a) => (
+          <li key={a.metadata?.name}>
+            <Link to={`/alert/${a.metadata?.name}`}>{a.metadata?.name}</Link> <AlertSays of={a} />
+          </li>
+        ))}
+      </ul>
+    </section>
   )
 }
 

@@ -1,10 +1,10 @@
 import { type Duration, durationMs, type Timestamp } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import type {
-  Alert,
   AlertState,
   DatabaseState,
   GetHubResponse,
+  HubAlert,
 } from '../../gen/fairlead/console/v1/admin_service_pb'
 import { ShardService } from '../../gen/fairlead/gitcache/v1/shard_pb'
 import { often, pageVersion, useCondition } from '../../hub/about'
@@ -139,8 +139,8 @@ function milliseconds(of: Duration | undefined): string {
 
 function Alerts({ of }: { of: AlertState }) {
   return (
-    <section className="panel" aria-label="Alerts">
-      <h2>Alerts</h2>
+    <section className="panel" aria-label="Alerts about the hub">
+      <h2>Alerts about the hub</h2>
       {!of.configured && (
         <p className="quiet">
           The console knows no Prometheus: with <code>--prometheus-url</code> the alerts that fire stand here.
@@ -169,7 +169,7 @@ function Alerts({ of }: { of: AlertState }) {
   )
 }
 
-function Firing({ of }: { of: Alert }) {
+function Firing({ of }: { of: HubAlert }) {
   const about = Object.entries(of.labels).map(([k, v]) => `${k}=${v}`)
   return (
     <>

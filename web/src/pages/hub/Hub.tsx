@@ -2,10 +2,12 @@ import { useMutation, useQuery } from '@connectrpc/connect-query'
 import { Link } from 'react-router'
 import { AdminService } from '../../gen/fairlead/console/v1/admin_service_pb'
 import type { AgentConfig } from '../../gen/fairlead/console/v1/agent_config_service_pb'
+import type { Alert } from '../../gen/fairlead/console/v1/alert_service_pb'
 import { type Sink, SinkService } from '../../gen/fairlead/console/v1/sink_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
+import { AlertSays } from '../../ui/AlertSays'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
@@ -27,6 +29,7 @@ export function Hub() {
         <>
           <Condition />
           <Removals />
+          <Resources<Alert> of={kindAt('alert') as ResourceKind} say={(a) => <AlertSays of={a} />} />
           <Resources<Sink> of={kindAt('sink') as ResourceKind} say={(s) => <SinkSays of={s} />} />
           <Resources<AgentConfig>
             of={kindAt('agentconfig') as ResourceKind}

@@ -1,0 +1,67 @@
+package alert
+
+import (
+	"context"
+	"time"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/views"
+)
+
+// Spec is what is stored.
+type Spec struct {
+	Description string            `json:"description,omitempty"`
+	Clusters    *catalog.Selector `json:"clusters"`
+	When        string            `json:"when"`
+	For         time.Duration     `json:"forNanos,omitempty"`
+	Recover     time.Duration     `json:"recoverNanos"`
+	MoreThan    int               `json:"moreThan,omitempty"`
+	GroupBy     string            `json:"groupBy,omitempty"`
+	// Severity is that of the API; 0: WARNING.
+	Severity int32 `json:"severity,omitempty"`
+}
+
+// UsualRecover is spec.recover where it is left out.
+const UsualRecover = 5 * time.Minute
+
+// Alert is such a resource.
+type Alert = catalog.Resource[Spec]
+
+// most is how many alerts there may be: a round asks each of them about each cluster.
+const most = 200
+
+// Hook bounds the number of alerts.
+type Hook struct{}
+
+// Wrote implements catalog.Hook.
+func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
+	if before != nil || after == nil || after.Kind != store.KindAlert {
+		return nil
+	}
+	rows, err := catalog.AllRows(ctx, w.Tx.View, store.KindAlert)
+	if err == nil && len(rows) > most {
+		err = catalog.Refuse(catalog.Precondition, "alert %q: there are %d already, the most that there may be: one alert may group clusters by a label", after.Name, most)
+	}
+	return err
+}
+
+// Kind is theirs.
+func Kind() catalog.Type[Spec] {
+	return catalog.Type[Spec]{Kind: store.KindAlert, Check: func(a *Alert) error {
+		if _, err := views.ParseQuestion(a.Spec.When); err != nil {
+			return catalog.Refuse(catalog.Invalid, "spec.when: %s", err)
+		}
+		return nil
+	}}
+}
+
+func (s Spec) severity() consolev1.Severity {
+	if s.Severity == 0 {
+		return consolev1.Severity_SEVERITY_WARNING
+	}
+	return consolev1.Severity(s.Severity)
+}
+
+func (s Spec) rule() Rule { return Rule{For: s.For, Recover: s.Recover, MoreThan: s.MoreThan} }

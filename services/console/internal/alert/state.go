@@ -1,0 +1,307 @@
+// Package alert evaluates the rules of the catalog's alerts over the views of clusters, and records an event when a rule finds something, and one when
+// that is over.
+//
+// One console evaluates all alerts at a time: it claims the round, and writes a state only if nobody changed it since, in one transaction with the
+// events. A rule's times are the sums of the times between rounds in which views answered: while no hub evaluates, and while a view is unknown, no time
+// passes. A state outlives consoles.
+package alert
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead.dev/platform/plural"
+)
+
+const (
+	// longestStep bounds the time that one round adds: nobody evaluated meanwhile.
+	longestStep = 2 * lookEvery
+	// mostGroups is how many groups of an alert have events of their own at the same time. Those beyond share one, so that a label with a thousand
+	// values makes no thousand messages.
+	mostGroups = 20
+	// OtherGroups stands for those groups in events. No label has such a value.
+	OtherGroups = "(others)"
+	// growth of the clusters of a group makes another event: so many times as many, and at least leastGrowth more.
+	growth, leastGrowth = 2, 5
+)
+
+// State is what an alert has found.
+type State struct {
+	// Looked is when the alert was evaluated last, and Unknown how many clusters gave no answer. The database has both beside the rest.
+	Looked  time.Time `json:"-"`
+	Unknown int       `json:"-"`
+	// Groups are those in which there is something to remember, by the value of the label.
+	Groups map[string]*Group `json:"groups,omitempty"`
+	// Others are the groups without events of their own, if there are some; their Told counts groups.
+	Others  *Group `json:"others,omitempty"`
+	Silence *Note  `json:"silence,omitempty"`
+}
+
+// Group is a part of the clusters.
+type Group struct {
+	// Members are clusters for which the question holds, or held a moment ago.
+	Members map[string]*Member `json:"members,omitempty"`
+	// Since is when the group began to fire; zero: it does not.
+	Since time.Time `json:"since,omitzero"`
+	// Told is the number of clusters in the last event; 0: there is none.
+	Told int `json:"told,omitempty"`
+	// Other says that the group is one of OtherGroups.
+	Other bool  `json:"other,omitempty"`
+	Ack   *Note `json:"ack,omitempty"`
+}
+
+// Member is a cluster. Bad and Good are how long the question was seen to hold, and not to hold since.
+type Member struct {
+	Bad  time.Duration `json:"bad,omitempty"`
+	Good time.Duration `json:"good,omitempty"`
+	// Met says that it held for long enough, and has not recovered since.
+	Met bool `json:"met,omitempty"`
+}
+
+// Note is what a person said.
+type Note struct {
+	Author string    `json:"author"`
+	Reason string    `json:"reason"`
+	Time   time.Time `json:"time"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// Rule is what decides.
+type Rule struct {
+	For, Recover time.Duration
+	MoreThan     int
+}
+
+// Seen is what a round sees of a cluster that the alert chooses.
+type Seen struct {
+	Cluster, Group string
+	Holds, Unknown bool
+}
+
+// Turn is what a round changes, for an event.
+type Turn struct {
+	Group string
+	// Fires says that the group fires, and not that it is over; Grown that it fired before, with fewer clusters.
+	Fires, Grown bool
+	Since        time.Time
+	// Names are the clusters, or of OtherGroups the groups; Clusters is how many clusters that is, and Of how many clusters there are in the group.
+	Names        []string
+	Clusters, Of int
+}
+
+// Look takes a round in, and returns what is to be told.
+func (s *State) Look(rule Rule, all []Seen, now time.Time) (turns []Turn) {
+	step := time.Duration(0)
+	if !s.Looked.IsZero() {
+		step = min(max(now.Sub(s.Looked), 0), longestStep)
+	}
+	s.Looked, s.Unknown = now, 0
+	if s.Groups == nil {
+		s.Groups = map[string]*Group{}
+	}
+	chosen, sizes := map[string]map[string]bool{}, map[string]int{}
+	for _, c := range all {
+		if chosen[c.Group] == nil {
+			chosen[c.Group] = map[string]bool{}
+		}
+		chosen[c.Group][c.Cluster] = true
+		sizes[c.Group]++
+		s.see(rule, c, step)
+	}
+	for name, g := range s.Groups {
+		for cluster := range g.Members {
+			if !chosen[name][cluster] { // gone, or chosen no more
+				delete(g.Members, cluster)
+			}
+		}
+	}
+	turns = s.settle(rule, sizes, now)
+	if turn := s.settleOthers(now); turn != nil {
+		turns = append(turns, *turn)
+	}
+	return turns
+}
+
+func (s *State) see(rule Rule, c Seen, step time.Duration) {
+	g := s.Groups[c.Group]
+	if c.Unknown {
+		s.Unknown++
+		return
+	}
+	var m *Member
+	if g != nil {
+		m = g.Members[c.Cluster]
+	}
+	switch {
+	case m == nil && !c.Holds:
+		return
+	case m == nil:
+		if g == nil {
+			g = &Group{}
+			s.Groups[c.Group] = g
+		}
+		if g.Members == nil {
+			g.Members = map[string]*Member{}
+		}
+		m, step = &Member{}, 0 // since now
+		g.Members[c.Cluster] = m
+	}
+	if c.Holds {
+		m.Bad, m.Good = min(m.Bad+step, rule.For), 0
+		m.Met = m.Met || m.Bad >= rule.For
+		return
+	}
+	m.Good += step
+	if !m.Met || m.Good >= rule.Recover {
+		delete(g.Members, c.Cluster)
+	}
+}
+
+// settle says which groups turn.
+func (s *State) settle(rule Rule, sizes map[string]int, now time.Time) (turns []Turn) {
+	if !s.silent(now) {
+		s.Silence = nil
+	}
+	told := 0
+	names := slices.Sorted(maps.Keys(s.Groups))
+	for _, name := range names {
+		g := s.Groups[name]
+		met := g.met()
+		switch fires := len(met) > rule.MoreThan; {
+		case fires && g.Since.IsZero():
+			g.Since = now
+		case !fires && !g.Since.IsZero():
+			if g.Told > 0 {
+				turns = append(turns, Turn{Group: name, Since: g.Since, Names: met, Clusters: len(met), Of: sizes[name]})
+			}
+			*g = Group{Members: g.Members}
+		}
+		if len(g.Members) == 0 && g.Since.IsZero() {
+			delete(s.Groups, name)
+		}
+		if g.Told > 0 {
+			told++
+		}
+	}
+	if s.Silence != nil {
+		return turns
+	}
+	for _, name := range names {
+		g := s.Groups[name]
+		if g == nil || g.Since.IsZero() || g.Other {
+			continue
+		}
+		met := g.met()
+		turn := Turn{Group: name, Fires: true, Grown: g.Told > 0, Since: g.Since, Names: met, Clusters: len(met), Of: sizes[name]}
+		switch {
+		case g.Told > 0 && !grown(g.Told, len(met)):
+		case g.Told == 0 && told >= mostGroups:
+			g.Other = true
+		default:
+			if g.Told == 0 {
+				told++
+			}
+			g.Told = len(met)
+			turns = append(turns, turn)
+		}
+	}
+	return turns
+}
+
+// settleOthers says whether the groups without events of their own turn, all together.
+func (s *State) settleOthers(now time.Time) *Turn {
+	turn := &Turn{Group: OtherGroups, Fires: true}
+	for _, name := range slices.Sorted(maps.Keys(s.Groups)) {
+		if g := s.Groups[name]; g.Other {
+			turn.Names = append(turn.Names, name)
+			turn.Clusters += len(g.met())
+		}
+	}
+	switch n := len(turn.Names); {
+	case n == 0 && s.Others == nil:
+		return nil
+	case n == 0:
+		turn.Fires, turn.Since, s.Others = false, s.Others.Since, nil
+		return turn
+	case s.Others == nil:
+		s.Others = &Group{Since: now, Told: n}
+	case s.Silence == nil && grown(s.Others.Told, n):
+		s.Others.Told, turn.Grown = n, true
+	default:
+		return nil
+	}
+	turn.Since = s.Others.Since
+	return turn
+}
+
+// silent says whether nothing that begins is told now.
+func (s *State) silent(now time.Time) bool { return s.Silence != nil && now.Before(s.Silence.Until) }
+
+func grown(from, to int) bool { return to >= growth*from && to-from >= leastGrowth }
+
+// met are the clusters that meet the rule.
+func (g *Group) met() []string {
+	var out []string
+	for name, m := range g.Members {
+		if m.Met {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// words say what a turn is.
+func (t Turn) words(name string, spec Spec) string {
+	at := fmt.Sprintf("%d of %s", t.Clusters, plural.Of(t.Of, "cluster"))
+	switch {
+	case t.Group == OtherGroups:
+		at = fmt.Sprintf("%s of %s by %s", plural.Of(t.Clusters, "cluster"), plural.Of(len(t.Names), "further group"), spec.GroupBy)
+	case spec.GroupBy != "" && t.Group == "":
+		at += " without label " + spec.GroupBy
+	case spec.GroupBy != "":
+		at += fmt.Sprintf(" with %s = %s", spec.GroupBy, t.Group)
+	}
+	if !t.Fires {
+		return fmt.Sprintf("It is over: %s holds at %s.", spec.When, at)
+	}
+	text := fmt.Sprintf("%s holds at %s", spec.When, at)
+	if spec.For > 0 {
+		text += " for " + age(spec.For)
+	}
+	const few = 5
+	text += ": " + strings.Join(t.Names[:min(few, len(t.Names))], ", ")
+	if more := len(t.Names) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if text += "."; spec.Description != "" {
+		text += " " + spec.Description
+	}
+	return text + fmt.Sprintf(" `fairlead acknowledge alert %s` says that you work on it.", name)
+}
+
+// age writes 10m0s as 10m.
+func age(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// Clusters are the names that a state has.
+func (s *State) Clusters() []string {
+	var out []string
+	for _, g := range s.Groups {
+		for name := range g.Members {
+			out = append(out, name)
+		}
+	}
+	return out
+}

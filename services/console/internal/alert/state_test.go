@@ -1,0 +1,169 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// history looks at one group of clusters, tick by tick; each letter is a cluster: x is so, o otherwise, ? unknown.
+func history(t *testing.T, rule Rule, looks ...string) (told []string, s *State) {
+	t.Helper()
+	s = &State{}
+	now := time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
+	for i, look := range looks {
+		var all []Seen
+		for n, is := range look {
+			all = append(all, Seen{Cluster: fmt.Sprint("c", n), Holds: is == 'x', Unknown: is == '?'})
+		}
+		for _, turn := range s.Look(rule, all, now) {
+			told = append(told, fmt.Sprintf("%d:%v:%d", i, turn.Fires, turn.Clusters))
+		}
+		text, err := json.Marshal(s) // as over a restart
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = &State{Looked: now, Unknown: s.Unknown}
+		if err := json.Unmarshal(text, s); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(lookEvery)
+	}
+	return told, s
+}
+
+func TestWhatIsFoundIsToldOnceAndItsEndOnce(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rule  Rule
+		looks []string
+		want  string
+	}{
+		"at once":                  {Rule{}, []string{"o", "x", "x", "o"}, "[1:true:1 3:false:0]"},
+		"for a while":              {Rule{For: 2 * lookEvery}, []string{"x", "x", "x", "x"}, "[2:true:1]"},
+		"not long enough":          {Rule{For: 2 * lookEvery}, []string{"x", "x", "o", "x", "x", "o"}, "[]"},
+		"recovers":                 {Rule{Recover: 2 * lookEvery}, []string{"x", "o", "x", "o", "o", "o"}, "[0:true:1 4:false:0]"},
+		"more than one":            {Rule{MoreThan: 1}, []string{"xo", "ox", "xx", "xo"}, "[2:true:2 3:false:1]"},
+		"others join":              {Rule{}, []string{"xoo", "xxo", "xxx", "oox", "ooo"}, "[0:true:1 4:false:0]"},
+		"unknown pauses for":       {Rule{For: 2 * lookEvery}, []string{"x", "?", "?", "x", "x"}, "[4:true:1]"},
+		"unknown keeps what fires": {Rule{}, []string{"x", "?", "?", "o"}, "[0:true:1 3:false:0]"},
+		"unknown is no trouble":    {Rule{}, []string{"?", "?"}, "[]"},
+		"the cluster goes":         {Rule{}, []string{"ox", "o"}, "[0:true:1 1:false:0]"},
+	} {
+		if got, _ := history(t, tc.rule, tc.looks...); fmt.Sprint(got) != tc.want {
+			t.Errorf("%s: told %v, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// TestTurnsAlternate tries random histories: a group never fires twice, nor ends twice.
+func TestTurnsAlternate(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 300 {
+		rule := Rule{For: time.Duration(random.IntN(4)) * lookEvery, Recover: time.Duration(random.IntN(4)) * lookEvery, MoreThan: random.IntN(3)}
+		s, fires, now := &State{}, map[string]bool{}, time.Unix(1e9, 0)
+		for range 60 {
+			var all []Seen
+			for n := range 6 {
+				all = append(all, Seen{Cluster: fmt.Sprint("c", n), Group: fmt.Sprint("g", n%2), Holds: random.IntN(3) == 0, Unknown: random.IntN(4) == 0})
+			}
+			if random.IntN(10) == 0 {
+				s.Silence = &Note{Until: now.Add(3 * lookEvery)}
+			}
+			for _, turn := range s.Look(rule, all, now) {
+				if turn.Fires == fires[turn.Group] && !turn.Grown {
+					t.Fatalf("group %s: fires %v twice", turn.Group, turn.Fires)
+				}
+				if turn.Fires && turn.Clusters <= rule.MoreThan {
+					t.Fatalf("fires with %v, and more than %d are needed", turn.Names, rule.MoreThan)
+				}
+				fires[turn.Group] = turn.Fires
+			}
+			now = now.Add(time.Duration(random.IntN(3)) * lookEvery)
+		}
+	}
+}
+
+func TestASilenceTellsLaterWhatIsNotOver(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	s := &State{Silence: &Note{Until: now.Add(3 * lookEvery)}}
+	var told []string
+	for i, is := range []bool{true, false, true, true, true, false} {
+		for _, turn := range s.Look(Rule{}, []Seen{{Cluster: "c", Holds: is}}, now) {
+			told = append(told, fmt.Sprint(i, turn.Fires))
+		}
+		now = now.Add(lookEvery)
+	}
+	if got := fmt.Sprint(told); got != "[3 true 5 false]" {
+		t.Errorf("told %s", got)
+	}
+	if s.Silence != nil || len(s.Groups) != 0 {
+		t.Errorf("it remembers %+v", s)
+	}
+}
+
+// A hub that was away for an hour did not see that it was so for an hour.
+func TestTimeThatNobodyLookedDoesNotCount(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	s, seen := &State{}, []Seen{{Cluster: "c", Holds: true}}
+	rule := Rule{For: 10 * time.Minute}
+	s.Look(rule, seen, now)
+	if turns := s.Look(rule, seen, now.Add(time.Hour)); len(turns) != 0 {
+		t.Errorf("fired after an hour away: %v", turns)
+	}
+	if turns := s.Look(rule, seen, now.Add(-time.Hour)); len(turns) != 0 {
+		t.Errorf("fired after the clock went back: %v", turns)
+	}
+}
+
+// A thousand clusters that meet a rule at once are one event, and so is their end; more of them later are another one only when they double.
+func TestAStormIsOneEvent(t *testing.T) {
+	t.Parallel()
+	look := func(s *State, n int, now time.Time, group func(int) string) (told []string) {
+		var all []Seen
+		for i := range 1000 {
+			all = append(all, Seen{Cluster: fmt.Sprint("c", i), Group: group(i), Holds: i < n})
+		}
+		for _, turn := range s.Look(Rule{}, all, now) {
+			told = append(told, fmt.Sprint(turn.Fires, turn.Grown, turn.Clusters))
+		}
+		return told
+	}
+	s, now := &State{}, time.Unix(1e9, 0)
+	together := func(int) string { return "" }
+	for i, step := range []struct {
+		n    int
+		want string
+	}{
+		{10, "[true false 10]"},
+		{14, "[]"},
+		{1000, "[true true 1000]"},
+		{900, "[]"},
+		{1000, "[]"},
+		{0, "[false false 0]"},
+		{1000, "[true false 1000]"},
+	} {
+		if got := fmt.Sprint(look(s, step.n, now.Add(time.Duration(i)*lookEvery), together)); got != step.want {
+			t.Errorf("step %d: told %s, want %s", i, got, step.want)
+		}
+	}
+	s = &State{}
+	apart := func(i int) string { return fmt.Sprint("site-", i) }
+	told := look(s, 1000, now, apart)
+	if len(told) != mostGroups+1 || told[mostGroups] != "true false 980" {
+		t.Errorf("of 1000 groups it told %v", told)
+	}
+	if told = look(s, 1000, now.Add(lookEvery), apart); len(told) != 0 {
+		t.Errorf("it told again %v", told)
+	}
+	if told = look(s, 0, now.Add(2*lookEvery), apart); len(told) != mostGroups+1 || s.Others != nil || len(s.Groups) != 0 {
+		t.Errorf("at the end it told %v, and remembers %+v", told, s)
+	}
+}

@@ -1,0 +1,49 @@
+import { Link } from 'react-router'
+import type { Alert, AlertGroup } from '../gen/fairlead/console/v1/alert_service_pb'
+import { Age } from '../live/Age'
+import { State } from '../state/State'
+import { plain } from './text'
+
+const few = 5
+
+// Where an alert fires, and what people said about it.
+export function AlertSays({ of }: { of: Alert }) {
+  const { firing = [], pending = 0, unknown = 0, silence } = of.status ?? {}
+  return (
+    <>
+      <State of={firing.length ? 'failed' : 'healthy'} word={firing.length ? 'fires' : 'quiet'} />{' '}
+      <code>{plain(of.spec?.when ?? '', 300)}</code>
+      {pending > 0 && ` · soon at ${pending.toLocaleString()} clusters`}
+      {unknown > 0 && ` · unknown at ${unknown.toLocaleString()} clusters`}
+      {silence && (
+        <div className="quiet">
+          silent until{' '}
+          {silence.untilTime && new Date(Number(silence.untilTime.seconds) * 1000).toLocaleString()}, by{' '}
+          {plain(silence.author, 120)}: {plain(silence.reason, 300)}
+        </div>
+      )}
+      {firing.map((g) => (
+        <Group key={g.group} of={g} />
+      ))}
+    </>
+  )
+}
+
+function Group({ of }: { of: AlertGroup }) {
+  return (
+    <div className="cause">
+      {of.group && `${plain(of.group, 120)}: `}
+      {of.clusters.slice(0, few).map((name) => (
+        <span key={name}>
+          <Link to={`/cluster/${name}`}>{name}</Link>{' '}
+        </span>
+      ))}
+      {of.total > few && `and ${(of.total - few).toLocaleString()} more `}
+      <span className="quiet">
+        for <Age of={of.sinceTime} />
+        {of.acknowledged &&
+          `, ${plain(of.acknowledged.author, 120)} works on it: ${plain(of.acknowledged.reason, 300)}`}
+      </span>
+    </div>
+  )
+}
