@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,17 @@ func (u *loginUses) areWritten(now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return now.Sub(u.taken) < sameUse
+}
+
+// put brings the uses into logins that are not written down yet.
+func (u *loginUses) put(into []store.Login) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i, l := range into {
+		if seen, ok := u.seen[l.ID]; ok && seen.UseTime.After(l.UseTime) {
+			into[i].UseTime, into[i].UseAddress = seen.UseTime, cmp.Or(seen.UseAddress, l.UseAddress)
+		}
+	}
 }
 
 // putBack keeps what could not be written down, unless there is a later use.
@@ -218,6 +230,7 @@ func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after 
 		out, err = a.living(ctx, v, rows)
 		return err
 	})
+	a.uses.put(out)
 	return out, next, err
 }
 

@@ -229,15 +229,18 @@ func TestAListWritesUsesDownEveryTenSeconds(t *testing.T) {
 	at := time.Now()
 	a.now = func() time.Time { return at }
 	token := logInAs(t, a, "ada")
-	var uses []time.Time
+	var wait []int
 	for range 4 {
 		at = at.Add(6 * time.Second)
 		a.uses.note(token.Identity, "10.0.0.2:1", at)
-		uses = append(uses, loginsOf(t, a, token.Identity)[0].UseTime)
+		if used := loginsOf(t, a, token.Identity)[0].UseTime; at.Sub(used) > sameUse {
+			t.Errorf("the list shows a use at %s instead of %s", used, at)
+		}
+		wait = append(wait, len(a.uses.seen))
 	}
 	// The second and the fourth list are too soon after the ones before them.
-	if !uses[1].Equal(uses[0]) || !uses[2].After(uses[1]) || !uses[3].Equal(uses[2]) {
-		t.Errorf("the list showed uses at %v", uses)
+	if want := []int{0, 1, 0, 1}; !slices.Equal(wait, want) {
+		t.Errorf("%v uses waited after each list instead of %v", wait, want)
 	}
 }
 
@@ -255,6 +258,28 @@ func TestManyUsesAreWrittenInParts(t *testing.T) {
 	list, _, err := a.ListLogins(t.Context(), token.Identity, store.LoginPlace{}, 2*many)
 	if err != nil || len(list) != many+1 {
 		t.Errorf("%d logins are listed: %v", len(list), err)
+	}
+}
+
+// A list shows the caller's own use a moment after another list, too.
+func TestAUseThatIsNotWrittenYetIsListed(t *testing.T) {
+	t.Parallel()
+	a, _ := newAuthority(t)
+	first := logInAs(t, a, "ada")
+	if _, _, err := a.ListLogins(t.Context(), first.Identity, store.LoginPlace{}, 10); err != nil {
+		t.Fatal(err)
+	}
+	second := logInAs(t, a, "ada")
+	if _, err := a.VerifyFrom("10.0.0.2:1", second.Text); err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := a.ListLogins(t.Context(), second.Identity, store.LoginPlace{}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(list, func(l store.Login) bool { return l.ID == second.Identity.TokenID })
+	if at < 0 || list[at].UseTime.IsZero() || list[at].UseAddress != "10.0.0.2" {
+		t.Errorf("listed are %+v", list)
 	}
 }
 
