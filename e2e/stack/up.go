@@ -19,7 +19,7 @@ func Up(ctx context.Context, bins Binaries, dir string, flags ...string) (*Stack
 		"--kubelocal", bins.Kubelocal, "--agent", bins.path("agent"), "--ready-file", s.readyFile(), "--log-level", "debug",
 	}, flags...)
 	up := process.New(dir, "up", bins.path("fairlead"), args...)
-	up.Env = []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}
+	up.Env = []string{"FAIRLEAD_CONFIG=" + s.ConfigFile(), "USER=admin"} // whoever runs this: events and holds name the person
 	if err := s.add(up); err != nil {
 		return nil, err
 	}
