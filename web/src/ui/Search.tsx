@@ -1,15 +1,22 @@
-import { useEffect, useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { useSearchParams } from 'react-router'
 
-// The filter of a list is part of the address. Typing replaces it there, so that one step back leaves the page.
+// The filter of a list is part of the address. Typing replaces it there, so that one step back leaves the page. An address that was typed here
+// may come back late: what was typed since stays.
 export function Search({ hint }: { hint: string }) {
   const [params, setParams] = useSearchParams()
   const q = params.get('q') ?? ''
   const [typed, setTyped] = useState(q)
-  useEffect(() => setTyped(q), [q])
+  const ours = useRef<string[]>([])
+  useEffect(() => {
+    const at = ours.current.indexOf(q)
+    ours.current = at < 0 ? [] : ours.current.slice(at + 1)
+    if (at < 0) setTyped(q)
+  }, [q])
   useEffect(() => {
     if (typed === q) return
     const wait = setTimeout(() => {
+      ours.current.push(typed)
       setParams(
         (before) => {
           const next = new URLSearchParams(before)
