@@ -145,9 +145,17 @@ func registry(u catalog.Upstream) fetch.Registry {
 	return fetch.Registry{Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify, TokenHosts: strings.Join(u.Registry.TokenHosts, " "), Mirrors: strings.Join(u.Registry.Mirrors, " ")}
 }
 
-// clouds by their names in the catalog. One that is not here is of a later release: package cloud refuses it.
+// clouds by their names in the catalog.
 var clouds = map[consolev1.CloudAuth]cloud.Name{ //nolint:gochecknoglobals // a table
 	consolev1.CloudAuth_CLOUD_AUTH_AWS: cloud.AWS, consolev1.CloudAuth_CLOUD_AUTH_GCP: cloud.GCP, consolev1.CloudAuth_CLOUD_AUTH_AZURE: cloud.Azure,
+}
+
+// cloudOf is where a gitcache logs in as itself; empty: nowhere. A name that is not in clouds is of a later release: package cloud refuses it.
+func cloudOf(a consolev1.CloudAuth) cloud.Name {
+	if a == consolev1.CloudAuth_CLOUD_AUTH_UNSPECIFIED {
+		return ""
+	}
+	return cmp.Or(clouds[a], cloud.Name(a.String()))
 }
 
 // defaultRegion is what hosts that have no regions take.
@@ -169,7 +177,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	plan := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: name, URL: upstream.URL, Interval: upstream.Interval,
 		Charts: catalog.IsCharts(s.GetSpec()), Artifacts: catalog.IsArtifacts(s.GetSpec()), Registry: registry(upstream),
-		Bucket: bucket(s.GetSpec().GetBucket()), Cloud: clouds[upstream.Registry.Auth],
+		Bucket: bucket(s.GetSpec().GetBucket()), Cloud: cloudOf(upstream.Registry.Auth),
 		LayerType: s.GetSpec().GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
 		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
 		Verification: verification(git.GetVerification()), Verify: policy(s.GetSpec()), Wants: c.catalog.RefsOf(name),

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/hub"
 )
 
@@ -23,6 +25,7 @@ import (
 type services struct {
 	consolev1connect.UnimplementedCatalogServiceHandler
 	sources, services, folders int
+	spec                       *consolev1.SourceSpec // of all sources; nil: a repository of Git
 }
 
 func (s services) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
@@ -32,10 +35,14 @@ func (s services) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 	if err := out.Send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}}); err != nil {
 		return err
 	}
+	spec := s.spec
+	if spec == nil {
+		spec = &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/x.git"}}
+	}
 	for i := range s.sources {
 		if err := send(&consolev1.Change{Change: &consolev1.Change_Source{Source: &consolev1.Source{
 			Metadata: &consolev1.Metadata{Name: fmt.Sprint("source-", i), Uid: fmt.Sprint("uid-", i)},
-			Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/x.git"}},
+			Spec:     spec,
 			Status:   &consolev1.SourceStatus{},
 		}}}); err != nil {
 			return err
@@ -115,6 +122,25 @@ func TestWhatServicesWantIsCountedOnce(t *testing.T) {
 	}
 	if users := all[0].Users("refs/heads/v1"); len(users) != 0 {
 		t.Errorf("users of nothing: %v", users)
+	}
+}
+
+// TestCloudsOfLaterReleasesAreRefused: such a source is not asked without a login.
+func TestCloudsOfLaterReleasesAreRefused(t *testing.T) {
+	t.Parallel()
+	for auth, want := range map[consolev1.CloudAuth]cloud.Name{0: "", consolev1.CloudAuth_CLOUD_AUTH_GCP: cloud.GCP, 77: "77"} {
+		c := follow(t, services{sources: 1, spec: &consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://gcr.io/team/shop", Auth: auth}}})
+		sources := hub.NewCatalog(c)
+		defer sources.Close()
+		all, _, _ := sources.Sources()
+		if len(all) != 1 || all[0].Cloud != want {
+			t.Fatalf("auth %d is %v", auth, all)
+		}
+	}
+	logins := cloud.New(cloud.Options{Places: cloud.Public()})
+	defer logins.Close()
+	if _, err := logins.Registry(t.Context(), "77", "gcr.io"); err == nil || !strings.Contains(err.Error(), "auth: 77 is not for registries") {
+		t.Errorf("got %v", err)
 	}
 }
 
