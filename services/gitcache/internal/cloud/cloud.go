@@ -71,6 +71,9 @@ type Places struct {
 	Registries, Buckets map[Name]*regexp.Regexp
 }
 
+// awsRegion is the form of the names of regions, such as us-east-1 and us-gov-west-1.
+const awsRegion = `[a-z]{2}(-[a-z]+)+-[0-9]{1,2}`
+
 // Public are the places of the clouds themselves.
 func Public() Places {
 	return Places{
@@ -82,7 +85,8 @@ func Public() Places {
 			Azure: regexp.MustCompile(`^[a-z0-9-]+\.azurecr\.io$`),
 		},
 		Buckets: map[Name]*regexp.Regexp{
-			AWS: regexp.MustCompile(`^s3([.-][a-z0-9-]+)*\.amazonaws\.com$`),
+			// Load balancers and databases of other accounts have names under amazonaws.com, too.
+			AWS: regexp.MustCompile(`^s3((-fips)?(\.dualstack)?\.` + awsRegion + `|-` + awsRegion + `)?\.amazonaws\.com$`),
 			GCP: regexp.MustCompile(`^storage\.googleapis\.com$`),
 		},
 	}

@@ -208,9 +208,13 @@ func TestLoginsOfBuckets(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t)
 	l := s.logins(t)
-	aws, err := l.Bucket(t.Context(), cloud.AWS, "s3.eu-west-3.amazonaws.com")
-	if err != nil || aws.AccessKey != "ASIAMACHINE" || aws.SecretKey != "of the machine" || aws.SessionToken != "session" {
-		t.Errorf("got %s, %v", aws.AccessKey, err)
+	for _, host := range []string{
+		"s3.eu-west-3.amazonaws.com", "s3.amazonaws.com", "s3-us-west-2.amazonaws.com", "s3.dualstack.ap-southeast-2.amazonaws.com", "s3-fips.us-gov-west-1.amazonaws.com",
+	} {
+		aws, err := l.Bucket(t.Context(), cloud.AWS, host)
+		if err != nil || aws.AccessKey != "ASIAMACHINE" || aws.SecretKey != "of the machine" || aws.SessionToken != "session" {
+			t.Errorf("%s: got %s, %v", host, aws.AccessKey, err)
+		}
 	}
 	gcp, err := l.Bucket(t.Context(), cloud.GCP, "storage.googleapis.com")
 	if err != nil || gcp.Token != "ya29.x" {
@@ -231,7 +235,11 @@ func TestLoginsGoToHostsOfTheirCloud(t *testing.T) {
 			t.Errorf("%s of %s: %v", host, c, err)
 		}
 	}
-	for host, c := range map[string]cloud.Name{"s3.example.com": cloud.AWS, "s3.amazonaws.com.example.com": cloud.AWS, "storage.googleapis.com.example.com": cloud.GCP, acrHost: cloud.Azure} {
+	for host, c := range map[string]cloud.Name{
+		"s3.example.com": cloud.AWS, "s3.amazonaws.com.example.com": cloud.AWS, "storage.googleapis.com.example.com": cloud.GCP, acrHost: cloud.Azure,
+		"s3-x-123.us-east-1.elb.amazonaws.com": cloud.AWS, "s3.elb.us-east-1.amazonaws.com": cloud.AWS, "s3.abc.us-east-1.rds.amazonaws.com": cloud.AWS,
+		"s3-us-east-1.elb.amazonaws.com": cloud.AWS, "s3.us-east-1.amazonaws.com:444": cloud.AWS,
+	} {
 		if _, err := l.Bucket(t.Context(), c, host); err == nil {
 			t.Errorf("%s of %s is taken", host, c)
 		}
