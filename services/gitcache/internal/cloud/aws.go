@@ -20,20 +20,30 @@ import (
 // regionName is a part of hosts' names.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// podIdentity is the agent of EKS Pod Identity on each node.
-const podIdentity = "http://169.254.170.23/v1/credentials"
+// The agent of EKS Pod Identity on each node, by IPv4 and IPv6.
+const (
+	podIdentity4 = "http://169.254.170.23/v1/credentials"
+	podIdentity6 = "http://[fd00:ec2::23]/v1/credentials"
+)
 
-// awsKeys are those of the pod (a role for its service account, or Pod Identity), or else of the machine.
+// awsKeys are those of the pod (a role for its service account, or Pod Identity), or else of the machine. A pod that was given an identity
+// in another way does not get the machine's instead: that may have other rights.
 func (l *Logins) awsKeys(ctx context.Context) (Login, error) {
+	const full, relative = "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"
+	agent := l.o.Getenv(full)
 	switch {
 	case l.o.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "":
 		return l.webIdentity(ctx)
-	case l.o.Getenv("AWS_CONTAINER_CREDENTIALS_FULL_URI") == podIdentity:
+	case agent == podIdentity4, agent == podIdentity6:
 		token, err := l.file("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
 		if err != nil {
 			return Login{}, err
 		}
-		return l.awsDocument(ctx, podIdentity, map[string]string{"Authorization": token})
+		return l.awsDocument(ctx, agent, map[string]string{"Authorization": token})
+	case agent != "":
+		return Login{}, errors.New("the gitcache's " + full + " is not the agent of EKS Pod Identity. Remove it, or name a secret instead of auth")
+	case l.o.Getenv(relative) != "":
+		return Login{}, errors.New("the gitcache has " + relative + ", which is of ECS and not read. Remove it, or name a secret instead of auth")
 	}
 	return l.machine(ctx)
 }

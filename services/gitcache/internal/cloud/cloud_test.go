@@ -309,6 +309,27 @@ func TestShortLoginIsUsedForAWhile(t *testing.T) {
 	}
 }
 
+// TestPodsDoNotGetTheRoleOfTheMachine if they were given an identity that can't be read.
+func TestPodsDoNotGetTheRoleOfTheMachine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ variable, value, words string }{
+		{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://192.0.2.1/hush", "is not the agent of EKS Pod Identity"},
+		{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/hush", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"},
+		// The agent is known, and what is missing is the token for it.
+		{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://169.254.170.23/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"},
+		{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://[fd00:ec2::23]/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"},
+	} {
+		s := newStandIn(t)
+		s.env[c.variable] = c.value
+		if _, err := s.logins(t).Registry(t.Context(), cloud.AWS, ecrHost); err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s=%s: %v", c.variable, c.value, err)
+		}
+		if got := s.asked.Load(); got != 0 {
+			t.Errorf("%s=%s: %d requests", c.variable, c.value, got)
+		}
+	}
+}
+
 // FuzzAnswers: whatever a cloud sends, there is an error or a login that can stand in a header.
 func FuzzAnswers(f *testing.F) {
 	f.Add(`{"access_token": "a", "expires_in": "3599"}`)
