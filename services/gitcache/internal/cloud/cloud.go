@@ -56,6 +56,8 @@ const (
 	early = 5 * time.Minute
 	// shortest is how long a login is used that ends sooner than early.
 	shortest = time.Minute
+	// failureTime is how long a failure is the answer for all: those that waited for it don't ask one after the other.
+	failureTime = 10 * time.Second
 	// maxLogins that are remembered: one for each cloud and host.
 	maxLogins = 1000
 )
@@ -118,10 +120,13 @@ type key struct {
 	isBucket bool
 }
 
-// remembered is a login; mu is held while it is asked for, so that each is asked for once.
+// remembered is a login, or why there is none.
 type remembered struct {
-	mu    sync.Mutex // guards what follows
-	login Login
+	// turn has a value while a caller asks, so that each login is asked for once. Its holder has what follows.
+	turn        chan struct{} // of capacity 1
+	login       Login
+	failure     error
+	failedUntil time.Time
 }
 
 // New makes them. Close releases idle connections.
@@ -157,7 +162,7 @@ func (l *Logins) Bucket(ctx context.Context, cloud Name, host string) (Login, er
 	return l.get(ctx, key{cloud, host, true})
 }
 
-// Forget drops a login that a host does not take.
+// Forget drops a login that a host does not take, or a failure.
 func (l *Logins) Forget(cloud Name, host string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,18 +181,29 @@ func (l *Logins) get(ctx context.Context, k key) (Login, error) {
 	}
 	is := l.known[k]
 	if is == nil {
-		is = &remembered{}
+		is = &remembered{turn: make(chan struct{}, 1)}
 		l.known[k] = is
 	}
 	l.mu.Unlock()
-	is.mu.Lock()
-	defer is.mu.Unlock()
-	if now := time.Now(); now.Before(is.login.Until) {
+	select {
+	case is.turn <- struct{}{}:
+		defer func() { <-is.turn }()
+	case <-ctx.Done():
+		return Login{}, ctx.Err()
+	}
+	switch now := time.Now(); {
+	case now.Before(is.login.Until):
 		return is.login, nil
+	case now.Before(is.failedUntil):
+		return Login{}, is.failure
 	}
 	login, err := l.ask(ctx, k, region)
 	if err != nil {
-		return Login{}, fmt.Errorf("log in at %s: %w", k.cloud, err)
+		err = fmt.Errorf("log in at %s: %w", k.cloud, err)
+		if ctx.Err() == nil { // else it says nothing of the cloud
+			is.failure, is.failedUntil = err, time.Now().Add(failureTime)
+		}
+		return Login{}, err
 	}
 	if end := login.Until.Add(-early); end.After(time.Now().Add(shortest)) {
 		login.Until = end

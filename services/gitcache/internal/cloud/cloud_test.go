@@ -1,6 +1,7 @@
 package cloud_test
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -276,6 +277,7 @@ func TestCloudsThatDoNotAnswerAreToldWithoutSecrets(t *testing.T) {
 		{answer(200, `{}`), "has no token"},
 		{answer(200, strings.Repeat("hush", 1<<17)), "can't be read"},
 	} {
+		l.Forget(cloud.GCP, garHost) // the failure before
 		s.mu.Lock()
 		s.fault = c.fault
 		s.mu.Unlock()
@@ -306,6 +308,66 @@ func TestShortLoginIsUsedForAWhile(t *testing.T) {
 	}
 	if got := s.asked.Load(); got != 1 {
 		t.Errorf("%d requests", got)
+	}
+}
+
+// TestWaitingForALoginEndsWithTheContext while another caller still asks.
+func TestWaitingForALoginEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t)
+	l := s.logins(t)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	s.fault = func(w http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		<-answer
+		_, _ = io.WriteString(w, `{"access_token": "a", "expires_in": 3600}`)
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := l.Registry(t.Context(), cloud.GCP, garHost)
+		first <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := l.Registry(ctx, cloud.GCP, garHost)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case err := <-first:
+		t.Errorf("the caller that had ended waited for the other one, which got %v", err)
+		close(answer)
+	default:
+		close(answer)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFailuresAreKeptForAWhile so that a metadata service that hangs is not asked for each source in turn.
+func TestFailuresAreKeptForAWhile(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t)
+	l := s.logins(t)
+	s.fault = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Registry(ended, cloud.GCP, garHost); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	for range 3 {
+		if _, err := l.Registry(t.Context(), cloud.GCP, garHost); err == nil || !strings.Contains(err.Error(), "404 from its metadata service") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if got := s.asked.Load(); got != 1 {
+		t.Errorf("%d requests for one failure", got)
+	}
+	l.Forget(cloud.GCP, garHost)
+	if _, err := l.Registry(t.Context(), cloud.GCP, garHost); err == nil || s.asked.Load() != 2 {
+		t.Errorf("%d requests, %v", s.asked.Load(), err)
 	}
 }
 
