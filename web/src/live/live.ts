@@ -8,6 +8,7 @@ import { transport } from '../hub/transport'
 import { answerOf } from './answers'
 import { every } from './asked'
 import { Stream } from './stream'
+import { tell } from './tell'
 
 const client = createClient(LiveService, transport)
 
@@ -51,7 +52,7 @@ export function useLive<I extends DescMessage, O extends DescMessage>(
     return stream.want(
       key,
       () => answer() as NonNullable<ReturnType<typeof answer>>,
-      (data: Message) => queries.setQueryData(queryKey, data as never),
+      (data: Message) => tell(queries, queryKey, data),
     )
   }, [key, enabled])
   const query = useQuery(method, input, {

@@ -1,5 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
+import { QueryClient } from '@tanstack/react-query'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
@@ -22,6 +23,7 @@ import {
 } from '../gen/fairlead/console/v1/service_service_pb'
 import { answerOf } from '../live/answers'
 import { Stream } from '../live/stream'
+import { tell } from '../live/tell'
 
 const message = (m: MessageInitShape<typeof WatchQueriesResponseSchema>) =>
   create(WatchQueriesResponseSchema, m)
@@ -271,5 +273,43 @@ describe('the stream of a tab', () => {
     for (let i = 0; i < 20; i++) stream.want(`q${i}`, make, () => {})
     await vi.advanceTimersByTimeAsync(100)
     expect(last().queries.length).toBe(16)
+  })
+})
+
+describe('what the stream tells stays', () => {
+  const queryKey = ['source', 'shop']
+  // A page that has an answer, and asks again: the console has answered, and the answer is on its way.
+  const asking = (known?: string) => {
+    const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } })
+    if (known) queries.setQueryData(queryKey, known)
+    let answer: (a: Promise<string>) => void = () => {}
+    const coming = new Promise<string>((resolve) => {
+      answer = resolve
+    })
+    const asked = queries.fetchQuery({ queryKey, queryFn: () => coming }).catch(() => undefined)
+    return { queries, asked, answer }
+  }
+  const stands = (queries: QueryClient) => queries.getQueryState(queryKey)
+  test('when a page has asked before, and gets what was before', async () => {
+    for (const known of [undefined, 'failing']) {
+      const { queries, asked, answer } = asking(known)
+      tell(queries, queryKey, 'ready')
+      answer(Promise.resolve('failing'))
+      await asked
+      expect(stands(queries)).toMatchObject({ data: 'ready', status: 'success', fetchStatus: 'idle' })
+    }
+  })
+  test('when what a page has asked before fails', async () => {
+    const { queries, asked, answer } = asking('failing')
+    tell(queries, queryKey, 'ready')
+    answer(Promise.reject(new TypeError('Failed to fetch')))
+    await asked
+    expect(stands(queries)).toMatchObject({ data: 'ready', status: 'success', error: null })
+  })
+  test('until a page asks again', async () => {
+    const { queries } = asking()
+    tell(queries, queryKey, 'ready')
+    await queries.fetchQuery({ queryKey, queryFn: async () => 'newer', staleTime: 0 })
+    expect(stands(queries)?.data).toBe('newer')
   })
 })
