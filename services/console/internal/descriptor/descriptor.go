@@ -83,6 +83,30 @@ func Plainly[S any, M Message](t catalog.Type[S], decode func(M) (catalog.Resour
 	}
 }
 
+// Always makes a decoder of one that refuses nothing.
+func Always[T, M any](decode func(M) T) func(M) (T, error) {
+	return func(m M) (T, error) { return decode(m), nil }
+}
+
+// Drafted drafts what can draft itself.
+func Drafted[T any, P interface {
+	*T
+	Draft(want catalog.Expectation) (catalog.Edit, error)
+}](_ *catalog.Catalog, in T, want catalog.Expectation) (catalog.Edit, error) {
+	return P(&in).Draft(want)
+}
+
+// MaskBy masks secret settings, of which the catalog says which changed.
+func MaskBy[M any](mask func(m M, changed map[string]bool)) func(*catalog.Catalog, M, *store.Resource, *store.Resource) error {
+	return func(c *catalog.Catalog, m M, before, after *store.Resource) error {
+		changed, err := c.ChangedSettings(before, after)
+		if err == nil {
+			mask(m, changed)
+		}
+		return err
+	}
+}
+
 // Stored is the name of the kind in the store.
 func (d Of[T, M]) Stored() store.Kind { return d.Kind }
 

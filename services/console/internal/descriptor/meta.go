@@ -18,11 +18,12 @@ func Meta(m *consolev1.Metadata) catalog.Meta {
 func Metadata(m catalog.Meta) *consolev1.Metadata {
 	return &consolev1.Metadata{
 		Name: m.Name, Labels: m.Labels, Uid: m.UID, Revision: m.Revision, Etag: m.ETag,
-		CreateTime: stamp(m.CreateTime), UpdateTime: stamp(m.UpdateTime),
+		CreateTime: Stamp(m.CreateTime), UpdateTime: Stamp(m.UpdateTime),
 	}
 }
 
-func stamp(t time.Time) *timestamppb.Timestamp {
+// Stamp is nil for the zero time.
+func Stamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}

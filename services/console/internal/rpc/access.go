@@ -18,7 +18,8 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/kinds/role"
+	"fairlead.dev/services/console/internal/kinds/serviceaccount"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -96,12 +97,12 @@ func identityPolicy() platform.Policy {
 type roles struct{ Deps }
 
 func (s *roles) GetRole(ctx context.Context, req *consolev1.GetRoleRequest) (*consolev1.GetRoleResponse, error) {
-	for _, role := range rules.Builtin() {
-		if role.GetMetadata().GetName() == req.GetName() {
-			return &consolev1.GetRoleResponse{Role: role}, nil
+	for _, builtin := range rules.Builtin() {
+		if builtin.GetMetadata().GetName() == req.GetName() {
+			return &consolev1.GetRoleResponse{Role: builtin}, nil
 		}
 	}
-	out, err := serve(s.Deps, roleKind()).Get(ctx, req)
+	out, err := serve(s.Deps, role.Kind()).Get(ctx, req)
 	return &consolev1.GetRoleResponse{Role: out}, err
 }
 
@@ -112,7 +113,7 @@ func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) 
 	at := descriptor.PageOf(req)
 	if at.Filter != "" || at.Order != "" {
 		// The roles that are always there have nothing to be filtered or ordered by.
-		out, next, err := serve(s.Deps, roleKind()).List(ctx, req)
+		out, next, err := serve(s.Deps, role.Kind()).List(ctx, req)
 		return &consolev1.ListRolesResponse{Roles: out, NextPageToken: next}, err
 	}
 	if at.Size == 0 {
@@ -134,45 +135,33 @@ func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) 
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out.Roles, out.NextPageToken = append(out.GetRoles(), each(list, encodeRole)...), next
+	out.Roles, out.NextPageToken = append(out.GetRoles(), each(list, role.Kind().Encode)...), next
 	return out, nil
 }
 
 func (s *roles) UpdateRole(ctx context.Context, req *consolev1.UpdateRoleRequest) (*consolev1.UpdateRoleResponse, error) {
-	out, outcome, err := serve(s.Deps, roleKind()).Update(ctx, req.GetRole(), req)
+	out, outcome, err := serve(s.Deps, role.Kind()).Update(ctx, req.GetRole(), req)
 	return &consolev1.UpdateRoleResponse{Role: out, Outcome: outcome}, err
 }
 
 func (s *roles) DeleteRole(ctx context.Context, req *consolev1.DeleteRoleRequest) (*consolev1.DeleteRoleResponse, error) {
-	return &consolev1.DeleteRoleResponse{}, serve(s.Deps, roleKind()).Delete(ctx, req)
-}
-
-func decodeRole(r *consolev1.Role) catalog.Role {
-	spec := catalog.RoleSpec{Description: r.GetSpec().GetDescription(), Kubernetes: r.GetSpec().GetKubernetes()}
-	for _, rule := range r.GetSpec().GetRules() {
-		spec.Rules = append(spec.Rules, catalog.RoleRule{Verbs: rule.GetVerbs(), Kinds: rule.GetKinds()})
-	}
-	return catalog.Role{Meta: descriptor.Meta(r.GetMetadata()), Spec: spec}
-}
-
-func encodeRole(r catalog.Role) *consolev1.Role {
-	return &consolev1.Role{Metadata: descriptor.Metadata(r.Meta), Spec: rights.Role(r.Spec)}
+	return &consolev1.DeleteRoleResponse{}, serve(s.Deps, role.Kind()).Delete(ctx, req)
 }
 
 type serviceAccounts struct{ Deps }
 
 func (s *serviceAccounts) GetServiceAccount(ctx context.Context, req *consolev1.GetServiceAccountRequest) (*consolev1.GetServiceAccountResponse, error) {
-	out, err := serve(s.Deps, serviceAccountKind()).Get(ctx, req)
+	out, err := serve(s.Deps, serviceaccount.Kind()).Get(ctx, req)
 	return &consolev1.GetServiceAccountResponse{ServiceAccount: out}, err
 }
 
 func (s *serviceAccounts) ListServiceAccounts(ctx context.Context, req *consolev1.ListServiceAccountsRequest) (*consolev1.ListServiceAccountsResponse, error) {
-	out, next, err := serve(s.Deps, serviceAccountKind()).List(ctx, req)
+	out, next, err := serve(s.Deps, serviceaccount.Kind()).List(ctx, req)
 	return &consolev1.ListServiceAccountsResponse{ServiceAccounts: out, NextPageToken: next}, err
 }
 
 func (s *serviceAccounts) UpdateServiceAccount(ctx context.Context, req *consolev1.UpdateServiceAccountRequest) (*consolev1.UpdateServiceAccountResponse, error) {
-	out, outcome, err := serve(s.Deps, serviceAccountKind()).Update(ctx, req.GetServiceAccount(), req)
+	out, outcome, err := serve(s.Deps, serviceaccount.Kind()).Update(ctx, req.GetServiceAccount(), req)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +170,7 @@ func (s *serviceAccounts) UpdateServiceAccount(ctx context.Context, req *console
 }
 
 func (s *serviceAccounts) DeleteServiceAccount(ctx context.Context, req *consolev1.DeleteServiceAccountRequest) (*consolev1.DeleteServiceAccountResponse, error) {
-	if err := serve(s.Deps, serviceAccountKind()).Delete(ctx, req); err != nil {
+	if err := serve(s.Deps, serviceaccount.Kind()).Delete(ctx, req); err != nil {
 		return nil, err
 	}
 	s.reload(ctx)
@@ -192,18 +181,6 @@ func (s *serviceAccounts) DeleteServiceAccount(ctx context.Context, req *console
 func (d Deps) reload(ctx context.Context) {
 	if err := d.Authority.Reload(ctx); err != nil {
 		d.Log.WarnContext(ctx, "revocation is not in force yet", "err", err)
-	}
-}
-
-func decodeServiceAccount(a *consolev1.ServiceAccount) catalog.ServiceAccount {
-	return catalog.ServiceAccount{
-		Meta: descriptor.Meta(a.GetMetadata()), Spec: catalog.ServiceAccountSpec{Description: a.GetSpec().GetDescription(), Disabled: a.GetSpec().GetDisabled()},
-	}
-}
-
-func encodeServiceAccount(a catalog.ServiceAccount) *consolev1.ServiceAccount {
-	return &consolev1.ServiceAccount{
-		Metadata: descriptor.Metadata(a.Meta), Spec: &consolev1.ServiceAccountSpec{Description: a.Spec.Description, Disabled: a.Spec.Disabled},
 	}
 }
 

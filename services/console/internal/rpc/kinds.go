@@ -7,46 +7,25 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
+	"fairlead.dev/services/console/internal/kinds/backend"
+	"fairlead.dev/services/console/internal/kinds/grant"
+	"fairlead.dev/services/console/internal/kinds/role"
+	"fairlead.dev/services/console/internal/kinds/serviceaccount"
+	"fairlead.dev/services/console/internal/kinds/sink"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Kinds describes the kinds whose calls this package serves.
+// Kinds describes all kinds: those with a folder below package kinds, and those whose messages are made and read here.
 func Kinds() descriptor.Table {
 	return descriptor.Table{
-		roleKind(), serviceAccountKind(), secretKind(), backendKind(), sourceKind(), projectKind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
-		grantKind(), sinkKind(), agentconfig.Kind(), alertKind(),
+		role.Kind(), serviceaccount.Kind(), secretKind(), backend.Kind(), sourceKind(), projectKind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
+		grant.Kind(), sink.Kind(), agentconfig.Kind(), alertKind(),
 	}
-}
-
-// always makes a decoder of one that refuses nothing.
-func always[T, M any](decode func(M) T) func(M) (T, error) {
-	return func(m M) (T, error) { return decode(m), nil }
-}
-
-// drafted drafts what can draft itself.
-func drafted[T any, P interface {
-	*T
-	Draft(want catalog.Expectation) (catalog.Edit, error)
-}](_ *catalog.Catalog, in T, want catalog.Expectation) (catalog.Edit, error) {
-	return P(&in).Draft(want)
-}
-
-func roleKind() descriptor.Of[catalog.Role, *consolev1.Role] {
-	d := descriptor.Plainly(catalog.Roles(), always(decodeRole), encodeRole)
-	d.Follow = func(c store.Change) (*consolev1.Role, error) {
-		r, err := catalog.Roles().Decode(c.Resource)
-		return encodeRole(r), err
-	}
-	return d
-}
-
-func serviceAccountKind() descriptor.Of[catalog.ServiceAccount, *consolev1.ServiceAccount] {
-	return descriptor.Plainly(catalog.ServiceAccounts(), always(decodeServiceAccount), encodeServiceAccount)
 }
 
 func secretKind() descriptor.Of[catalog.Secret, *consolev1.Secret] {
 	return descriptor.Of[catalog.Secret, *consolev1.Secret]{
-		Kind: store.KindSecret, Decode: always(decodeSecret), Encode: encodeSecret, Read: catalog.ReadSecret,
+		Kind: store.KindSecret, Decode: descriptor.Always(decodeSecret), Encode: encodeSecret, Read: catalog.ReadSecret,
 		Draft: (*catalog.Catalog).DraftSecret,
 		Mask:  maskSecret,
 		Follow: func(c store.Change) (*consolev1.Secret, error) {
@@ -68,16 +47,10 @@ func maskSecret(c *catalog.Catalog, m *consolev1.Secret, before, after *store.Re
 	return err
 }
 
-func backendKind() descriptor.Of[catalog.Backend, *consolev1.Backend] {
-	d := descriptor.Plainly(catalog.Backends(), always(decodeBackend), encodeBackend)
-	d.Show = showBackends
-	return d
-}
-
 func sourceKind() descriptor.Of[catalog.Source, *consolev1.Source] {
 	return descriptor.Of[catalog.Source, *consolev1.Source]{
-		Kind: store.KindSource, Decode: always(decodeSource), Encode: encodeSource, Read: catalog.ReadSource, Load: catalog.Loader.Sources,
-		Draft:  drafted[catalog.Source],
+		Kind: store.KindSource, Decode: descriptor.Always(decodeSource), Encode: encodeSource, Read: catalog.ReadSource, Load: catalog.Loader.Sources,
+		Draft:  descriptor.Drafted[catalog.Source],
 		Follow: followSource,
 	}
 }
@@ -93,7 +66,7 @@ func followSource(c store.Change) (*consolev1.Source, error) {
 func projectKind() descriptor.Of[catalog.Project, *consolev1.Project] {
 	d := descriptor.Plainly(catalog.Projects(), decodeProject, encodeProject)
 	d.Show = showProjects
-	d.Mask = maskBy(func(m *consolev1.Project, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) })
+	d.Mask = descriptor.MaskBy(func(m *consolev1.Project, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) })
 	d.Follow = func(c store.Change) (*consolev1.Project, error) {
 		p, err := catalog.Projects().Decode(c.Resource)
 		p.Spec.Config = nil
@@ -104,9 +77,9 @@ func projectKind() descriptor.Of[catalog.Project, *consolev1.Project] {
 
 func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 	return descriptor.Of[catalog.Cluster, *consolev1.Cluster]{
-		Kind: store.KindCluster, Decode: always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
-		Draft: drafted[catalog.Cluster], Show: showClusters,
-		Mask: maskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Kind: store.KindCluster, Decode: descriptor.Always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
+		Draft: descriptor.Drafted[catalog.Cluster], Show: showClusters,
+		Mask: descriptor.MaskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
 		Follow: func(c store.Change) (*consolev1.Cluster, error) {
 			in, err := catalog.ReadCluster(c.Resource)
 			in.Spec.Config = nil
@@ -128,9 +101,9 @@ func showClusters(ctx context.Context, c *catalog.Catalog, list []catalog.Cluste
 }
 
 func configSetKind() descriptor.Of[catalog.ConfigSet, *consolev1.ConfigSet] {
-	d := descriptor.Plainly(catalog.ConfigSets(), always(decodeConfigSet), encodeConfigSet)
+	d := descriptor.Plainly(catalog.ConfigSets(), descriptor.Always(decodeConfigSet), encodeConfigSet)
 	d.Show = showConfigSets
-	d.Mask = maskBy(func(m *consolev1.ConfigSet, changed map[string]bool) { maskSettings(m.GetSpec().GetEntries(), changed) })
+	d.Mask = descriptor.MaskBy(func(m *consolev1.ConfigSet, changed map[string]bool) { maskSettings(m.GetSpec().GetEntries(), changed) })
 	return d
 }
 
@@ -142,9 +115,9 @@ func globalKind() descriptor.Of[catalog.GlobalService, *consolev1.GlobalService]
 
 func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
 	return descriptor.Of[catalog.Service, *consolev1.Service]{
-		Kind: store.KindService, Decode: always(decodeService), Encode: encodeService, Read: catalog.ReadService, Load: catalog.Loader.Services,
-		Draft:  drafted[catalog.Service],
-		Mask:   maskBy(func(m *consolev1.Service, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Kind: store.KindService, Decode: descriptor.Always(decodeService), Encode: encodeService, Read: catalog.ReadService, Load: catalog.Loader.Services,
+		Draft:  descriptor.Drafted[catalog.Service],
+		Mask:   descriptor.MaskBy(func(m *consolev1.Service, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
 		Follow: followService,
 	}
 }
@@ -158,35 +131,6 @@ func followService(c store.Change) (*consolev1.Service, error) {
 		out.Status = &consolev1.ServiceStatus{ConfigRevision: c.Config}
 	}
 	return out, err
-}
-
-func grantKind() descriptor.Of[catalog.Grant, *consolev1.Grant] {
-	return descriptor.Of[catalog.Grant, *consolev1.Grant]{
-		Kind: store.KindGrant, Decode: always(decodeGrant), Encode: encodeGrant, Read: catalog.ReadGrant,
-		Draft: drafted[catalog.Grant],
-		Follow: func(c store.Change) (*consolev1.Grant, error) {
-			g, err := catalog.ReadGrant(c.Resource)
-			return encodeGrant(g), err
-		},
-	}
-}
-
-func sinkKind() descriptor.Of[catalog.Sink, *consolev1.Sink] {
-	d := descriptor.Plainly(catalog.Sinks(), always(decodeSink), encodeSink)
-	d.Show = showSinks
-	d.Mask = maskBy(func(m *consolev1.Sink, changed map[string]bool) { maskSink(m.GetSpec(), changed) })
-	return d
-}
-
-// maskBy masks secret settings, of which the catalog says which changed.
-func maskBy[M any](mask func(m M, changed map[string]bool)) func(*catalog.Catalog, M, *store.Resource, *store.Resource) error {
-	return func(c *catalog.Catalog, m M, before, after *store.Resource) error {
-		changed, err := c.ChangedSettings(before, after)
-		if err == nil {
-			mask(m, changed)
-		}
-		return err
-	}
 }
 
 // serve has the bodies of the calls of a kind.

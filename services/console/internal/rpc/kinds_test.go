@@ -8,8 +8,8 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/kinds/sink"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -26,7 +26,7 @@ func TestAKindThatNoDescriptorIsThereForIsRefused(t *testing.T) {
 
 func TestAFollowedKindWithoutAFieldInChangeIsNotSent(t *testing.T) {
 	t.Parallel()
-	of := descriptor.Plainly(catalog.Sinks(), always(decodeSink), encodeSink)
+	of := sink.Kind()
 	of.Follow = func(store.Change) (*consolev1.Sink, error) { return &consolev1.Sink{}, nil }
 	s := &follow{Deps{Kinds: descriptor.Table{of}}}
 	if got, err := s.change(store.Change{Kind: store.KindSink, Name: "hook", Resource: store.Resource{Kind: store.KindSink, Name: "hook"}}); err == nil {

@@ -61,11 +61,6 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.SecretServiceDeleteSecretProcedure: judged,
 		consolev1connect.SecretServiceAccessSecretProcedure: identity.RoleGitcache,
 
-		consolev1connect.GrantServiceGetGrantProcedure:    read,
-		consolev1connect.GrantServiceListGrantsProcedure:  read,
-		consolev1connect.GrantServiceUpdateGrantProcedure: write,
-		consolev1connect.GrantServiceDeleteGrantProcedure: write,
-
 		consolev1connect.HeadServiceClaimSourceProcedure:  identity.RoleGitcache,
 		consolev1connect.HeadServicePublishHeadsProcedure: identity.RoleGitcache,
 

@@ -111,9 +111,6 @@ func catalogMounts(d Deps) []server.Mount {
 		server.RPC(consolev1connect.SecretServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewSecretServiceHandler(&secrets{d}, o...)
 		}),
-		server.RPC(consolev1connect.GrantServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			return consolev1connect.NewGrantServiceHandler(&grants{d}, o...)
-		}),
 		server.RPC(consolev1connect.HeadServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewHeadServiceHandler(&heads{d}, o...)
 		}),

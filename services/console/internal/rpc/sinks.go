@@ -15,8 +15,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/kinds/sink"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -42,22 +41,22 @@ func sinkPolicy() identity.Policy {
 type sinks struct{ Deps }
 
 func (s *sinks) GetSink(ctx context.Context, req *consolev1.GetSinkRequest) (*consolev1.GetSinkResponse, error) {
-	out, err := serve(s.Deps, sinkKind()).Get(ctx, req)
+	out, err := serve(s.Deps, sink.Kind()).Get(ctx, req)
 	return &consolev1.GetSinkResponse{Sink: out}, err
 }
 
 func (s *sinks) ListSinks(ctx context.Context, req *consolev1.ListSinksRequest) (*consolev1.ListSinksResponse, error) {
-	out, next, err := serve(s.Deps, sinkKind()).List(ctx, req)
+	out, next, err := serve(s.Deps, sink.Kind()).List(ctx, req)
 	return &consolev1.ListSinksResponse{Sinks: out, NextPageToken: next}, err
 }
 
 func (s *sinks) UpdateSink(ctx context.Context, req *consolev1.UpdateSinkRequest) (*consolev1.UpdateSinkResponse, error) {
-	out, outcome, err := serve(s.Deps, sinkKind()).Update(ctx, req.GetSink(), req)
+	out, outcome, err := serve(s.Deps, sink.Kind()).Update(ctx, req.GetSink(), req)
 	return &consolev1.UpdateSinkResponse{Sink: out, Outcome: outcome}, err
 }
 
 func (s *sinks) DeleteSink(ctx context.Context, req *consolev1.DeleteSinkRequest) (*consolev1.DeleteSinkResponse, error) {
-	return &consolev1.DeleteSinkResponse{}, serve(s.Deps, sinkKind()).Delete(ctx, req)
+	return &consolev1.DeleteSinkResponse{}, serve(s.Deps, sink.Kind()).Delete(ctx, req)
 }
 
 func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*consolev1.TestSinkResponse, error) {
@@ -75,170 +74,4 @@ func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.TestSinkResponse{Answer: answer, Accepted: accepted, Duration: durationpb.New(time.Since(began))}, nil
-}
-
-// showSinks encodes sinks with their statuses.
-func showSinks(ctx context.Context, c *catalog.Catalog, list []catalog.Sink) ([]*consolev1.Sink, error) {
-	sendings, err := c.Sendings(ctx)
-	return each(list, func(in catalog.Sink) *consolev1.Sink {
-		out, of := encodeSink(in), sendings[in.Meta.UID]
-		out.Status = &consolev1.SinkStatus{SendTime: stamp(of.SendTime), Waiting: int64(of.Waiting), Dropped: of.Dropped, Sent: of.Sent}
-		if of.Problem != "" {
-			out.Status.Problem = &consolev1.Problem{Message: of.Problem, Since: stamp(of.ProblemTime)}
-			if of.Waiting > 0 {
-				out.Status.RetryTime = stamp(of.Next)
-			}
-		}
-		return out
-	}), err
-}
-
-func decodeSink(in *consolev1.Sink) catalog.Sink {
-	spec := in.GetSpec()
-	out := catalog.Sink{Meta: descriptor.Meta(in.GetMetadata()), Spec: catalog.SinkSpec{
-		Project: spec.GetProject(), Types: spec.GetTypes(), Projects: spec.GetProjects(), Clusters: spec.GetClusters(), Services: spec.GetServices(),
-		Filter: spec.GetFilter(), Template: spec.GetTemplate(), Disabled: spec.GetDisabled(),
-		Interval: spec.GetInterval().AsDuration(), RetryFor: spec.GetRetryFor().AsDuration(), Credentials: catalog.Settings{},
-	}}
-	if spec.GetSeverity() != consolev1.Severity_SEVERITY_UNSPECIFIED {
-		out.Spec.Severity = event.SeverityName(spec.GetSeverity())
-	}
-	credential := func(name string, secret *consolev1.SinkSecret) {
-		switch v := secret.GetValue().(type) {
-		case *consolev1.SinkSecret_Secret:
-			out.Spec.Credentials[name] = catalog.SecretSetting(v.Secret)
-		case *consolev1.SinkSecret_Ref:
-			out.Spec.Credentials[name] = catalog.Setting{Ref: &catalog.SettingRef{Path: v.Ref.GetPath(), Key: v.Ref.GetKey()}}
-		}
-	}
-	switch to := spec.GetTo().(type) {
-	case *consolev1.SinkSpec_Webhook:
-		out.Spec.Webhook = &catalog.WebhookSink{URL: to.Webhook.GetUrl(), CA: to.Webhook.GetCa()}
-		credential(catalog.SinkKey, to.Webhook.GetKey())
-	case *consolev1.SinkSpec_Slack:
-		out.Spec.Slack = &catalog.SlackSink{CA: to.Slack.GetCa()}
-		credential(catalog.SinkURL, to.Slack.GetUrl())
-	case *consolev1.SinkSpec_Email:
-		out.Spec.Email = &catalog.EmailSink{
-			Server: to.Email.GetServer(), ImplicitTLS: to.Email.GetImplicitTls(), From: to.Email.GetFrom(), To: to.Email.GetTo(),
-			Username: to.Email.GetUsername(), Subject: to.Email.GetSubject(), CA: to.Email.GetCa(),
-		}
-		credential(catalog.SinkPassword, to.Email.GetPassword())
-	case *consolev1.SinkSpec_Teams:
-		out.Spec.Teams = &catalog.TeamsSink{CA: to.Teams.GetCa()}
-		credential(catalog.SinkURL, to.Teams.GetUrl())
-	case *consolev1.SinkSpec_PagerDuty:
-		out.Spec.PagerDuty = &catalog.PagerDutySink{URL: to.PagerDuty.GetUrl(), CA: to.PagerDuty.GetCa()}
-		credential(catalog.SinkKey, to.PagerDuty.GetKey())
-	case *consolev1.SinkSpec_Alertmanager:
-		out.Spec.Alertmanager = &catalog.AlertmanagerSink{URL: to.Alertmanager.GetUrl(), Username: to.Alertmanager.GetUsername(), CA: to.Alertmanager.GetCa()}
-		credential(catalog.SinkPassword, to.Alertmanager.GetPassword())
-	case *consolev1.SinkSpec_Grafana:
-		out.Spec.Grafana = &catalog.GrafanaSink{URL: to.Grafana.GetUrl(), Dashboard: to.Grafana.GetDashboard(), CA: to.Grafana.GetCa()}
-		credential(catalog.SinkToken, to.Grafana.GetToken())
-	case *consolev1.SinkSpec_Github:
-		out.Spec.GitHub = decodeCommitStatus(to.Github)
-		credential(catalog.SinkToken, to.Github.GetToken())
-	case *consolev1.SinkSpec_Gitlab:
-		out.Spec.GitLab = decodeCommitStatus(to.Gitlab)
-		credential(catalog.SinkToken, to.Gitlab.GetToken())
-	case *consolev1.SinkSpec_Gitea:
-		out.Spec.Gitea = decodeCommitStatus(to.Gitea)
-		credential(catalog.SinkToken, to.Gitea.GetToken())
-	case *consolev1.SinkSpec_Bitbucket:
-		out.Spec.Bitbucket = decodeCommitStatus(to.Bitbucket)
-		credential(catalog.SinkToken, to.Bitbucket.GetToken())
-	}
-	return out
-}
-
-func decodeCommitStatus(in *consolev1.CommitStatusSink) *catalog.CommitStatusSink {
-	return &catalog.CommitStatusSink{URL: in.GetUrl(), Repositories: in.GetRepositories(), Context: in.GetContext(), Brief: in.Details != nil && !in.GetDetails(), CA: in.GetCa()}
-}
-
-// encodeSink leaves the values of secrets empty.
-func encodeSink(in catalog.Sink) *consolev1.Sink {
-	is := in.Spec
-	spec := &consolev1.SinkSpec{
-		Project: is.Project, Types: is.Types, Projects: is.Projects, Clusters: is.Clusters, Services: is.Services,
-		Filter: is.Filter, Template: is.Template, Disabled: is.Disabled,
-		Severity: consolev1.Severity(consolev1.Severity_value["SEVERITY_"+is.Severity]),
-	}
-	if is.Interval > 0 {
-		spec.Interval = durationpb.New(is.Interval)
-	}
-	if is.RetryFor > 0 {
-		spec.RetryFor = durationpb.New(is.RetryFor)
-	}
-	credential := func(name string) *consolev1.SinkSecret {
-		switch s := is.Credentials[name]; {
-		case s.Ref != nil:
-			return &consolev1.SinkSecret{Value: &consolev1.SinkSecret_Ref{Ref: &consolev1.SinkSecretRef{Path: s.Ref.Path, Key: s.Ref.Key}}}
-		case s.Secret:
-			return &consolev1.SinkSecret{Value: &consolev1.SinkSecret_Secret{}}
-		}
-		return nil
-	}
-	switch {
-	case is.Webhook != nil:
-		spec.To = &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: is.Webhook.URL, Ca: is.Webhook.CA, Key: credential(catalog.SinkKey)}}
-	case is.Slack != nil:
-		spec.To = &consolev1.SinkSpec_Slack{Slack: &consolev1.SlackSink{Ca: is.Slack.CA, Url: credential(catalog.SinkURL)}}
-	case is.Email != nil:
-		at := is.Email
-		spec.To = &consolev1.SinkSpec_Email{Email: &consolev1.EmailSink{
-			Server: at.Server, ImplicitTls: at.ImplicitTLS, From: at.From, To: at.To, Username: at.Username, Subject: at.Subject, Ca: at.CA,
-			Password: credential(catalog.SinkPassword),
-		}}
-	case is.Teams != nil:
-		spec.To = &consolev1.SinkSpec_Teams{Teams: &consolev1.TeamsSink{Ca: is.Teams.CA, Url: credential(catalog.SinkURL)}}
-	case is.PagerDuty != nil:
-		spec.To = &consolev1.SinkSpec_PagerDuty{PagerDuty: &consolev1.PagerDutySink{Url: is.PagerDuty.URL, Ca: is.PagerDuty.CA, Key: credential(catalog.SinkKey)}}
-	case is.Alertmanager != nil:
-		spec.To = &consolev1.SinkSpec_Alertmanager{Alertmanager: &consolev1.AlertmanagerSink{
-			Url: is.Alertmanager.URL, Username: is.Alertmanager.Username, Ca: is.Alertmanager.CA, Password: credential(catalog.SinkPassword),
-		}}
-	case is.Grafana != nil:
-		spec.To = &consolev1.SinkSpec_Grafana{Grafana: &consolev1.GrafanaSink{
-			Url: is.Grafana.URL, Dashboard: is.Grafana.Dashboard, Ca: is.Grafana.CA, Token: credential(catalog.SinkToken),
-		}}
-	case is.CommitStatus() != nil:
-		at := is.CommitStatus()
-		host := &consolev1.CommitStatusSink{Url: at.URL, Repositories: at.Repositories, Context: at.Context, Ca: at.CA, Token: credential(catalog.SinkToken)}
-		if at.Brief {
-			host.Details = new(bool)
-		}
-		switch at {
-		case is.GitHub:
-			spec.To = &consolev1.SinkSpec_Github{Github: host}
-		case is.GitLab:
-			spec.To = &consolev1.SinkSpec_Gitlab{Gitlab: host}
-		case is.Gitea:
-			spec.To = &consolev1.SinkSpec_Gitea{Gitea: host}
-		case is.Bitbucket:
-			spec.To = &consolev1.SinkSpec_Bitbucket{Bitbucket: host}
-		}
-	}
-	return &consolev1.Sink{Metadata: descriptor.Metadata(in.Meta), Spec: spec}
-}
-
-// maskSink writes masks for secrets, and says which have changed.
-func maskSink(spec *consolev1.SinkSpec, changed map[string]bool) {
-	mask := func(name string, of *consolev1.SinkSecret) {
-		if secret, ok := of.GetValue().(*consolev1.SinkSecret_Secret); ok {
-			if secret.Secret = catalog.Masked; changed[name] {
-				secret.Secret += " (changed)"
-			}
-		}
-	}
-	mask(catalog.SinkKey, spec.GetWebhook().GetKey())
-	mask(catalog.SinkURL, spec.GetSlack().GetUrl())
-	mask(catalog.SinkPassword, spec.GetEmail().GetPassword())
-	mask(catalog.SinkURL, spec.GetTeams().GetUrl())
-	mask(catalog.SinkKey, spec.GetPagerDuty().GetKey())
-	mask(catalog.SinkPassword, spec.GetAlertmanager().GetPassword())
-	mask(catalog.SinkToken, spec.GetGrafana().GetToken())
-	for _, host := range []*consolev1.CommitStatusSink{spec.GetGithub(), spec.GetGitlab(), spec.GetGitea(), spec.GetBitbucket()} {
-		mask(catalog.SinkToken, host.GetToken())
-	}
 }

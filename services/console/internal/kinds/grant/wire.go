@@ -1,0 +1,34 @@
+package grant
+
+import (
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/rights"
+)
+
+func decode(g *consolev1.Grant) catalog.Grant {
+	spec, clusters := g.GetSpec(), g.GetSpec().GetClusters()
+	out := catalog.Grant{Meta: descriptor.Meta(g.GetMetadata()), Spec: catalog.GrantSpec{
+		Role: spec.GetRole(), Projects: spec.GetProjects(),
+		Clusters: catalog.GrantClusters{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()},
+	}}
+	if until := spec.GetUntilTime(); until != nil {
+		out.Spec.Until = until.AsTime()
+	}
+	for _, s := range spec.GetSubjects() {
+		switch who := s.GetSubject().(type) {
+		case *consolev1.GrantSubject_User:
+			out.Spec.Users = append(out.Spec.Users, who.User)
+		case *consolev1.GrantSubject_Group:
+			out.Spec.Groups = append(out.Spec.Groups, who.Group)
+		case *consolev1.GrantSubject_ServiceAccount:
+			out.Spec.ServiceAccounts = append(out.Spec.ServiceAccounts, who.ServiceAccount)
+		}
+	}
+	return out
+}
+
+func encode(g catalog.Grant) *consolev1.Grant {
+	return &consolev1.Grant{Metadata: descriptor.Metadata(g.Meta), Spec: rights.Grant(g.Spec)}
+}

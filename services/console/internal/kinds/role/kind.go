@@ -1,0 +1,18 @@
+package role
+
+import (
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Kind describes the kind.
+func Kind() descriptor.Of[catalog.Role, *consolev1.Role] {
+	d := descriptor.Plainly(catalog.Roles(), descriptor.Always(decode), encode)
+	d.Follow = func(c store.Change) (*consolev1.Role, error) {
+		r, err := catalog.Roles().Decode(c.Resource)
+		return encode(r), err
+	}
+	return d
+}

@@ -1,0 +1,20 @@
+package role
+
+import (
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/rights"
+)
+
+func decode(r *consolev1.Role) catalog.Role {
+	spec := catalog.RoleSpec{Description: r.GetSpec().GetDescription(), Kubernetes: r.GetSpec().GetKubernetes()}
+	for _, rule := range r.GetSpec().GetRules() {
+		spec.Rules = append(spec.Rules, catalog.RoleRule{Verbs: rule.GetVerbs(), Kinds: rule.GetKinds()})
+	}
+	return catalog.Role{Meta: descriptor.Meta(r.GetMetadata()), Spec: spec}
+}
+
+func encode(r catalog.Role) *consolev1.Role {
+	return &consolev1.Role{Metadata: descriptor.Metadata(r.Meta), Spec: rights.Role(r.Spec)}
+}

@@ -1,0 +1,12 @@
+package serviceaccount
+
+import (
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
+)
+
+// Kind describes the kind.
+func Kind() descriptor.Of[catalog.ServiceAccount, *consolev1.ServiceAccount] {
+	return descriptor.Plainly(catalog.ServiceAccounts(), descriptor.Always(decode), encode)
+}
