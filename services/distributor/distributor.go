@@ -73,9 +73,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, deps: deps, nudges: nudge.New(), answers: make(chan plan.Answer, maxAnswers),
+		cfg: cfg, deps: deps, answers: make(chan plan.Answer, maxAnswers),
 		tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/distributor"),
 	}
+	s.nudges = nudge.New(s.pressure.Share)
 	var err error
 	s.replica, err = replica.New(identity.ServiceDistributor, cfg.Config, deps,
 		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_PROJECT,

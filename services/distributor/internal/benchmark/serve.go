@@ -143,7 +143,7 @@ func serveDelivery(ctx context.Context, stdout io.Writer) error {
 	}
 	defer func() { _ = flush(context.WithoutCancel(ctx)) }()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	p, hub, console := wholePlan(), nudge.New(), deafConsole{}
+	p, hub, console := wholePlan(), nudge.New(func() float64 { return 0 }), deafConsole{}
 	current := func() (time.Time, bool) { return time.Now(), false }
 	metrics, err := observe.New(tel.Registry, observe.State{
 		Store: func() artifact.Stats { return artifact.Stats{} }, Plan: p.Counts, Watchers: hub.Watchers, Stale: current,

@@ -1,6 +1,6 @@
 // Package nudge tells the watchers of a cluster that there is something to do, and all watchers from time to
 // time that there is nothing. The package never waits for a watcher: nudges that were not taken are one nudge, or one
-// beat.
+// beat. In a busy process the nudges of a watcher keep a distance.
 package nudge
 
 import (
@@ -23,6 +23,9 @@ const (
 	// followed is in about how many clusters the trace of a commit goes on, of those that watch here: what is worth
 	// seeing is seen in a hundred, and nothing shows the spans of ten thousand.
 	followed = 100
+	// longestPause is between two nudges of a watcher while there is all the pressure that there can be, and as much less as there is less: when
+	// everything is new, as for a fleet that comes all at once, each agent asks for much at once instead of for each folder as it is made.
+	longestPause = 10 * time.Second
 )
 
 // Event is what there is to tell, as bits.
@@ -36,16 +39,19 @@ const (
 
 // Hub is where watchers gather. The zero value is not usable: New. Run gives the beats. Safe for concurrent use.
 type Hub struct {
+	pressure func() float64
+
 	mu       sync.Mutex
+	late     map[*Watcher]struct{}            // have a nudge to come, too soon after the one before; guarded by mu
 	watchers map[string]map[*Watcher]struct{} // by cluster; guarded by mu
 	beats    [groups]map[*Watcher]struct{}    // by when they have their beat; guarded by mu
 	next     int                              // group of the next watcher; guarded by mu
 	count    int                              // guarded by mu
 }
 
-// New returns a hub without watchers.
-func New() *Hub {
-	h := &Hub{watchers: map[string]map[*Watcher]struct{}{}}
+// New returns a hub without watchers. pressure is how busy the process is, from 0 to 1.
+func New(pressure func() float64) *Hub {
+	h := &Hub{pressure: pressure, watchers: map[string]map[*Watcher]struct{}{}, late: map[*Watcher]struct{}{}}
 	for i := range h.beats {
 		h.beats[i] = map[*Watcher]struct{}{}
 	}
@@ -60,11 +66,12 @@ type Watcher struct {
 	events  atomic.Uint32
 	trace   atomic.Pointer[string] // of the last nudge that had one
 	c       chan struct{}          // capacity 1
+	nudged  time.Time              // when it had its last nudge, or came; guarded by the hub's mu
 }
 
 // Watch adds a watcher. The caller closes it.
 func (h *Hub) Watch(cluster string) *Watcher {
-	w := &Watcher{hub: h, cluster: cluster, c: make(chan struct{}, 1)}
+	w := &Watcher{hub: h, cluster: cluster, c: make(chan struct{}, 1), nudged: time.Now()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers[cluster] == nil {
@@ -114,19 +121,31 @@ func (w *Watcher) Close() {
 		delete(w.hub.watchers, w.cluster)
 	}
 	delete(w.hub.beats[w.group], w)
+	delete(w.hub.late, w)
 	w.hub.count--
 }
 
-// Nudge tells the watchers of these clusters, each with its trace, and says how many were told.
+// Nudge tells the watchers of these clusters, each with its trace, and says how many are told. A watcher that had a nudge a moment ago has the next
+// one later if the process is busy.
 func (h *Hub) Nudge(clusters map[string]string) (told int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	now, pause := time.Now(), h.pause()
 	for cluster, trace := range clusters {
 		thin := telemetry.Thin(trace, cluster, followed, h.count)
 		for w := range h.watchers[cluster] {
 			if telemetry.Sampled(thin) {
 				w.trace.Store(&thin)
 			}
+			if _, late := h.late[w]; late || w.events.Load()&uint32(Nudge) != 0 {
+				continue // it is going to be told of this, too
+			}
+			if now.Sub(w.nudged) < pause {
+				h.late[w] = struct{}{}
+				told++
+				continue
+			}
+			w.nudged = now
 			if w.tell(Nudge) {
 				told++
 			}
@@ -135,12 +154,29 @@ func (h *Hub) Nudge(clusters map[string]string) (told int) {
 	return told
 }
 
+// pause is between two nudges of a watcher.
+func (h *Hub) pause() time.Duration { return time.Duration(h.pressure() * float64(longestPause)) }
+
+// nudgeLate tells the watchers whose nudge was put off for long enough.
+func (h *Hub) nudgeLate() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, pause := time.Now(), h.pause()
+	for w := range h.late {
+		if now.Sub(w.nudged) >= pause {
+			delete(h.late, w)
+			w.nudged = now
+			w.tell(Nudge)
+		}
+	}
+}
+
 // Thin returns the trace of a commit as it goes on to a cluster: to most of them as one that is not recorded.
 func (h *Hub) Thin(trace, cluster string) string {
 	return telemetry.Thin(trace, cluster, followed, h.Watchers())
 }
 
-// Run gives every watcher its beats until ctx ends.
+// Run gives every watcher its beats, and nudges that were put off, until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
@@ -149,6 +185,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticks.C:
+			h.nudgeLate()
 			h.beat(group)
 		}
 	}

@@ -9,9 +9,12 @@ import (
 	"fairlead.dev/services/distributor/internal/nudge"
 )
 
+// calm is a process with nothing else to do.
+func calm() float64 { return 0 }
+
 func TestNudgesOfOneClusterAreOneUntilTaken(t *testing.T) {
 	t.Parallel()
-	h := nudge.New()
+	h := nudge.New(calm)
 	a, again, other := h.Watch("a"), h.Watch("a"), h.Watch("b")
 	edge := map[string]string{"a": "", "nobody": ""}
 	if told := h.Nudge(edge); told != 2 {
@@ -49,7 +52,7 @@ func TestNudgesOfOneClusterAreOneUntilTaken(t *testing.T) {
 func TestEveryWatcherHasItsBeatsAndANudgeIsNotLostAmongThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := nudge.New()
+		h := nudge.New(calm)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- h.Run(ctx) }()
@@ -92,7 +95,7 @@ func TestEveryWatcherHasItsBeatsAndANudgeIsNotLostAmongThem(t *testing.T) {
 func TestNudgeCarriesTheTraceOfTheLastCommit(t *testing.T) {
 	t.Parallel()
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333"
-	h := nudge.New()
+	h := nudge.New(calm)
 	w := h.Watch("a")
 	defer w.Close()
 	for _, told := range []string{trace + "1-01", trace + "2-01", "", trace + "3-00"} {
@@ -105,4 +108,55 @@ func TestNudgeCarriesTheTraceOfTheLastCommit(t *testing.T) {
 	if _, got := w.Take(); got != "" {
 		t.Errorf("a nudge without a trace has %q", got)
 	}
+}
+
+// A busy process leaves time between two nudges of an agent, and loses none. The first one after a while is told at once.
+func TestNudgesUnderPressureKeepADistance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pressure := 0.5 // five seconds between two
+		h := nudge.New(func() float64 { return pressure })
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		w := h.Watch("a")
+		nudges := func(over time.Duration) (n int) {
+			for end := time.After(over); ; {
+				select {
+				case <-w.C():
+					if e, _ := w.Take(); e&nudge.Nudge != 0 {
+						n++
+					}
+				case <-end:
+					return n
+				}
+			}
+		}
+		nudges(time.Minute)
+		if h.Nudge(map[string]string{"a": ""}) != 1 || nudges(100*time.Millisecond) != 1 {
+			t.Error("the first nudge after a while waits")
+		}
+		for range 90 {
+			h.Nudge(map[string]string{"a": ""})
+			<-time.After(time.Millisecond)
+		}
+		if n := nudges(4 * time.Second); n != 0 {
+			t.Errorf("%d nudges within the distance", n)
+		}
+		if n := nudges(time.Minute); n != 1 {
+			t.Errorf("%d nudges after it", n)
+		}
+		h.Nudge(map[string]string{"a": ""})
+		nudges(100 * time.Millisecond)
+		h.Nudge(map[string]string{"a": ""})
+		pressure = 0 // it is over
+		if n := nudges(time.Second); n != 1 {
+			t.Errorf("%d nudges once the pressure is over", n)
+		}
+		w.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -56,7 +56,7 @@ func deps(t *testing.T) rpc.Deps {
 		u.Cluster("edge-1", true)
 		u.Loaded()
 	})
-	hub := nudge.New()
+	hub := nudge.New(func() float64 { return 0 })
 	metrics, err := observe.New(prometheus.NewRegistry(), observe.State{
 		Store: func() artifact.Stats { return artifact.Stats{} }, Plan: p.Counts, Watchers: hub.Watchers,
 		Stale: func() (time.Time, bool) { return time.Now(), false },
