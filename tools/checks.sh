@@ -4,10 +4,19 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail=0
-# -export compiles everything and links nothing.
+# What one deployable is built from: the modules that are not ours, with their versions.
+foreign() { go list -deps -f '{{with .Module}}{{.Path}} {{.Version}}{{with .Replace}} by {{.Path}} {{.Version}}{{end}}{{end}}' ./cmd/... | grep -vE '^(fairlead\.dev/|$)' | sort -u; }
+
+# Without the workspace each compiles as with it, if every package is found and all modules are the same.
 for dir in services/{console,gitcache,distributor,tunnel,agent} cli; do
-  echo "compile $dir without the workspace" >&2
-  (cd "$dir" && GOWORK=off go list -export ./cmd/... >/dev/null) || fail=1
+  echo "compare the modules of $dir with those of the workspace" >&2
+  if ! alone=$(cd "$dir" && GOWORK=off foreign); then
+    echo "$dir does not build without the workspace: run \`make tidy\`" >&2
+    fail=1
+  elif ! diff <(echo "$alone") <(cd "$dir" && foreign) >&2; then
+    echo "$dir has other modules (<) than the workspace (>): run \`make tidy\`" >&2
+    fail=1
+  fi
 done
 
 # forbid DIR PATTERN WHY: no package that the binary in DIR links may match PATTERN.
