@@ -47,6 +47,16 @@ func (p *Pace) Note(n int, waits bool) {
 	}
 }
 
+// Takes is how long a line of so many takes; 0 while no rate is known.
+func (p *Pace) Takes(waiting int64) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rate == 0 {
+		return 0
+	}
+	return time.Duration(min(float64(waiting)/p.rate, longestPause.Seconds()) * float64(time.Second))
+}
+
 // Pause is when a caller that is refused may come back: anything up to twice the time that a line of so many takes, so that those that come back are
 // as many as are worked off.
 func (p *Pace) Pause(waiting int64) time.Duration {

@@ -15,8 +15,8 @@ import (
 // of a procedure at a time, and again after one that it gave up.
 const callsPerCluster, watchesPerCluster = 4, 32
 
-// front takes a call's part of its cluster's share before a byte of the call's body is read, or refuses the call: a body takes memory from the first
-// byte, and several times its size until it is decoded.
+// front takes a call's part of its cluster's share before a byte of the call's body is read, or refuses the call, also where the line is full: a body
+// takes memory from the first byte, and several times its size until it is decoded.
 type front struct {
 	next   http.Handler
 	errors *connect.ErrorWriter
@@ -28,29 +28,30 @@ type bound struct {
 	shares *shares.Shares // of clusters, in calls
 	away   func()         // counts the calls that are turned away
 	pause  func() time.Duration
+	full   func() bool // nobody is let in; nil: never
 }
 
 // Front goes before the handler of DeliveryService.
 func (d *Delivery) Front(next http.Handler) http.Handler {
 	away := func(class string) func() { return d.deps.Metrics.Away.WithLabelValues(class).Inc }
 	return &front{next, connect.NewErrorWriter(), map[string]bound{
-		deliveryv1connect.DeliveryServiceSyncProcedure:   {shares.New(callsPerCluster), away("sync"), d.syncs.pause},
-		deliveryv1connect.DeliveryServiceReportProcedure: {shares.New(callsPerCluster), away("report"), d.deps.Reports.Pause},
-		deliveryv1connect.DeliveryServiceWatchProcedure:  {shares.New(watchesPerCluster), away("watch"), d.opens.pause},
+		deliveryv1connect.DeliveryServiceSyncProcedure:   {shares.New(callsPerCluster), away("sync"), d.syncs.pause, nil},
+		deliveryv1connect.DeliveryServiceReportProcedure: {shares.New(callsPerCluster), away("report"), d.deps.Reports.Pause, d.deps.Reports.Full},
+		deliveryv1connect.DeliveryServiceWatchProcedure:  {shares.New(watchesPerCluster), away("watch"), d.opens.pause, nil},
 	}}
 }
 
 // Front goes before the handler of DetailService.
 func (d *Details) Front(next http.Handler) http.Handler {
 	return &front{next, connect.NewErrorWriter(), map[string]bound{
-		deliveryv1connect.DetailServiceReportDetailsProcedure: {shares.New(callsPerCluster), d.away, d.turns.pause},
+		deliveryv1connect.DetailServiceReportDetailsProcedure: {shares.New(callsPerCluster), d.away, d.turns.pause, nil},
 	}}
 }
 
 // Front goes before the handler of ViewService.
 func (v *Views) Front(next http.Handler) http.Handler {
 	return &front{next, connect.NewErrorWriter(), map[string]bound{
-		deliveryv1connect.ViewServicePushViewProcedure: {shares.New(callsPerCluster), v.away, v.views.Pause},
+		deliveryv1connect.ViewServicePushViewProcedure: {shares.New(callsPerCluster), v.away, v.views.Pause, nil},
 	}}
 }
 
@@ -62,7 +63,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	b := f.bounds[r.URL.Path]
-	if !b.shares.Take(id.Name, 1) {
+	if b.full != nil && b.full() || !b.shares.Take(id.Name, 1) {
 		b.away()
 		_ = f.errors.Write(w, r, errTooMany(b.pause())) // fails if the caller is gone
 		return

@@ -115,7 +115,7 @@ func (h *Hub) flush(ctx context.Context) (time.Duration, error) {
 		}
 		begin := time.Now()
 		err := h.tell(ctx, names, lines)
-		h.piece = nextPiece(h.piece, leastTruths, maxTruths, time.Since(begin), err)
+		h.piece = piece{leastTruths, maxTruths, truthsTime}.next(h.piece, len(names) >= h.piece, time.Since(begin), err)
 		if err != nil {
 			h.putBack(names, lines)
 			return 0, err

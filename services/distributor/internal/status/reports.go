@@ -30,8 +30,11 @@ type Console interface {
 const (
 	// callTimeout bounds one call to the console: less than agents wait for what becomes of their reports.
 	callTimeout = 20 * time.Second
-	// callTime is what a call should take: agents wait for it, and a call that fails is made again as a whole.
-	callTime = time.Second
+	// A call of reports should take reportsTime, and one of truths or of who was seen truthsTime: a call costs something by itself, whatever is in it; agents
+	// wait for the first kind, and people's writes wait for both.
+	reportsTime, truthsTime = 2 * time.Second, 500 * time.Millisecond
+	// patience is how long the line may take, if more than leastWaiting are in it: agents give up soon after, and what they come back with is new work.
+	patience, leastWaiting = 15 * time.Second, 256
 	// maxWaiting and maxWaitingBytes bound the agents' calls that wait for the console, and what is in them: four
 	// full calls to the console, and as much memory as a distributor has to spare. More are told when to come
 	// back: a storm of reports costs neither memory nor the time of Syncs, and takes its turns.
@@ -43,8 +46,9 @@ const (
 	// it reads, and more only for one cluster alone).
 	maxClusters   = 1000
 	maxBatchBytes = 2 << 20
-	// leastBatchBytes is what is left of it when calls run into their deadlines: what is told in time is told once.
-	leastBatchBytes = 32 << 10
+	// firstBatchBytes is what it begins with, and leastBatchBytes what is left of it when calls run into their deadlines: what is told in time is told
+	// once.
+	firstBatchBytes, leastBatchBytes = 256 << 10, 32 << 10
 	// While more than fewReporters clusters report at once, calls are begun callPause apart at least: what comes in between goes together, in one commit
 	// and as few events. A single report waits for nothing.
 	fewReporters = 8
@@ -83,12 +87,15 @@ type outcome struct {
 // NewReports returns Reports; Run works.
 func NewReports(c Console, log *slog.Logger) *Reports {
 	return &Reports{
-		console: c, queue: make(chan *job, maxWaiting), log: log, sizes: shares.New(maxClusterBytes), piece: maxBatchBytes,
+		console: c, queue: make(chan *job, maxWaiting), log: log, sizes: shares.New(maxClusterBytes), piece: firstBatchBytes,
 	}
 }
 
 // Record returns once the reports are durable, or an error. Record keeps reports until it has returned.
 func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliveryv1.ServiceReport) ([]*deliveryv1.Acknowledgement, error) {
+	if r.Full() {
+		return nil, ErrBusy
+	}
 	said := &consolev1.ClusterReports{Cluster: cluster, Reports: reports}
 	j := &job{size: proto.Size(said), done: make(chan outcome, 1)}
 	j.waiting.Store(said)
@@ -114,6 +121,12 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 	}
 }
 
+// Full says that a caller who comes now would wait for longer than callers wait.
+func (r *Reports) Full() bool {
+	waiting := len(r.queue)
+	return waiting > leastWaiting && r.pace.Takes(int64(waiting)) > patience
+}
+
 // Pause is when a caller that met ErrBusy may come again.
 func (r *Reports) Pause() time.Duration { return r.pace.Pause(int64(len(r.queue))) }
 
@@ -131,7 +144,7 @@ func (r *Reports) Run(ctx context.Context) error {
 		}
 		var batch []*job
 		if batch, left = r.gather(first); len(batch) > 0 {
-			r.send(ctx, batch)
+			r.send(ctx, batch, left != nil)
 		}
 		if len(batch) > fewReporters && left == nil {
 			select {
@@ -166,13 +179,15 @@ func (r *Reports) gather(first *job) (batch []*job, left *job) {
 	}
 }
 
-func (r *Reports) send(ctx context.Context, batch []*job) {
+// send makes a batch durable; whole: there was more than fitted in.
+func (r *Reports) send(ctx context.Context, batch []*job, whole bool) {
 	begin := time.Now()
 	err := r.call(ctx, batch)
-	r.piece = nextPiece(r.piece, leastBatchBytes, maxBatchBytes, time.Since(begin), err)
+	r.piece = piece{leastBatchBytes, maxBatchBytes, reportsTime}.next(r.piece, whole, time.Since(begin), err)
 	if err == nil {
 		return
 	}
+	r.pace.Note(0, len(r.queue) > 0)
 	if len(batch) > 1 && isAboutContent(err) {
 		r.sendApart(ctx, batch)
 		return
@@ -231,16 +246,22 @@ func (r *Reports) call(ctx context.Context, batch []*job) error {
 	return nil
 }
 
-// nextPiece is how much goes into the next call after one that took so long: half of a piece that took longer than it should, and more after one that
-// was far from that.
-func nextPiece(piece, least, most int, took time.Duration, err error) int {
+// piece bounds what goes into a call, which should take the time wanted.
+type piece struct {
+	least, most int
+	wanted      time.Duration
+}
+
+// next is how much goes into the next call after one that took so long: half of it after one that took twice the wanted time, and more after one that
+// was whole and took less. In between nothing changes.
+func (p piece) next(now int, whole bool, took time.Duration, err error) int {
 	switch {
-	case took > callTime:
-		return max(piece/2, least)
-	case err == nil && took < callTime/4:
-		return min(2*piece, most)
+	case took > 2*p.wanted:
+		return max(now/2, p.least)
+	case err == nil && whole && took < p.wanted:
+		return min(2*now, p.most)
 	}
-	return piece
+	return now
 }
 
 // backoff waits a random part of a time that doubles up to half a minute. False: ctx ended.

@@ -170,7 +170,7 @@ func (s *Seen) flush(ctx context.Context) error {
 		}
 		begin := time.Now()
 		err := s.tell(ctx, some, lost)
-		s.piece = nextPiece(s.piece, leastSeen, maxSeen, time.Since(begin), err)
+		s.piece = piece{leastSeen, maxSeen, truthsTime}.next(s.piece, len(some) >= s.piece, time.Since(begin), err)
 		if err != nil {
 			s.putBack(some, lost)
 			return err

@@ -174,7 +174,7 @@ func TestOneClusterTakesNoMoreThanItsShareOfTheLine(t *testing.T) {
 func TestReportsThatAreTooManyAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &console{took: 5 * time.Second}
+		c := &console{took: 2 * time.Second}
 		r := status.NewReports(c, quiet)
 		stop := run(t, r.Run)
 		var first sync.WaitGroup
@@ -243,6 +243,47 @@ func TestReportsThatNobodyWaitsForAreNotSent(t *testing.T) {
 			t.Errorf("sent those of %v", sent)
 		}
 		stop()
+	})
+}
+
+// A storm of reports, of which each call costs half a second besides what is in it: as many as can go together do, also after a time in which everything
+// took long, and nobody is let into a line that takes longer than its callers wait.
+func TestAStormOfReportsIsWorkedOffAfterASlowTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const agents, each, gaveUpAfter = 3000, 10 << 10, 30 * time.Second
+		c := &console{took: 10 * time.Second}
+		r := status.NewReports(c, quiet)
+		stop := run(t, r.Run)
+		begun := time.Now()
+		var all sync.WaitGroup
+		var vain atomic.Int64
+		for i := range agents {
+			all.Go(func() {
+				for time.Since(begun) < 15*time.Minute {
+					ctx, cancel := context.WithTimeout(context.Background(), gaveUpAfter)
+					_, err := r.Record(ctx, fmt.Sprint("c", i), reports("s", each))
+					cancel()
+					switch {
+					case err == nil:
+						return
+					case errors.Is(err, status.ErrBusy):
+						<-time.After(r.Pause())
+					default:
+						vain.Add(1)
+					}
+				}
+			})
+		}
+		<-time.After(5 * time.Minute)
+		c.mu.Lock()
+		c.took = 500 * time.Millisecond
+		c.mu.Unlock()
+		all.Wait()
+		stop()
+		if took := time.Since(begun) - 5*time.Minute; took > 90*time.Second || vain.Load() > 2*agents {
+			t.Errorf("%s after the slow time all are durable, and callers gave up %d times", took, vain.Load())
+		}
 	})
 }
 
