@@ -94,7 +94,7 @@ func NewHTTP(o Options) *HTTP {
 	h := &HTTP{
 		limits: o.Limits.withDefaults(), budget: o.Budget, addresses: o.Addresses,
 		transports: newTransports(o.RootCAs, o.Addresses), versions: newVersions(), admissions: newAdmissions(),
-		resting: &resting{until: map[string]time.Time{}}, dir: o.Dir,
+		resting: &resting{until: map[restingKey]time.Time{}}, dir: o.Dir,
 	}
 	h.apps = newApps(h)
 	return h

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,8 +21,8 @@ import (
 const (
 	// mirrorRest is how long a mirror that can't be used is left alone.
 	mirrorRest = 5 * time.Minute
-	// maxResting bounds the mirrors that are remembered so.
-	maxResting = 1000
+	// maxResting bounds what is remembered so: one for each mirror, repository and secret.
+	maxResting = 10_000
 )
 
 // mirrorsOf are the mirrors of a registry, for one of its repositories. The source's own login and its leave to go without TLS are not
@@ -45,30 +46,49 @@ func mirrorsOf(r Remote, repository string) (mirrors []Remote) {
 	return mirrors
 }
 
-// resting remembers mirrors that could not be used a moment ago, by their hosts.
+// resting remembers mirrors that could not be used a moment ago.
 type resting struct {
 	mu    sync.Mutex // guards until
-	until map[string]time.Time
+	until map[restingKey]time.Time
 }
 
-func (l *resting) has(host string) bool {
+// restingKey is a mirror as a source asks it. A secret, a proxy or a repository of one team may be wrong while the mirror works for others.
+type restingKey struct {
+	host, path    string // of the repository at the mirror
+	secret, proxy string
+}
+
+func restingKeyOf(mirror Remote) restingKey {
+	key := restingKey{host: mirror.URL.Host, path: mirror.URL.Path, secret: mirror.Secret}
+	if mirror.Proxy != nil {
+		key.proxy = mirror.Proxy.String()
+	}
+	return key
+}
+
+func (l *resting) has(key restingKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Now().Before(l.until[host])
+	return time.Now().Before(l.until[key])
 }
 
-// note takes in why a mirror was of no use. One that lacks something may have the next thing.
-func (l *resting) note(host string, err error) {
+// note records why a mirror was of no use. A mirror that lacks something may have the next thing, and the gitcache's own disk is not the
+// mirror's fault.
+func (l *resting) note(key restingKey, err error) {
 	known, ok := err.(*Error) //nolint:errorlint // as ask returns it
-	if !ok || known.Kind == KindNotFound {
+	if !ok || known.Kind == KindNotFound || known.Kind == KindStorage {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := time.Now()
+	if len(l.until) >= maxResting {
+		maps.DeleteFunc(l.until, func(_ restingKey, until time.Time) bool { return !now.Before(until) })
+	}
 	if len(l.until) >= maxResting {
 		clear(l.until)
 	}
-	l.until[host] = time.Now().Add(max(mirrorRest, known.RetryAfter))
+	l.until[key] = now.Add(max(mirrorRest, known.RetryAfter))
 }
 
 // fromMirrors asks the mirrors of a registry one after the other, and then the registry itself. What is asked for must have a digest, and
@@ -76,14 +96,15 @@ func (l *resting) note(host string, err error) {
 func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask func(r Remote, repository string) error) error {
 	var why []string
 	for _, mirror := range mirrorsOf(r, repository) {
-		if h.resting.has(mirror.URL.Host) {
+		key := restingKeyOf(mirror)
+		if h.resting.has(key) {
 			continue
 		}
 		err := ask(mirror, artifactRepository(mirror))
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		h.resting.note(mirror.URL.Host, err)
+		h.resting.note(key, err)
 		why = append(why, fmt.Sprintf("The mirror %s: %s", mirror.URL.Host, err))
 	}
 	err := ask(r, repository)
