@@ -139,7 +139,7 @@ func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.L
 	}
 	defer kept.Close()
 	if err := read(kept); err != nil {
-		return n, packageError(err, true)
+		return n, h.chartError(ctx, ctx, r, r.URL, packageError(err, true))
 	}
 	return n, nil
 }

@@ -2,9 +2,21 @@ package fetch
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
+
+	"fairlead.dev/services/gitcache/internal/oci"
 )
 
 // mirroredRemote is a repository of a registry that has a mirror.
@@ -52,6 +64,27 @@ func TestMirrorsRestOnlyForWhatFailed(t *testing.T) {
 		if !isAsked(r, repository, fault) || !isAsked(r, repository, fault) {
 			t.Errorf("the mirror rests after %v", fault)
 		}
+	}
+}
+
+// TestAFullDiskIsNotTheFaultOfWhatAMirrorHas: the layer is good, and the gitcache can't keep what is in it.
+func TestAFullDiskIsNotTheFaultOfWhatAMirrorHas(t *testing.T) {
+	t.Parallel()
+	const text = "a layer"
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
+	defer s.Close()
+	h := NewHTTP(Options{Addresses: NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Dir: t.TempDir()})
+	defer h.Close()
+	r := mirroredRemote()
+	r.Registry.Mirrors = strings.TrimPrefix(s.URL, "https://")
+	r.Credentials.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	layer := oci.Layer{Digest: oci.Digest(fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))), Size: int64(len(text))}
+	_, err := h.getBlob(t.Context(), r, "team/shop", layer, func(io.Reader) error {
+		return fmt.Errorf("unpack: %w", &os.PathError{Op: "write", Path: "/data/tmp_1", Err: syscall.ENOSPC})
+	})
+	known, ok := errors.AsType[*Error](err)
+	if !ok || known.Kind != KindStorage || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "/data") {
+		t.Errorf("got %v", err)
 	}
 }
 
