@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path"
 	"strings"
 	"testing"
 
@@ -69,6 +70,18 @@ func wantsLogin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
+// mistypes sends the right manifests with a wrong type.
+func (l *liar) mistypes(w http.ResponseWriter, r *http.Request) bool {
+	l.mu.Lock()
+	is, ok := l.tags[path.Base(r.URL.Path)]
+	l.mu.Unlock()
+	if ok {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(is.manifest)
+	}
+	return ok
+}
+
 // passwords are those that came with requests.
 func passwords(l *liar) string {
 	all := map[string]bool{}
@@ -124,7 +137,8 @@ func TestMirrorsThatLieOrFail(t *testing.T) {
 			}
 			return false
 		},
-		"a login": wantsLogin,
+		"another type": nil, // mistypes
+		"a login":      wantsLogin,
 		"not found": func(w http.ResponseWriter, r *http.Request) bool {
 			http.NotFound(w, r)
 			return true
@@ -138,6 +152,9 @@ func TestMirrorsThatLieOrFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMirrored(t)
+			if fault == nil {
+				fault = m.mirror.mistypes
+			}
 			m.registry.setFault(wantsLogin)
 			m.mirror.setFault(fault)
 			m.use(loginOf(strings.TrimPrefix(m.registry.URL, "http://"), "of-the-registry"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -149,14 +150,27 @@ var errNoManifest = &Error{Kind: KindNotFound, Message: "the registry has no suc
 func (h *HTTP) manifest(ctx context.Context, r Remote, repository string, digest oci.Digest) (m *oci.Manifest, bytes int64, err error) {
 	const most = 2 // an index, and what it holds
 	for range most {
-		body, _, err := h.getManifest(ctx, r, repository, string(digest), digest)
+		var is *oci.Manifest
+		var child oci.Digest
+		var faulty error // the manifest itself: it is the same everywhere
+		err := h.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {
+			body, _, err := h.readManifest(ctx, r, repository, string(digest), digest)
+			if err != nil {
+				return err
+			}
+			bytes += int64(len(body.text))
+			is, child, err = oci.Decode(body.text, body.contentType)
+			if _, ok := errors.AsType[oci.TypeError](err); ok { // a mirror's type is not checked by the digest
+				return artifactError(digest, err)
+			}
+			faulty = err
+			return nil
+		})
 		if err != nil {
 			return nil, bytes, err
 		}
-		bytes += int64(len(body.text))
-		is, child, err := oci.Decode(body.text, body.contentType)
-		if err != nil {
-			return nil, bytes, &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the artifact %s: %s", digest.Short(), clean(err.Error()))}
+		if faulty != nil {
+			return nil, bytes, artifactError(digest, faulty)
 		}
 		if is != nil {
 			return is, bytes, nil
@@ -164,6 +178,10 @@ func (h *HTTP) manifest(ctx context.Context, r Remote, repository string, digest
 		digest = child
 	}
 	return nil, bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("the artifact %s is an index of indexes, which Fairlead does not read", digest.Short())}
+}
+
+func artifactError(digest oci.Digest, err error) *Error {
+	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the artifact %s: %s", digest.Short(), clean(err.Error()))}
 }
 
 type manifestBody struct {

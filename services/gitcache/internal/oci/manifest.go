@@ -106,6 +106,12 @@ type document struct {
 	Annotations   map[string]string `json:"annotations"`
 }
 
+// TypeError says that a manifest does not fit to the media type with which a registry sent it. Another registry may send the same manifest with
+// the right type; all other errors of Decode are of the manifest itself.
+type TypeError string
+
+func (e TypeError) Error() string { return string(e) }
+
 // Decode reads what a registry sent as a manifest. The result is the manifest, or the digest of the one manifest that an index
 // holds.
 func Decode(body []byte, contentType string) (*Manifest, Digest, error) {
@@ -120,23 +126,23 @@ func Decode(body []byte, contentType string) (*Manifest, Digest, error) {
 	}
 	// A document that one reader takes for a manifest and another for an index has two contents under one digest.
 	if doc.MediaType != "" && doc.MediaType != contentType {
-		return nil, "", fmt.Errorf("the manifest says that it is %s, and the registry that it is %s", quoted(doc.MediaType), quoted(contentType))
+		return nil, "", TypeError(fmt.Sprintf("the manifest says that it is %s, and the registry that it is %s", quoted(doc.MediaType), quoted(contentType)))
 	}
 	switch contentType {
 	case typeManifest, typeDockerManifest:
 		if doc.Manifests != nil || doc.FSLayers != nil {
-			return nil, "", errors.New("the manifest is an index, too, which can't be")
+			return nil, "", TypeError("the manifest is an index, too, which can't be")
 		}
 		m, err := doc.manifest()
 		return m, "", err
 	case TypeIndex, typeDockerIndex:
 		if doc.Layers != nil || doc.FSLayers != nil {
-			return nil, "", errors.New("the index is a manifest, too, which can't be")
+			return nil, "", TypeError("the index is a manifest, too, which can't be")
 		}
 		child, err := doc.child()
 		return nil, child, err
 	}
-	return nil, "", fmt.Errorf("the registry sends %s, which is no manifest that Fairlead reads", quoted(contentType))
+	return nil, "", TypeError(fmt.Sprintf("the registry sends %s, which is no manifest that Fairlead reads", quoted(contentType)))
 }
 
 // checkValues counts the values of JSON before they are decoded: in memory the shortest take fifty times their bytes.
