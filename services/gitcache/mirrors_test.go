@@ -119,6 +119,23 @@ func TestMirrorsHaveWhatHasADigest(t *testing.T) {
 	}
 }
 
+// TestALoginMayBeForTheMirrorAlone: the registry is asked without one.
+func TestALoginMayBeForTheMirrorAlone(t *testing.T) {
+	t.Parallel()
+	m := newMirrored(t)
+	m.mirror.setFault(wantsLogin)
+	m.use(loginOf(m.host, "of-the-mirror"))
+	m.one()
+	m.resolved("tag:good", "tag:good@")
+	m.problem()
+	if got := passwords(m.registry) + passwords(m.mirror); got != "map[]map[of-the-mirror:true]" {
+		t.Errorf("the registry and the mirror got %s", got)
+	}
+	if got := m.registry.requests("/blobs/"); len(got) > 0 {
+		t.Errorf("the registry was asked for %d layers", len(got))
+	}
+}
+
 // TestMirrorsThatLieOrFail: the registry has it, too. The mirror gets nothing of a login that is for the registry.
 func TestMirrorsThatLieOrFail(t *testing.T) {
 	t.Parallel()

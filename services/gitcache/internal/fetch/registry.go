@@ -58,7 +58,9 @@ func (r Remote) checkRegistry() (Remote, error) {
 	}
 	if c.DockerConfig != "" && c.Password == "" {
 		var err error
-		if c.Username, c.Password, err = oci.DockerLogin(c.DockerConfig, r.URL.Host, r.URL.Path); err != nil {
+		c.Username, c.Password, err = oci.DockerLogin(c.DockerConfig, r.URL.Host, r.URL.Path)
+		isForMirrors := errors.Is(err, oci.ErrNoEntry) && r.Registry.Mirrors != "" // then the registry is asked without a login
+		if err != nil && !isForMirrors {
 			return r, r.misfit("%s", err)
 		}
 	}

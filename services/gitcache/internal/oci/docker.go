@@ -8,8 +8,11 @@ import (
 	"strings"
 )
 
+// ErrNoEntry: a docker config has nothing for a repository.
+var ErrNoEntry = errors.New("no entry")
+
 // DockerLogin finds the username and the password for a repository in a docker config (config.json, the .dockerconfigjson of
-// Kubernetes): the entry whose name is the longest beginning of host/path.
+// Kubernetes): the entry whose name is the longest beginning of host/path. If there is none the error is ErrNoEntry.
 func DockerLogin(config, host, path string) (username, password string, err error) {
 	var doc struct {
 		Auths map[string]struct {
@@ -30,7 +33,7 @@ func DockerLogin(config, host, path string) (username, password string, err erro
 		}
 	}
 	if best == "" {
-		return "", "", fmt.Errorf("its .dockerconfigjson has no entry for %s. Add it, or the keys username and password", host)
+		return "", "", fmt.Errorf("its .dockerconfigjson has %w for %s. Add it, or the keys username and password", ErrNoEntry, host)
 	}
 	is := doc.Auths[best]
 	username, password = is.Username, is.Password
