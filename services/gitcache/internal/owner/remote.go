@@ -24,7 +24,8 @@ func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
 	if err := t.readSecret(ctx, s, &r); err != nil || s.Cloud == "" {
 		return r, err
 	}
-	return r, t.logIn(ctx, s, &r)
+	err = t.logIn(ctx, s, &r) // it changes r
+	return r, err
 }
 
 // readSecret gives the credentials of the source's secret, if it names one.
