@@ -99,6 +99,8 @@ type Options struct {
 	Places Places
 	// Dial reaches the public hosts of clouds; nil: any.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Proxy is the one for a request to a public host, which may have any address; nil: as the environment says.
+	Proxy func(*http.Request) (*url.URL, error)
 	// Getenv and ReadFile give what the pod or machine was given; nil: the process' own.
 	Getenv   func(string) string
 	ReadFile func(string) ([]byte, error)
@@ -137,12 +139,43 @@ func New(o Options) *Logins {
 	if o.ReadFile == nil {
 		o.ReadFile = os.ReadFile
 	}
-	direct := &http.Transport{DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}
-	far := &http.Transport{DialContext: o.Dial, Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: requestTime, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
-	return &Logins{o: o, metadata: client(direct), public: client(far), known: map[key]*remembered{}}
+	if o.Proxy == nil {
+		o.Proxy = http.ProxyFromEnvironment
+	}
+	metadata := &http.Transport{DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute}
+	return &Logins{o: o, metadata: client(metadata), public: client(newPublic(o)), known: map[key]*remembered{}}
 }
 
-func client(t *http.Transport) *http.Client {
+// public is the way to the hosts of clouds: through the operator's proxy, whose address is the operator's to choose, or direct.
+type public struct {
+	proxy           func(*http.Request) (*url.URL, error)
+	direct, proxied *http.Transport
+}
+
+func newPublic(o Options) *public {
+	way := func(dial func(context.Context, string, string) (net.Conn, error)) *http.Transport {
+		return &http.Transport{DialContext: dial, TLSHandshakeTimeout: requestTime, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
+	}
+	p := &public{proxy: o.Proxy, direct: way(o.Dial), proxied: way(nil)}
+	p.proxied.Proxy = o.Proxy
+	return p
+}
+
+// RoundTrip sends a request on its way.
+func (p *public) RoundTrip(req *http.Request) (*http.Response, error) {
+	if proxy, err := p.proxy(req); err == nil && proxy == nil {
+		return p.direct.RoundTrip(req)
+	}
+	return p.proxied.RoundTrip(req) // which says what is wrong with the proxy
+}
+
+// CloseIdleConnections of both.
+func (p *public) CloseIdleConnections() {
+	p.direct.CloseIdleConnections()
+	p.proxied.CloseIdleConnections()
+}
+
+func client(t http.RoundTripper) *http.Client {
 	return &http.Client{Transport: t, Timeout: requestTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
@@ -293,7 +326,7 @@ func (l *Logins) send(ctx context.Context, r request) ([]byte, error) {
 	case err != nil && r.isMetadata:
 		return nil, errElsewhere
 	case err != nil:
-		return nil, fmt.Errorf("%s is not reachable", req.URL.Host)
+		return nil, fmt.Errorf("%s is not reachable. Check the gitcache's network: --allow-addresses if the host has a private address, and HTTPS_PROXY if there is a proxy", req.URL.Host)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))

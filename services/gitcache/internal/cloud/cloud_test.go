@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -134,17 +136,22 @@ func (s *standIn) ecr(w http.ResponseWriter, r *http.Request) {
 
 func (s *standIn) logins(t *testing.T) *cloud.Logins {
 	t.Helper()
+	return s.loginsWith(t, cloud.Options{})
+}
+
+// loginsWith has the stand-in as all places, and its environment.
+func (s *standIn) loginsWith(t *testing.T, o cloud.Options) *cloud.Logins {
+	t.Helper()
 	places := cloud.Public()
 	places.Metadata, places.STS, places.ECR, places.Entra, places.Exchange = s.URL, s.URL+"/sts/%s", s.URL+"/ecr/%s", s.URL+"/entra", s.URL+"/exchange/%s"
-	l := cloud.New(cloud.Options{
-		Places: places, Getenv: func(name string) string { return s.env[name] },
-		ReadFile: func(path string) ([]byte, error) {
-			if text, ok := s.files[path]; ok {
-				return []byte(text + "\n"), nil
-			}
-			return nil, errors.New("hush: no such file")
-		},
-	})
+	o.Places, o.Getenv = places, func(name string) string { return s.env[name] }
+	o.ReadFile = func(path string) ([]byte, error) {
+		if text, ok := s.files[path]; ok {
+			return []byte(text + "\n"), nil
+		}
+		return nil, errors.New("hush: no such file")
+	}
+	l := cloud.New(o)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -220,6 +227,32 @@ func TestLoginsOfBuckets(t *testing.T) {
 	gcp, err := l.Bucket(t.Context(), cloud.GCP, "storage.googleapis.com")
 	if err != nil || gcp.Token != "ya29.x" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestLoginsGoThroughTheOperatorsProxy at an address that no source may name. The metadata service is asked without the proxy.
+func TestLoginsGoThroughTheOperatorsProxy(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t)
+	var through atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		through.Add(1)
+		if r.URL.Host == "" || !strings.HasPrefix(r.URL.Path, "/ecr/") {
+			http.Error(w, "the metadata service is not asked through a proxy", http.StatusBadRequest)
+			return
+		}
+		s.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	refused := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("a private address") }
+	at := &url.URL{Scheme: "http", Host: proxy.Listener.Addr().String()}
+	l := s.loginsWith(t, cloud.Options{Dial: refused, Proxy: func(*http.Request) (*url.URL, error) { return at, nil }})
+	if got, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err != nil || got.Password != "for ASIAMACHINE" || through.Load() != 1 {
+		t.Errorf("got %q after %d requests through the proxy, %v", got.Password, through.Load(), err)
+	}
+	l = s.loginsWith(t, cloud.Options{Dial: refused, Proxy: func(*http.Request) (*url.URL, error) { return nil, nil }})
+	if _, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err == nil || !strings.Contains(err.Error(), "HTTPS_PROXY") || through.Load() != 1 {
+		t.Errorf("without a proxy a private address is dialled: %v", err)
 	}
 }
 
