@@ -203,6 +203,7 @@ func TestBucketsThatLieAreToldAndWhatWasPublishedStays(t *testing.T) {
 		"what is listed only":       {map[string]string{"a": "listed"}, answers(false, 404, "<Error><Code>NoSuchKey</Code></Error>"), []string{"lists what it does not have"}},
 		"another region":            {nil, answers(true, 301, "<Error><Code>PermanentRedirect</Code></Error>", "X-Amz-Bucket-Region", "eu-west-3"), []string{"Write region: eu-west-3"}},
 		"a clock that is wrong":     {nil, answers(true, 403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"), []string{"15 minutes"}},
+		"keys that have ended":      {nil, answers(true, 400, "<Error><Code>ExpiredToken</Code></Error>"), []string{"have ended", "auth"}},
 		"a host that is slowed":     {nil, answers(true, 503, "<Error><Code>SlowDown</Code></Error>"), []string{"too many requests"}},
 		"a fault":                   {nil, answers(true, 500, "<Error><Code>Oh</Code><Message>dear</Message></Error>"), []string{"500", "Oh: dear"}},
 	} {

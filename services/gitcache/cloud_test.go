@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -20,12 +21,13 @@ func amazon(t *testing.T, username, password string) cloud.Places {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /latest/api/token", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "token") })
+	var sessions atomic.Int64
 	mux.HandleFunc("GET /latest/meta-data/iam/security-credentials/{role...}", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("role") == "" {
 			_, _ = io.WriteString(w, "node")
 			return
 		}
-		_, _ = io.WriteString(w, `{"AccessKeyId": "ASIA", "SecretAccessKey": "hush-hush", "Token": "session", "Expiration": "2999-01-01T00:00:00Z"}`)
+		_, _ = fmt.Fprintf(w, `{"AccessKeyId": "ASIA", "SecretAccessKey": "hush-hush", "Token": "session-%d", "Expiration": "2999-01-01T00:00:00Z"}`, sessions.Add(1))
 	})
 	mux.HandleFunc("POST /ecr/{$}", func(w http.ResponseWriter, _ *http.Request) {
 		login := base64.StdEncoding.EncodeToString([]byte(username + ":" + password))
@@ -64,9 +66,37 @@ func TestGitcacheLogsInAsItselfWhereASourceSaysSo(t *testing.T) {
 	f.moved("")
 	signed := l.count(func(r *http.Request) bool {
 		authorization := r.Header.Get("Authorization")
-		return strings.Contains(authorization, "Credential=ASIA/") && strings.Contains(authorization, "x-amz-security-token") && r.Header.Get("X-Amz-Security-Token") == "session"
+		return strings.Contains(authorization, "Credential=ASIA/") && strings.Contains(authorization, "x-amz-security-token") && strings.HasPrefix(r.Header.Get("X-Amz-Security-Token"), "session-")
 	})
 	if all := l.count(func(*http.Request) bool { return true }); signed != all {
 		t.Errorf("%d of %d requests are signed", signed, all)
 	}
+}
+
+// TestKeysThatAHostTakesNoMoreAreAskedForAgain: S3 says by 400 that a session has ended.
+func TestKeysThatAHostTakesNoMoreAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	l := newBucketLiar(t)
+	l.put(map[string]string{"a": "first"})
+	spec := l.spec()
+	spec.Bucket.Auth = consolev1.CloudAuth_CLOUD_AUTH_AWS
+	f.console.setService("web", "")
+	f.bucket(spec)
+	cfg := f.config(t.TempDir())
+	cfg.Clouds = amazon(t, "", "")
+	n := f.startWith(cfg, nil)
+	first := f.moved("").GetCommit()
+	l.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("X-Amz-Security-Token") != "session-1" {
+			return false
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, "<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>")
+		return true
+	})
+	l.put(map[string]string{"a": "second"})
+	n.refresh()
+	f.moved(first)
+	f.problem()
 }

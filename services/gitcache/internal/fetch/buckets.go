@@ -411,6 +411,10 @@ func bucketError(r Remote, resp *http.Response, problem bucket.Problem) *Error {
 	}
 	switch code := resp.StatusCode; {
 	case e.Kind == KindThrottled:
+	case hasEnded(problem.Code) && r.Cloud != "":
+		say(KindCredentials, "the login that the cloud gave has ended. Fairlead asks the cloud for another one")
+	case hasEnded(problem.Code):
+		say(KindCredentials, "the keys in secret %q have ended. Put keys that last there, or name auth instead of a secret", r.Secret)
 	case problem.Code == "SlowDown":
 		say(KindThrottled, "too many requests. Fairlead asks again later; a longer interval helps")
 	case code == http.StatusNotFound:
@@ -433,6 +437,11 @@ func bucketError(r Remote, resp *http.Response, problem bucket.Problem) *Error {
 		say(e.Kind, "%s", stop(clean(r.redact(problem.Code+": "+problem.Message))))
 	}
 	return e
+}
+
+// hasEnded tells whether a host means by 400 or 403 that keys for a while are good no more.
+func hasEnded(code string) bool {
+	return code == "ExpiredToken" || code == "InvalidToken" || code == "TokenRefreshRequired"
 }
 
 // listing and getting are the rights that a bucket's keys need.
