@@ -18,6 +18,8 @@ import (
 const (
 	// maxAdmissions that are remembered: one for each repository and secret.
 	maxAdmissions = 10_000
+	// admissionTime is how long what nobody asks with is remembered: a login of a cloud is another one after some hours.
+	admissionTime = time.Hour
 	// unusedPart of a token's life is not used: it may end on its way.
 	unusedPart = 10 // percent
 )
@@ -39,7 +41,8 @@ type admissionKey struct {
 type admission struct {
 	challenge oci.Challenge
 	token     string
-	until     time.Time
+	until     time.Time // of the token
+	used      time.Time
 }
 
 func newAdmissions() *admissions { return &admissions{known: map[admissionKey]admission{}} }
@@ -51,7 +54,12 @@ func keyOf(r Remote, repository string) admissionKey {
 func (l *admissions) of(r Remote, repository string) (admission, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	is, ok := l.known[keyOf(r, repository)]
+	key := keyOf(r, repository)
+	is, ok := l.known[key]
+	if ok {
+		is.used = time.Now()
+		l.known[key] = is
+	}
 	return is, ok
 }
 
@@ -60,6 +68,10 @@ func (l *admissions) remember(r Remote, repository string, is admission) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	for key, old := range l.known {
+		if now.Sub(old.used) > admissionTime {
+			delete(l.known, key)
+			continue
+		}
 		if old.token != "" && !now.Before(old.until) {
 			old.token = "" // what it was asked with is good still
 			l.known[key] = old
@@ -68,6 +80,7 @@ func (l *admissions) remember(r Remote, repository string, is admission) {
 	if len(l.known) >= maxAdmissions {
 		clear(l.known)
 	}
+	is.used = now
 	l.known[keyOf(r, repository)] = is
 }
 

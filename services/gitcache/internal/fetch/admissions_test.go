@@ -1,0 +1,32 @@
+package fetch
+
+import (
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLoginsThatNobodyUsesAreForgotten: those of a cloud are others after some hours.
+func TestLoginsThatNobodyUsesAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newAdmissions()
+		with := func(password string) Remote {
+			return Remote{URL: &url.URL{Scheme: "https", Host: "registry.example.com"}, Credentials: Credentials{Password: password}}
+		}
+		old, used, next := with("old"), with("used"), with("next")
+		l.remember(old, "shop", admission{})
+		l.remember(used, "shop", admission{})
+		for range 3 {
+			<-time.After(admissionTime / 2)
+			if _, ok := l.of(used, "shop"); !ok {
+				t.Error("a login that is used is forgotten")
+			}
+		}
+		l.remember(next, "shop", admission{})
+		if _, ok := l.known[keyOf(old, "shop")]; ok || len(l.known) != 2 {
+			t.Errorf("%d are remembered, the old one: %t", len(l.known), ok)
+		}
+	})
+}
