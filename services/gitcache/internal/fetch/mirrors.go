@@ -21,6 +21,8 @@ import (
 const (
 	// mirrorRest is how long a mirror that can't be used is left alone.
 	mirrorRest = 5 * time.Minute
+	// mirrorPatience is how long the end of a request is not the fault of the mirror that was asked: a caller may have left.
+	mirrorPatience = 15 * time.Second
 	// maxResting bounds what is remembered so: one for each mirror, repository and secret.
 	maxResting = 10_000
 )
@@ -100,8 +102,15 @@ func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask
 		if h.resting.has(key) {
 			continue
 		}
+		began := time.Now()
 		err := ask(mirror, artifactRepository(mirror))
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			if time.Since(began) > mirrorPatience { // else the next request ends at the same mirror
+				h.resting.note(key, &Error{Kind: KindTimeout})
+			}
 			return err
 		}
 		h.resting.note(key, err)

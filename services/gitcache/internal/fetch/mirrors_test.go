@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"fairlead.dev/services/gitcache/internal/oci"
 )
@@ -98,4 +100,32 @@ func TestRestingMirrorsAreBounded(t *testing.T) {
 	if got := len(h.resting.until); got > maxResting || !h.resting.has(restingKey{path: fmt.Sprint(maxResting + 9)}) {
 		t.Errorf("%d are remembered, and the limit is %d", got, maxResting)
 	}
+}
+
+// TestAMirrorThatOutlastsARequestRests: the next request would end at it, too. A caller that leaves at once says nothing of the mirror.
+func TestAMirrorThatOutlastsARequestRests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHTTP(Options{})
+		defer h.Close()
+		isAsked := func(patience time.Duration) (asked bool) {
+			ctx, leave := context.WithTimeout(t.Context(), patience)
+			defer leave()
+			_ = h.fromMirrors(ctx, mirroredRemote(), "team/shop", func(r Remote, _ string) error {
+				if !r.Registry.isMirror {
+					return nil
+				}
+				asked = true
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			return asked
+		}
+		if !isAsked(time.Second) || !isAsked(time.Minute) {
+			t.Error("the mirror rests because a caller left at once")
+		}
+		if isAsked(time.Minute) {
+			t.Error("the mirror that outlasted a request is asked by the next one")
+		}
+	})
 }
