@@ -362,6 +362,31 @@ func TestARollbackDoesNotWaitForUpstream(t *testing.T) {
 	})
 }
 
+// A host that wants to be left alone is left alone, and a pin to what is here does not need it.
+func TestARollbackDoesNotWaitUntilAHostMayBeAsked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := f.repo.Commit("first", gittest.Files{"deploy/a": "1"})
+	second := f.repo.Commit("second", gittest.Files{"deploy/a": "2"})
+	f.console.setService("web", "main")
+	n := f.one()
+	f.published("refs/heads/main", second)
+	f.git.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Retry-After", "600")
+		w.WriteHeader(http.StatusTooManyRequests)
+		return true
+	})
+	n.refresh()
+	f.problem("429")
+	mark := len(f.git.Log())
+	f.console.setService("web", first)
+	f.published(first, first)
+	f.problem("429")
+	if _, requests := since(f.git, mark); requests != 0 {
+		t.Errorf("%d requests to a host that wants none", requests)
+	}
+}
+
 // A rollback is wanted most when the last push was bad: the listing works, and what is new in it can't be had.
 func TestARollbackDoesNotWaitForWhatIsNewUpstream(t *testing.T) {
 	t.Parallel()

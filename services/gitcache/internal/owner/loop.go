@@ -281,6 +281,9 @@ func (t *tenure) wait(ctx context.Context) error {
 			t.soon()
 		}
 	case <-t.wake:
+		if time.Now().Before(t.notBefore) { // a pin to what is here asks nobody
+			t.pinNow(ctx)
+		}
 		t.soon()
 	case <-t.back:
 		if t.isAway() { // else its own poll has met the host since

@@ -2,34 +2,55 @@ package owner
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/platform/telemetry"
 )
 
-// takePins makes heads of the commits that services are pinned to and that are here, when a poll fails: a rollback waits neither for upstream
+// takePins makes heads of the commits that services are pinned to and that are here, when a poll fails or is not due: a rollback waits neither for upstream
 // nor for what is new there. What speaks against a commit is left for the next poll to report.
 func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
-	if t.mirror.Doubted() {
+	p, isGit := &plan{found: t.newPins(s), seen: map[string]bool{}}, s.isGit()
+	if len(p.found) == 0 || t.mirror.Doubted() || isGit && t.preparePins(ctx, s, p) != nil {
 		return false
 	}
-	p := &plan{found: map[string]*found{}, seen: map[string]bool{}}
-	isGit := s.isGit()
+	moved, err := t.settle(ctx, s, p)
+	return moved && err == nil
+}
+
+// newPins are the commits that services are pinned to and that are here, and are no heads yet.
+func (t *tenure) newPins(s Source) map[string]*found {
+	pins := map[string]*found{}
 	for ref := range s.Wants {
 		if _, known := t.heads[ref]; known || !plumbing.IsHash(ref) || !t.has(plumbing.NewHash(ref)) {
 			continue
 		}
 		f := &found{object: plumbing.NewHash(ref)}
-		if !isGit {
+		if !s.isGit() {
 			f.commit = f.object
 			f.signedBy = t.signerOf(f)
 		}
-		p.found[ref] = f
+		pins[ref] = f
 	}
-	if len(p.found) == 0 || isGit && t.preparePins(ctx, s, p) != nil {
-		return false
+	return pins
+}
+
+// pinNow takes pins between two polls and has them published.
+func (t *tenure) pinNow(ctx context.Context) {
+	s := t.current()
+	if len(t.newPins(s)) == 0 {
+		return
 	}
-	moved, err := t.settle(ctx, s, p)
-	return moved && err == nil
+	ctx, span := t.trace(ctx, s, time.Now())
+	defer span.End()
+	if !t.takePins(ctx, s) {
+		return
+	}
+	t.found = telemetry.Inject(ctx)
+	t.judge(ctx, s, true)
+	t.set(func(is *State) { is.Heads = sorted(t.heads) })
 }
 
 // preparePins does with commits what a poll does before it makes heads of them. Submodules and charts of repositories are fetched only if
