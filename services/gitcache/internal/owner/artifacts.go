@@ -154,7 +154,7 @@ func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (com
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+		return commit, p.troubles[0].refusal(s)
 	}
 	return f.commit, nil
 }

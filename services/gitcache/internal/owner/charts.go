@@ -1,12 +1,14 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
@@ -192,15 +194,18 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 
 // fetchCharts downloads each wanted package once.
 func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *plan, into fetch.Target) error {
-	done := map[plumbing.Hash]bool{}
-	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
+	done, silent, before := map[plumbing.Hash]bool{}, silentHosts{own: r.URL.Host, by: map[string]int{}}, len(p.troubles)
+	defer func() { // in one order with each poll: the same troubles are the same problem
+		slices.SortStableFunc(p.troubles[before:], func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) })
+	}()
+	for _, ref := range t.servedFirst(p) {
 		f, ok := p.found[ref]
 		if !ok || !slices.Contains(p.wants, f.object) { // another ref of the same package may have dropped this one
 			continue
 		}
 		if !done[f.object] {
 			done[f.object] = true
-			if err := t.fetchChart(ctx, r, f, into); err != nil {
+			if err := t.fetchChart(ctx, r, f, into, &silent); err != nil {
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
@@ -221,6 +226,22 @@ func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 	return nil
 }
 
+// servedFirst are the refs in the order in which their packages are fetched: those whose hosts did not answer are the last, the latest silence
+// at the end. So the few requests of a poll that may stay without an answer get to all packages, over some polls.
+func (t *tenure) servedFirst(p *plan) []string {
+	unserved, at := map[plumbing.Hash]silence{}, map[string]time.Time{}
+	for ref, f := range p.found {
+		if is, has := t.unserved[f.object]; has {
+			unserved[f.object], at[ref] = is, is.at
+		}
+	}
+	t.unserved = unserved // of what is not wanted any more nothing is remembered
+	return slices.SortedFunc(maps.Keys(p.found), func(a, b string) int { return cmp.Or(at[a].Compare(at[b]), cmp.Compare(a, b)) })
+}
+
+// errUnserved is for a package that is not asked for, because too many others had no answer.
+var errUnserved = &fetch.Error{Kind: fetch.KindUnreachable, Message: "its package was not asked for in this poll, because other requests for packages had no answer"}
+
 // drop keeps the last good heads of all refs of a package that can't be had.
 func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
@@ -229,24 +250,32 @@ func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
 		case f.object != object:
 			continue
 		case f.bucket != nil:
-			p.drop(ref, fmt.Sprintf("%s. %s", err, t.kept(ref)))
+			p.dropFor(ref, err, fmt.Sprintf("%s. %s", err, t.kept(ref)))
 			continue
 		}
-		p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err.Error(), t.kept(ref)))
+		p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err.Error(), t.kept(ref)))
 	}
 }
 
-// fetchChart downloads one package.
-func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into fetch.Target) error {
-	key := wantsKey([]plumbing.Hash{f.object})
+// fetchChart downloads one package. A host that is silent is not asked: what it did not answer before stays the error.
+func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into fetch.Target, silent *silentHosts) error {
+	object, host := f.object, fetch.PackageHost(r, f.listed)
+	key := wantsKey([]plumbing.Hash{object})
 	if err := t.holds.check(key); err != nil {
 		return err
+	}
+	if !silent.mayAsk(host) {
+		if before, has := t.unserved[object]; has {
+			return before.err
+		}
+		return errUnserved
 	}
 	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.String("chart", f.listed.Chart), attribute.String("version", f.listed.Version)))
 	defer span.End()
 	commit, n, err := t.fetchPackage(ctx, r, f, into)
 	span.SetAttributes(attribute.Int64("bytes", n))
 	t.o.deps.Metrics.fetch(n, err)
+	delete(t.unserved, object)
 	if err == nil {
 		t.holds.done(key)
 		t.grown = true
@@ -257,8 +286,13 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 		return nil
 	}
 	span.SetStatus(codes.Error, "fetch")
-	if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindContent {
+	switch known, _ := errors.AsType[*fetch.Error](err); {
+	case known == nil:
+	case known.Kind == fetch.KindContent:
 		t.holds.add(key, err, mostSpoiled) // the same would come again
+	case known.Kind == fetch.KindTimeout, known.Kind == fetch.KindUnreachable:
+		silent.add(host)
+		t.unserved[object] = silence{err, time.Now()}
 	}
 	return err
 }

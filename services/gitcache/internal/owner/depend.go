@@ -55,6 +55,7 @@ type dependencies struct {
 	failed  map[depend.Chart]error
 	found   map[string]mirror.Head // by ref
 	needed  map[string]bool        // refs
+	kept    map[depend.Chart]bool  // charts that would not be fetched today, and are here
 	// isUnknown: a folder could not be read, and what it needs is not in needed.
 	isUnknown bool
 }
@@ -92,7 +93,7 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	if p.fresh || len(t.depended) > maxDepended {
 		clear(t.depended)
 	}
-	d := &dependencies{t: t, s: s, source: r, indexes: map[string]*index{}, failed: map[depend.Chart]error{}, found: map[string]mirror.Head{}, needed: map[string]bool{}}
+	d := &dependencies{t: t, s: s, source: r, indexes: map[string]*index{}, failed: map[depend.Chart]error{}, found: map[string]mirror.Head{}, needed: map[string]bool{}, kept: map[depend.Chart]bool{}}
 	needs, err := d.look(ctx, p)
 	if err != nil {
 		return err
@@ -112,7 +113,8 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	}
 	for _, n := range needs { // in one order with each poll: the same troubles are the same problem
 		if err := d.bring(until, n.chart, needs); err != nil {
-			p.lose(n.ref, fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), short(n.commit), s.users(n.ref), err))
+			text := fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), short(n.commit), s.users(n.ref), err)
+			p.troubles = append(p.troubles, trouble{ref: n.ref, text: text, cause: err, isHere: d.kept[n.chart.Chart]})
 		}
 	}
 	if p.dependencies, p.needed = d.found, d.needed; d.isUnknown {
@@ -211,11 +213,12 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	var charts []depend.Chart
 	var lacking []depend.Wanted
 	for _, w := range wanted {
-		if err := d.admit(w.Chart); err != nil && w.Problem == "" {
-			w.Problem = fmt.Sprintf("dependency %s %s of %s: %s", w.Name, w.Version, w.Repository, err)
-		}
 		h, known := d.t.heads[w.Ref()]
 		has := known && o.Has(h.Commit)
+		if err := d.admit(w.Chart); err != nil && w.Problem == "" {
+			w.Problem = fmt.Sprintf("dependency %s %s of %s: %s", w.Name, w.Version, w.Repository, err)
+			d.kept[w.Chart] = has
+		}
 		if has && h.Object.IsZero() { // the console told of the head, and a copy brought its commit: the mirror keeps both from now on
 			h.Object = h.Commit
 			d.found[w.Ref()] = h

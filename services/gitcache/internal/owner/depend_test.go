@@ -213,3 +213,46 @@ func TestARepositoryThatTookAllTimeIsAskedLast(t *testing.T) {
 		}
 	})
 }
+
+// refusingCharts is a repository that has an error.
+type refusingCharts struct {
+	fetch.ChartFetcher
+	err error
+}
+
+func (f refusingCharts) ListCharts(context.Context, fetch.Remote, []string, *fetch.Charts) (*fetch.Charts, error) {
+	return nil, f.err
+}
+
+// A look is refused for what its folder lacks, and only put off while the host of that is down.
+func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		host   string
+		isHere bool
+		err    error
+		want   LookKind
+		isGood bool
+	}{
+		"here, and its host is not allowed any more": {host: "b.example.com", isHere: true, isGood: true},
+		"its host is not allowed":                    {host: "b.example.com", want: LookRefused},
+		"its host is down":                           {host: "a.example.com", err: &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}, want: LookLater},
+		"its host wants time":                        {host: "a.example.com", err: &fetch.Error{Kind: fetch.KindThrottled, Message: "429"}, want: LookLater},
+		"its host is no repository":                  {host: "a.example.com", err: &fetch.Error{Kind: fetch.KindContent, Message: "welcome"}, want: LookRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := chart(1, tc.host)
+			tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
+			tn.o.deps.Charts = refusingCharts{err: tc.err}
+			if tc.isHere {
+				tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: tn.heads[RefHead].Commit, Commit: tn.heads[RefHead].Commit}
+			}
+			err := tn.lookDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, &plan{})
+			known, isLook := errors.AsType[*LookError](err)
+			if isLook == tc.isGood || isLook && known.Kind != tc.want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -72,7 +72,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.List
 			return ctx.Err()
 		}
 		if err != nil {
-			p.drop(ref, fmt.Sprintf("commit %s of %s can't be fetched: %s", short(id), s.users(ref), err.Error()))
+			p.dropFor(ref, err, fmt.Sprintf("commit %s of %s can't be fetched: %s", short(id), s.users(ref), err.Error()))
 		}
 	}
 	return nil

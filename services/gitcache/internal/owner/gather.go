@@ -50,7 +50,7 @@ func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 		case err != nil && unreadable(err):
 			return t.doubt(ref, err)
 		case err != nil:
-			p.drop(ref, t.incomplete(s, ref, commit, err))
+			p.dropFor(ref, err, t.incomplete(s, ref, commit, err))
 		default:
 			f.submodules, whole[commit] = ids, ids
 		}

@@ -184,7 +184,7 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+		return commit, p.troubles[0].refusal(s)
 	}
 	if err := t.lookDependencies(ctx, r, s, p); err != nil {
 		return commit, t.refusal(s, ref, err)
@@ -211,8 +211,10 @@ func (t *tenure) lookDependencies(ctx context.Context, r fetch.Remote, s Source,
 			return err
 		}
 	}
-	if len(p.troubles) > before {
-		return &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[before].text)}
+	for _, is := range p.troubles[before:] {
+		if !is.isHere { // else the folder lacks nothing
+			return is.refusal(s)
+		}
 	}
 	return nil
 }
@@ -250,7 +252,7 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, &LookError{LookRefused, fmt.Sprintf("source %q: %s", s.Name, p.troubles[0].text)}
+		return commit, p.troubles[0].refusal(s)
 	}
 	return f.commit, nil
 }
@@ -304,6 +306,21 @@ func missing(s Source, l *fetch.Listing, ref string, is trouble) error {
 	return &LookError{LookMissing, fmt.Sprintf("source %q has no ref %s. Push it, or correct the name", s.Name, ref)}
 }
 
+// refusal is a look's error for a trouble. What the host kept back may be there in a moment.
+func (is trouble) refusal(s Source) error {
+	kind := LookRefused
+	if passes(is.cause) {
+		kind = LookLater
+	}
+	return &LookError{kind, fmt.Sprintf("source %q: %s", s.Name, is.text)}
+}
+
+// passes tells errors that go by themselves.
+func passes(err error) bool {
+	known, ok := errors.AsType[*fetch.Error](err)
+	return unanswered(err) || ok && known.Kind == fetch.KindStorage || errors.Is(err, errDependTime) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // refusal puts an error of a look into words, and tells those that go by themselves from the others.
 func (t *tenure) refusal(s Source, ref string, err error) error {
 	if err == nil {
@@ -316,9 +333,5 @@ func (t *tenure) refusal(s Source, ref string, err error) error {
 	if !ok {
 		return &LookError{LookRefused, fmt.Sprintf("source %q: %s can't be used: %v", s.Name, ref, err)}
 	}
-	kind := LookRefused
-	if unanswered(err) || known.Kind == fetch.KindStorage {
-		kind = LookLater
-	}
-	return &LookError{kind, fmt.Sprintf("source %q: %s", s.Name, known.Message)}
+	return trouble{text: known.Message, cause: known}.refusal(s)
 }

@@ -165,6 +165,12 @@ func (p *plan) drop(ref, text string) {
 	p.lose(ref, text)
 }
 
+// dropFor is drop for what an error kept back.
+func (p *plan) dropFor(ref string, cause error, text string) {
+	delete(p.found, ref)
+	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: cause})
+}
+
 // wanted are the refs to follow, in order.
 func wanted(s Source) []string {
 	if s.only != "" {

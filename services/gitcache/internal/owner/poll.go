@@ -36,6 +36,7 @@ type work struct {
 	artifacts *fetch.Artifacts                // the same of a registry
 	bucket    *fetch.BucketList               // what was fetched last of a bucket; nil: nothing was by this replica
 	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
+	unserved  map[plumbing.Hash]silence       // the last requests for packages that had no answer, by the same
 
 	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
 	depended map[wholeFolder][]depend.Chart
@@ -49,7 +50,7 @@ type work struct {
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, grown: true}
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, grown: true}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an

@@ -92,7 +92,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 				if unanswered(err) && !fetch.IsElsewhere(r, f.listed) {
 					p.unverified[ref] = err
 				}
-				p.drop(ref, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err, t.kept(ref)))
+				p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err, t.kept(ref)))
 				continue
 			}
 			verdicts[key] = v

@@ -1,0 +1,73 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/helm"
+)
+
+// packages are hosts of packages: a dead one, and one that has none of them.
+type packages struct {
+	fetch.ChartFetcher
+	asked []string
+}
+
+func (f *packages) FetchChart(_ context.Context, _ fetch.Remote, v helm.Version, _ fetch.Target) (plumbing.Hash, int64, error) {
+	f.asked = append(f.asked, v.Chart)
+	if strings.HasPrefix(v.URL, "https://dead.example.com/") {
+		return plumbing.ZeroHash, 0, &fetch.Error{Kind: fetch.KindUnreachable, Message: v.Chart + " is not reachable"}
+	}
+	return plumbing.ZeroHash, 0, &fetch.Error{Kind: fetch.KindNotFound, Message: "404"}
+}
+
+// A damaged mirror needs all packages once more. A dead host of packages takes the time of three requests, and not of one for each package.
+func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
+	t.Parallel()
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := &packages{}
+	tn := newTenure(Source{Name: "shop", Charts: true, Wants: map[string]int{}})
+	tn.o.deps.Charts, tn.o.deps.Metrics, tn.o.deps.Tracer = hosts, metrics, noop.NewTracerProvider().Tracer("")
+	tn.mirror, _ = fetched(t)
+	tn.mirror.Doubt(errors.New("damaged"))
+	var told []string
+	for _, want := range []string{"a b c y z", "d e f y z", "a b c y z", "d e f y z"} {
+		p := listed("a@*", "b@*", "c@*", "d@*", "e@*", "f@*", "y@*", "z@*")
+		p.fresh = true
+		for _, f := range p.found {
+			if v := &f.listed; v.Chart < "y" {
+				v.URL = "https://dead.example.com/" + v.URL
+			}
+			p.wants = append(p.wants, f.object)
+		}
+		hosts.asked = nil
+		r := fetch.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}
+		if err := tn.fetchCharts(t.Context(), r, tn.current(), p, tn.mirror); err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, one := range p.troubles {
+			texts = append(texts, one.text)
+		}
+		told = append(told, strings.Join(texts, "; "))
+		slices.Sort(hosts.asked)
+		if got := strings.Join(hosts.asked, " "); got != want || len(p.troubles) != 8 {
+			t.Errorf("asked were %s, want %s; told %q", got, want, texts)
+		}
+	}
+	if told[2] != told[3] || strings.Contains(told[3], "was not asked") {
+		t.Errorf("the same is told in other words:\n%s\n%s", told[2], told[3])
+	}
+}
