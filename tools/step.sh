@@ -33,6 +33,8 @@ case "$1" in
   output=$dir/output.$$ # steps may run side by side
   "$@" 2>&1 | tee "$output" || status=$?
   seconds=$(($(date +%s) - began))
+  times >"$output.cpu" # in a pipe it would be another shell's
+  cpu=$(awk 'NR == 2 { split($1, u, "[ms]"); split($2, s, "[ms]"); print 60 * (u[1] + s[1]) + u[2] + s[2] }' "$output.cpu")
   if [ "$status" != 0 ]; then
     echo "== $name failed after $(minutes "$seconds"):"
     grep -E '^ *--- FAIL|^FAIL|^panic: ' "$output" || true # what go test said, above other packages' lines
@@ -40,7 +42,7 @@ case "$1" in
   fi
   echo "$seconds $name" >>"$dir/steps"
   awk '$1 == "ok" && $3 ~ /^[0-9.]+s$/ { print $3 + 0, $2 }' "$output" >>"$dir/packages"
-  rm -f "$output"
-  echo "== $name: $(minutes "$seconds")"
+  rm -f "$output" "$output.cpu"
+  echo "== $name: $(minutes "$seconds"), of CPU time $(minutes "$cpu")"
   ;;
 esac
