@@ -18,7 +18,6 @@ import (
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
-	"fairlead.dev/cli/internal/worktree"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
@@ -48,20 +47,22 @@ server. The exit code is 0 if there is no difference, 2 if there is one, and 1 a
 With --from the service's folder in a working tree on this machine takes the place of the commit. It is sent to the agent through the
 tunnel (up to 32 MiB, without .git), rendered there with the options, the configuration and the bounds of the service, and compared by
 dry runs. Nothing is applied or kept. Templates see placeholders in place of secrets, and what they look up in the cluster is read
-with your rights. It needs a grant with role deployer for the cluster, and the right to edit the service.
+with your rights. It needs a grant with role deployer for the cluster, and the right to edit the service. For a service with several
+sources --from NAME=DIR gives the working tree of the source NAME, more than once if needed; the others are as the hub has them.
 
 --ref does the same with another revision of the service's source: any branch, a tag (refs/tags/v1.4.0), a range (semver:^1.4), or a commit.
 The hub fetches a revision that no service follows, by the rules of the source (signatures, submodules), and packs the folder as for a sync; nothing
 else follows it. It needs the same rights as --from.`,
 		Example: `  fairlead diff service shop
   fairlead diff service shop --from .
+  fairlead diff service shop --from values=../config
   fairlead diff service shop --ref feature/new-cart
   fairlead diff service shop --ref refs/tags/v1.4.0
   fairlead hold service shop --mode dry-run --reason "a look first" --wait && fairlead diff service shop`,
 		Args: wants(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
-	cmd.Flags().StringVar(&other.dir, "from", "", "compare the service's folder in this working tree: `DIR` is the root of its repository")
+	cmd.Flags().StringArrayVar(&other.from, "from", nil, "compare the service's folder in this working tree: `DIR` is the root of its repository, or NAME=DIR of one of several sources")
 	cmd.Flags().StringVar(&other.ref, "ref", "", "compare what the service would get from this `REF` of its source: a branch, a tag, a range or a commit")
 	cmd.MarkFlagsMutuallyExclusive("from", "ref")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -97,8 +98,11 @@ func (a *app) showDiff(ctx context.Context, h *hub.Hub, name string, other conte
 	return nil
 }
 
-// content takes the place of what the hub has for a service: a working tree, or a ref. The zero value is what the hub has.
-type content struct{ dir, ref string }
+// content takes the place of what the hub has for a service: working trees, or a ref. The zero value is what the hub has.
+type content struct {
+	from []string // DIR, or NAME=DIR for one of several sources
+	ref  string
+}
 
 // compare is what a sync would change, or would with other content.
 func (a *app) compare(ctx context.Context, h *hub.Hub, name string, other content) (*consolev1.GetServiceDiffResponse, error) {
@@ -111,8 +115,8 @@ func (a *app) compare(ctx context.Context, h *hub.Hub, name string, other conten
 		return nil, fmt.Errorf("service %q goes to the catalog and not to a cluster: `fairlead apply -f FILE --dry-run` compares files with the catalog", name)
 	}
 	switch {
-	case other.dir != "":
-		return a.compareFrom(ctx, h, service, other.dir)
+	case len(other.from) > 0:
+		return a.compareFrom(ctx, h, service, other.from)
 	case other.ref != "":
 		return a.compareRef(ctx, h, service, other.ref)
 	}
@@ -158,22 +162,8 @@ func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 	return got, nil
 }
 
-// folderOf is the service's folder in a working tree.
-func folderOf(service *consolev1.Service, dir string) worktree.Folder {
-	spec := service.GetSpec()
-	folder := worktree.Folder{Dir: dir, Path: spec.GetPath(), Include: spec.GetInclude(), Ignore: spec.GetIgnore()}
-	for _, file := range spec.GetRender().GetHelm().GetValuesFiles() {
-		folder.Beyond = folder.Beyond || strings.Contains(file, "..")
-	}
-	return folder
-}
-
-// compareFrom has the agent compare the service's folder of a working tree.
-func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, dir string) (_ *consolev1.GetServiceDiffResponse, err error) {
-	spec := service.GetSpec()
-	if len(spec.GetSources()) > 0 {
-		return nil, fmt.Errorf("service %q has several sources (%s), and a working tree has one: compare with --ref and a revision of `fairlead history service %s`", service.GetMetadata().GetName(), sourcesOf(spec), service.GetMetadata().GetName())
-	}
+// compareFrom has the agent compare the service's folder of a working tree, or with the working trees of some of its sources.
+func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, from []string) (_ *consolev1.GetServiceDiffResponse, err error) {
 	packed, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
 		return nil, fmt.Errorf("pack the folder: %w", err)
@@ -182,7 +172,7 @@ func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Se
 		_ = packed.Close()
 		_ = os.Remove(packed.Name()) // the file is in the folder for temporary ones
 	}()
-	summary, err := folderOf(service, dir).Pack(packed)
+	summary, err := packFrom(ctx, h, service, from, packed)
 	if errors.Is(err, artifact.ErrRefused) {
 		return nil, fmt.Errorf("the folder can't be sent: %w. At most %d MiB pass to an agent: leave files out with spec.ignore, or a %s in the folder", err, artifact.PreviewBytes>>20, filter.FileName)
 	}
@@ -193,7 +183,7 @@ func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Se
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%s), with cluster %s now\n", dir, spec.GetPath(), plural.Of(summary.Files, "file"), spec.GetCluster())
+	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%s), with cluster %s now\n", strings.Join(from, ", "), service.GetSpec().GetPath(), plural.Of(summary.Files, "file"), service.GetSpec().GetCluster())
 	return got, nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/catalog"
 )
 
 type oneService struct {
@@ -62,4 +64,27 @@ func TestAFolderIsSentNoMoreOftenThanNeeded(t *testing.T) {
 			t.Errorf("asked at %v, with %d bytes in all", agent.asked, agent.sent)
 		}
 	})
+}
+
+func TestWorkingTreesAreOfSourcesThatTheServiceHas(t *testing.T) {
+	t.Parallel()
+	spec := &consolev1.ServiceSpec{
+		Sources: []*consolev1.ServiceSource{{Name: "chart", Source: "charts", Chart: "web"}, {Name: "values", Source: "config"}},
+		Render:  &deliveryv1.RenderSpec{Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{"../up.yaml", "$values/prod.yaml"}}},
+	}
+	service := &consolev1.Service{Metadata: &consolev1.Metadata{Name: "web"}, Spec: spec}
+	for words, from := range map[string][]string{
+		"write --from NAME=DIR": {"."}, "once for each source": {"values=.", "values=x"}, `no source of the name "base": it has chart=charts,values=config`: {"base=."},
+	} {
+		if _, err := partsFrom(service, catalog.PartsOf(spec), from); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v: got %v", from, err)
+		}
+	}
+	parts, err := partsFrom(service, catalog.PartsOf(spec), []string{"values=a=b", "chart=c"})
+	if err != nil || len(parts) != 2 || !parts[0].Folders[0].Beyond || parts[1].Folders[0].Dir != "a=b" || parts[1].Folders[0].Beyond {
+		t.Fatalf("got %+v, %v", parts, err)
+	}
+	if got := parts[1].Folders[0].Include; len(got) != 1 || got[0] != "/prod.yaml" {
+		t.Errorf("the values are %q", got)
+	}
 }
