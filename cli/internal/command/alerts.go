@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/plural"
@@ -97,30 +96,28 @@ func (a *app) unsilence() *cobra.Command {
 	})
 }
 
-func (v view) alerts(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "STATE", "CLUSTERS", "PENDING", "UNKNOWN", "WHEN"}, "FOR", "DESCRIPTION")
-	var notes []note
-	for _, m := range found {
-		a := m.(*consolev1.Alert)
-		s, name := a.GetStatus(), a.GetMetadata().GetName()
-		state, clusters := "Quiet", 0
-		if s == nil {
-			state = "-" // streams have no status of alerts
-		}
-		for _, g := range s.GetFiring() {
-			clusters += int(g.GetTotal())
-			state = "Firing"
-			notes = append(notes, note{about: name, text: v.found(g), since: g.GetSinceTime()})
-		}
-		if silence := s.GetSilence(); silence != nil {
-			state += ", silent"
-			notes = append(notes, note{about: name, text: fmt.Sprintf("silent until %s, by %s%s: `fairlead unsilence alert %s` ends it",
-				silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(), because(silence.GetReason()), name)})
-		}
-		v.row(t, []string{name, state, fmt.Sprint(clusters), fmt.Sprint(s.GetPending()), fmt.Sprint(s.GetUnknown()), a.GetSpec().GetWhen()},
-			a.GetSpec().GetFor().AsDuration().String(), a.GetSpec().GetDescription())
+func (v view) alert(a *consolev1.Alert) (r row) {
+	s, name := a.GetStatus(), a.GetMetadata().GetName()
+	state, clusters := "Quiet", 0
+	if s == nil {
+		state = "-" // streams have no status of alerts
 	}
-	return t, notes
+	for _, g := range s.GetFiring() {
+		clusters += int(g.GetTotal())
+		state = "Firing"
+		r.notes = append(r.notes, note{about: name, text: v.found(g), since: g.GetSinceTime()})
+	}
+	if silence := s.GetSilence(); silence != nil {
+		state += ", silent"
+		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("silent until %s, by %s%s: `fairlead unsilence alert %s` ends it",
+			silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(), because(silence.GetReason()), name)})
+	}
+	r.cells = []cell{
+		{"NAME", name}, {"STATE", state}, {"CLUSTERS", fmt.Sprint(clusters)}, {"PENDING", fmt.Sprint(s.GetPending())},
+		{"UNKNOWN", fmt.Sprint(s.GetUnknown())}, {"WHEN", a.GetSpec().GetWhen()},
+	}
+	r.more = []cell{{"FOR", a.GetSpec().GetFor().AsDuration().String()}, {"DESCRIPTION", a.GetSpec().GetDescription()}}
+	return r
 }
 
 // found says what an alert has found in a group.

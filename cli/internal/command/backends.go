@@ -8,29 +8,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
-	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
 )
 
-func (v view) backends(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "STATE", "READ", "AT", "PROJECTS"}, "PATHS", "SECRET")
-	var notes []note
-	for _, m := range found {
-		b := m.(*consolev1.Backend)
-		name, state := b.GetMetadata().GetName(), "Ready"
-		switch problem := b.GetStatus().GetProblem(); {
-		case problem.GetMessage() != "":
-			state = "Failing"
-			notes = append(notes, note{about: name, text: problem.GetMessage() + "; services keep the values that they have", since: problem.GetSince()})
-		case b.GetStatus().GetReadTime() == nil:
-			state = "Pending"
-		}
-		at, secret := whereOf(b.GetSpec())
-		v.row(t, []string{name, state, v.ago(b.GetStatus().GetReadTime()), at, strings.Join(b.GetSpec().GetProjects(), ",")},
-			strings.Join(b.GetSpec().GetPaths(), ","), secret)
+func (v view) backend(b *consolev1.Backend) (r row) {
+	name, state := b.GetMetadata().GetName(), "Ready"
+	switch problem := b.GetStatus().GetProblem(); {
+	case problem.GetMessage() != "":
+		state = "Failing"
+		r.notes = []note{{about: name, text: problem.GetMessage() + "; services keep the values that they have", since: problem.GetSince()}}
+	case b.GetStatus().GetReadTime() == nil:
+		state = "Pending"
 	}
-	return t, notes
+	at, secret := whereOf(b.GetSpec())
+	r.cells = []cell{
+		{"NAME", name}, {"STATE", state}, {"READ", v.ago(b.GetStatus().GetReadTime())}, {"AT", at},
+		{"PROJECTS", strings.Join(b.GetSpec().GetProjects(), ",")},
+	}
+	r.more = []cell{{"PATHS", strings.Join(b.GetSpec().GetPaths(), ",")}, {"SECRET", secret}}
+	return r
 }
 
 // whereOf is for people.

@@ -64,10 +64,10 @@ func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
 func (v view) clusterTrouble(m manifest.Message) (wrong, warning string) {
 	c := m.(*consolev1.Cluster)
 	if isSet(c.GetStatus().GetLeaveTime()) { // a person wanted the agent to leave
-		_, warning = v.cluster(c)
+		_, warning = v.clusterState(c)
 		return "", warning
 	}
-	if _, wrong = v.cluster(c); wrong == "" && c.GetStatus().GetSkew() != "" {
+	if _, wrong = v.clusterState(c); wrong == "" && c.GetStatus().GetSkew() != "" {
 		warning = fmt.Sprintf("its agent is %s", c.GetStatus().GetSkew())
 	}
 	return wrong, warning

@@ -137,16 +137,16 @@ func (a *app) configTable(res *consolev1.PreviewConfigResponse, wide bool) error
 	return a.writeTable(t)
 }
 
-func (v view) configSets(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "PROJECT", "ENTRIES", "SERVICES"}, "IMPORTS", "DESCRIPTION")
-	for _, m := range found {
-		s := m.(*consolev1.ConfigSet) //nolint:forcetypeassert // of this kind
-		var imports []string
-		for _, i := range s.GetSpec().GetImports() {
-			imports = append(imports, strings.TrimPrefix(i.GetBackend()+":"+i.GetPath(), ":"))
-		}
-		v.row(t, []string{s.GetMetadata().GetName(), s.GetSpec().GetProject(), fmt.Sprint(len(s.GetSpec().GetEntries())), fmt.Sprint(s.GetStatus().GetServices())},
-			strings.Join(imports, ", "), s.GetSpec().GetDescription())
+func (v view) configSet(s *consolev1.ConfigSet) row {
+	var imports []string
+	for _, i := range s.GetSpec().GetImports() {
+		imports = append(imports, strings.TrimPrefix(i.GetBackend()+":"+i.GetPath(), ":"))
 	}
-	return t
+	return row{
+		cells: []cell{
+			{"NAME", s.GetMetadata().GetName()}, {"PROJECT", s.GetSpec().GetProject()}, {"ENTRIES", fmt.Sprint(len(s.GetSpec().GetEntries()))},
+			{"SERVICES", fmt.Sprint(s.GetStatus().GetServices())},
+		},
+		more: []cell{{"IMPORTS", strings.Join(imports, ", ")}, {"DESCRIPTION", s.GetSpec().GetDescription()}},
+	}
 }

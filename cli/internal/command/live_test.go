@@ -31,7 +31,7 @@ func tunnel(t *testing.T, answers map[string]string) (*hub.Hub, *[]string) {
 	return h, &asked
 }
 
-func row(cells, name, uid, owner string) string {
+func tableRow(cells, name, uid, owner string) string {
 	return `{"cells":[` + cells + `],"object":{"metadata":{"name":"` + name + `","namespace":"shop","uid":"` + uid + `","ownerReferences":[{"uid":"x"},{"uid":"` + owner + `","controller":true}]}}}`
 }
 
@@ -39,9 +39,9 @@ func TestTreeShowsWhatControllersMade(t *testing.T) {
 	t.Parallel()
 	h, asked := tunnel(t, map[string]string{
 		"/apis/apps/v1/namespaces/shop/replicasets": `{"columnDefinitions":[{"name":"Name"},{"name":"Desired"},{"name":"Current"},{"name":"Ready"}],"rows":[` +
-			row(`"web-2",2,2,1`, "web-2", "rs2", "dep") + "," + row(`"web-1",0,0,0`, "web-1", "rs1", "dep") + `]}`,
+			tableRow(`"web-2",2,2,1`, "web-2", "rs2", "dep") + "," + tableRow(`"web-1",0,0,0`, "web-1", "rs1", "dep") + `]}`,
 		"/api/v1/namespaces/shop/pods": `{"metadata":{"continue":"more"},"columnDefinitions":[{"name":"Name"},{"name":"Ready"},{"name":"Status"},{"name":"Restarts"}],"rows":[` +
-			row(`"web-2-b","0/1","CrashLoopBackOff",7`, "web-2-b", "p2", "rs2") + "," + row(`"web-2-a","1/1","Running",0`, "web-2-a", "p1", "rs2") + "," + row(`"other","1/1","Running",0`, "other", "p3", "elsewhere") +
+			tableRow(`"web-2-b","0/1","CrashLoopBackOff",7`, "web-2-b", "p2", "rs2") + "," + tableRow(`"web-2-a","1/1","Running",0`, "web-2-a", "p1", "rs2") + "," + tableRow(`"other","1/1","Running",0`, "other", "p3", "elsewhere") +
 			`,{"cells":["bare"],"object":{"metadata":{"name":"bare"}}}]}`,
 	})
 	object := func(kind, name, uid string) *consolev1.ClusterObject {

@@ -12,34 +12,30 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
 )
 
-func (v view) sinks(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "STATE", "TO", "PROJECT", "SENT", "WAITING"}, "EVENTS", "GIVEN-UP", "INTERVAL")
-	var notes []note
-	for _, m := range found {
-		s := m.(*consolev1.Sink)
-		name, state, status := s.GetMetadata().GetName(), "Ready", s.GetStatus()
-		waiting := ""
-		switch problem := status.GetProblem(); {
-		case s.GetSpec().GetDisabled():
-			state = "Disabled"
-		case problem.GetMessage() != "":
-			state = "Failing"
-			notes = append(notes, note{about: name, text: problem.GetMessage(), since: problem.GetSince()})
-		}
-		if status.GetWaiting() > 0 {
-			waiting = fmt.Sprint(status.GetWaiting())
-		}
-		interval := ""
-		if s.GetSpec().GetInterval() != nil {
-			interval = s.GetSpec().GetInterval().AsDuration().String()
-		}
-		v.row(t, []string{name, state, sinkTo(s.GetSpec()), s.GetSpec().GetProject(), v.ago(status.GetSendTime()), waiting},
-			fmt.Sprint(status.GetSent()), fmt.Sprint(status.GetDropped()), interval)
+func (v view) sink(s *consolev1.Sink) (r row) {
+	name, state, status := s.GetMetadata().GetName(), "Ready", s.GetStatus()
+	switch problem := status.GetProblem(); {
+	case s.GetSpec().GetDisabled():
+		state = "Disabled"
+	case problem.GetMessage() != "":
+		state = "Failing"
+		r.notes = []note{{about: name, text: problem.GetMessage(), since: problem.GetSince()}}
 	}
-	return t, notes
+	waiting, interval := "", ""
+	if status.GetWaiting() > 0 {
+		waiting = fmt.Sprint(status.GetWaiting())
+	}
+	if s.GetSpec().GetInterval() != nil {
+		interval = s.GetSpec().GetInterval().AsDuration().String()
+	}
+	r.cells = []cell{
+		{"NAME", name}, {"STATE", state}, {"TO", sinkTo(s.GetSpec())}, {"PROJECT", s.GetSpec().GetProject()}, {"SENT", v.ago(status.GetSendTime())},
+		{"WAITING", waiting},
+	}
+	r.more = []cell{{"EVENTS", fmt.Sprint(status.GetSent())}, {"GIVEN-UP", fmt.Sprint(status.GetDropped())}, {"INTERVAL", interval}}
+	return r
 }
 
 // sinkTo is for people: of a URL the host, for what is behind it is long.

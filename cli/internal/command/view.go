@@ -31,6 +31,7 @@ type view struct {
 	// behind is how far services are behind their refs, of those that are.
 	behind map[string]distance
 	wide   bool
+	alone  bool                              // one resource is shown
 	live   map[string]*gitcachev1.LiveSource // by name; what is missing is not known
 	// seen is when clusters were heard of last, by name; what is missing is not known.
 	seen map[string]*timestamppb.Timestamp
@@ -49,48 +50,86 @@ type note struct {
 
 func (v view) say(n note) string { return v.since(n.text, n.since) }
 
-func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
-	switch k.kind {
-	case manifest.Source:
-		return v.sources(found)
-	case manifest.Cluster:
-		return v.clusters(found)
-	case manifest.Service:
-		return v.services(found)
-	case manifest.Grant:
-		return v.grants(found), nil
-	case manifest.Project:
-		return v.projects(found), nil
-	case manifest.ConfigSet:
-		return v.configSets(found), nil
-	case manifest.Backend:
-		return v.backends(found)
-	case manifest.Sink:
-		return v.sinks(found)
-	case manifest.Global:
-		return v.globals(found)
-	case manifest.Role:
-		return v.roles(found), nil
-	case manifest.ServiceAccount:
-		return v.accounts(found), nil
-	case manifest.Secret:
-		return v.secrets(found), nil
-	case manifest.AgentConfig:
-		return v.agentConfigs(found)
-	case manifest.Alert:
-		return v.alerts(found)
-	default:
-		return v.plain(found), nil
-	}
+// row is what the table of its kind shows of a resource: cells always, more with -o wide, and notes below the table.
+type row struct {
+	cells, more []cell
+	notes       []note
 }
 
-// plain is the table of a kind that has no columns of its own.
-func (v view) plain(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "CHANGED"})
-	for _, m := range found {
-		v.row(t, []string{m.GetMetadata().GetName(), v.ago(m.GetMetadata().GetUpdateTime())})
+// cell is one of a row, below its head.
+type cell struct{ head, text string }
+
+// rowOf returns the function that makes the rows of a kind.
+func rowOf(k manifest.Kind) func(view, manifest.Message) row {
+	of, ok := map[manifest.Kind]func(view, manifest.Message) row{
+		manifest.Source:         rows(view.source),
+		manifest.Cluster:        rows(view.cluster),
+		manifest.Service:        rows(view.service),
+		manifest.Grant:          rows(view.grant),
+		manifest.Project:        rows(view.project),
+		manifest.ConfigSet:      rows(view.configSet),
+		manifest.Backend:        rows(view.backend),
+		manifest.Sink:           rows(view.sink),
+		manifest.Global:         rows(view.globalService),
+		manifest.Role:           rows(view.role),
+		manifest.ServiceAccount: rows(view.serviceAccount),
+		manifest.Secret:         rows(view.secret),
+		manifest.AgentConfig:    rows(view.agentConfig),
+		manifest.Alert:          rows(view.alert),
+	}[k]
+	if !ok {
+		return view.plainRow
 	}
-	return t
+	return of
+}
+
+// rows makes a function for resources of any kind from one for those of its own.
+func rows[M manifest.Message](of func(view, M) row) func(view, manifest.Message) row {
+	return func(v view, m manifest.Message) row { return of(v, m.(M)) } //nolint:forcetypeassert // the table is asked by the kind of the message
+}
+
+// plainRow is of a kind that has no columns of its own.
+func (v view) plainRow(m manifest.Message) row {
+	return row{cells: []cell{{"NAME", m.GetMetadata().GetName()}, {"CHANGED", v.ago(m.GetMetadata().GetUpdateTime())}}}
+}
+
+func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
+	v.alone = len(found) == 1
+	show := rowOf(k.kind)
+	heads, _ := v.split(show(v, k.New()))
+	t := table.New(heads...)
+	if !v.wide {
+		t.MaxCell = maxCell
+	}
+	var notes []note
+	for _, m := range found {
+		r := show(v, m)
+		_, texts := v.split(r)
+		t.Row(texts...)
+		notes = append(notes, r.notes...)
+	}
+	return t, notes
+}
+
+// split parts the heads of a row from its texts.
+func (v view) split(r row) (heads, texts []string) {
+	cells := r.cells
+	if v.wide {
+		cells = slices.Concat(r.cells, r.more)
+	}
+	for _, c := range cells {
+		heads, texts = append(heads, c.head), append(texts, c.text)
+	}
+	return heads, texts
+}
+
+// paired makes cells of texts and their heads.
+func paired(heads, texts []string) []cell {
+	out := make([]cell, len(heads))
+	for i := range heads {
+		out[i] = cell{heads[i], texts[i]}
+	}
+	return out
 }
 
 // newTable has no column for messages: what has to be said stands whole below the table, which so
@@ -144,46 +183,45 @@ func (v view) listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func (v view) sources(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "STATE", "DEFAULT-BRANCH", "FETCHED", "URL"}, "HEADS", "OWNER", "EPOCH", "POLLED", "NEXT-POLL", "STALE", "REQUESTS/H", "MIRROR", "STANDBYS")
-	var notes []note
-	for _, m := range found {
-		s := m.(*consolev1.Source)
-		name, problem := s.GetMetadata().GetName(), s.GetStatus().GetProblem()
-		state := "Ready"
-		switch {
-		case fails(problem):
-			state = "Failing"
-			if len(problem.GetRefs()) > 0 {
-				state = "Degraded" // The other refs still arrive.
-			}
-			notes = append(notes, sourceNote(s))
-		case problem.GetMessage() != "": // of refs that are not there
-		case len(s.GetStatus().GetHeads()) == 0:
-			state = "Pending"
-			notes = append(notes, note{about: name, text: "nothing was fetched yet"})
+func (v view) source(s *consolev1.Source) (r row) {
+	name, problem := s.GetMetadata().GetName(), s.GetStatus().GetProblem()
+	state := "Ready"
+	switch {
+	case fails(problem):
+		state = "Failing"
+		if len(problem.GetRefs()) > 0 {
+			state = "Degraded" // The other refs still arrive.
 		}
-		if text := v.newer(s); text != "" && (v.wide || len(found) == 1) {
-			notes = append(notes, note{about: name, text: text})
-		}
-		head, fetched := "", ""
-		for _, h := range s.GetStatus().GetHeads() {
-			if h.GetRef() == "HEAD" {
-				head = v.commit(h.GetRevision().GetCommit(), h.GetRevision().GetCommitTime())
-			}
-			if at := v.ago(h.GetFetchTime()); fetched == "" && at != "" {
-				fetched = at
-			}
-		}
-		if catalog.IsCharts(s.GetSpec()) {
-			head = "(charts)"
-		}
-		if catalog.IsArtifacts(s.GetSpec()) {
-			head = "(artifacts)"
-		}
-		v.row(t, []string{name, state, head, fetched, withoutUser(catalog.UpstreamOf(s.GetSpec()).URL)}, v.liveCells(s)...)
+		r.notes = append(r.notes, sourceNote(s))
+	case problem.GetMessage() != "": // of refs that are not there
+	case len(s.GetStatus().GetHeads()) == 0:
+		state = "Pending"
+		r.notes = append(r.notes, note{about: name, text: "nothing was fetched yet"})
 	}
-	return t, notes
+	if text := v.newer(s); text != "" && (v.wide || v.alone) {
+		r.notes = append(r.notes, note{about: name, text: text})
+	}
+	head, fetched := "", ""
+	for _, h := range s.GetStatus().GetHeads() {
+		if h.GetRef() == "HEAD" {
+			head = v.commit(h.GetRevision().GetCommit(), h.GetRevision().GetCommitTime())
+		}
+		if at := v.ago(h.GetFetchTime()); fetched == "" && at != "" {
+			fetched = at
+		}
+	}
+	if catalog.IsCharts(s.GetSpec()) {
+		head = "(charts)"
+	}
+	if catalog.IsArtifacts(s.GetSpec()) {
+		head = "(artifacts)"
+	}
+	r.cells = []cell{
+		{"NAME", name}, {"STATE", state}, {"DEFAULT-BRANCH", head}, {"FETCHED", fetched},
+		{"URL", withoutUser(catalog.UpstreamOf(s.GetSpec()).URL)},
+	}
+	r.more = v.liveCells(s)
+	return r
 }
 
 // newer says which newer versions there are than those that services get, outside of their ranges; empty: none.
@@ -207,20 +245,21 @@ func (v view) newer(s *consolev1.Source) string {
 }
 
 // liveCells is what the gitcaches say, and of what they don't the console.
-func (v view) liveCells(s *consolev1.Source) []string {
-	heads, owner, epoch := fmt.Sprint(len(s.GetStatus().GetHeads())), s.GetStatus().GetOwner(), fmt.Sprint(s.GetStatus().GetEpoch())
+func (v view) liveCells(s *consolev1.Source) []cell {
+	owner, epoch := s.GetStatus().GetOwner(), s.GetStatus().GetEpoch()
 	l, known := v.live[s.GetMetadata().GetName()]
-	if !known {
-		return []string{heads, owner, epoch, "", "", "", "", "", ""}
+	if known {
+		owner = l.GetOwner()
 	}
 	requests, mirror := "", ""
 	if l.GetEpoch() > 0 || isSet(l.GetLastPollTime()) { // its owner has answered
-		epoch, requests = fmt.Sprint(l.GetEpoch()), fmt.Sprint(l.GetUpstreamRequestsLastHour())
-		mirror = table.Bytes(l.GetMirrorBytes())
+		epoch, requests, mirror = l.GetEpoch(), fmt.Sprint(l.GetUpstreamRequestsLastHour()), table.Bytes(l.GetMirrorBytes())
 	}
-	stale := strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")
-	return []string{
-		heads, l.GetOwner(), epoch, v.ago(l.GetLastPollTime()), v.until(l.GetNextPollTime()), stale, requests, mirror, strings.Join(l.GetStandbys(), ", "),
+	return []cell{
+		{"HEADS", fmt.Sprint(len(s.GetStatus().GetHeads()))}, {"OWNER", owner}, {"EPOCH", fmt.Sprint(epoch)},
+		{"POLLED", v.ago(l.GetLastPollTime())}, {"NEXT-POLL", v.until(l.GetNextPollTime())},
+		{"STALE", strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")}, {"REQUESTS/H", requests}, {"MIRROR", mirror},
+		{"STANDBYS", strings.Join(l.GetStandbys(), ", ")},
 	}
 }
 
@@ -265,32 +304,31 @@ func withoutUser(text string) string {
 	return u.String()
 }
 
-func (v view) clusters(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "STATE", "LAST-SEEN", "AGENT", "KUBERNETES"}, slices.Concat([]string{"JOINED"}, figureHead(), []string{"DESCRIPTION"})...)
-	var notes []note
-	for _, m := range found {
-		c := m.(*consolev1.Cluster)
-		s, name := c.GetStatus(), c.GetMetadata().GetName()
-		state, message := v.cluster(c)
-		if message != "" {
-			notes = append(notes, note{about: name, text: message})
-		} else if s.GetSkew() != "" {
-			notes = append(notes, note{about: name, text: fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name)})
-		}
-		if text := configTrouble(s.GetAgentConfig()); text != "" {
-			notes = append(notes, note{about: name, text: text, since: s.GetAgentConfig().GetSinceTime()})
-		}
-		if words := frozen(c.GetFreeze()); words != "" {
-			notes = append(notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
-		}
-		v.row(t, []string{name, state, v.ago(s.GetLastSeenTime()), s.GetAgentVersion(), s.GetKubernetesVersion()},
-			slices.Concat([]string{v.ago(s.GetJoinTime())}, figureCells(v.figures[name].GetFigures()), []string{c.GetSpec().GetDescription()})...)
+func (v view) cluster(c *consolev1.Cluster) (r row) {
+	s, name := c.GetStatus(), c.GetMetadata().GetName()
+	state, message := v.clusterState(c)
+	if message != "" {
+		r.notes = append(r.notes, note{about: name, text: message})
+	} else if s.GetSkew() != "" {
+		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name)})
 	}
-	return t, notes
+	if text := configTrouble(s.GetAgentConfig()); text != "" {
+		r.notes = append(r.notes, note{about: name, text: text, since: s.GetAgentConfig().GetSinceTime()})
+	}
+	if words := frozen(c.GetFreeze()); words != "" {
+		r.notes = append(r.notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
+	}
+	r.cells = []cell{
+		{"NAME", name}, {"STATE", state}, {"LAST-SEEN", v.ago(s.GetLastSeenTime())}, {"AGENT", s.GetAgentVersion()},
+		{"KUBERNETES", s.GetKubernetesVersion()},
+	}
+	r.more = slices.Concat([]cell{{"JOINED", v.ago(s.GetJoinTime())}}, paired(figureHead(), figureCells(v.figures[name].GetFigures())),
+		[]cell{{"DESCRIPTION", c.GetSpec().GetDescription()}})
+	return r
 }
 
-// cluster says how a cluster is and, if something has to be done, what.
-func (v view) cluster(c *consolev1.Cluster) (state, message string) {
+// clusterState says how a cluster is and, if something has to be done, what.
+func (v view) clusterState(c *consolev1.Cluster) (state, message string) {
 	s, name := c.GetStatus(), c.GetMetadata().GetName()
 	switch {
 	case isSet(s.GetLeaveTime()):
@@ -323,55 +361,49 @@ func clockTrouble(behind time.Duration) string {
 	return fmt.Sprintf("its clock is %s %s the hub's, and windows and freezes open and close by it: have its nodes set their clocks (NTP)", strings.TrimSuffix(behind.String(), "0s"), way)
 }
 
-func (v view) secrets(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "CHANGED", "KEYS"})
-	for _, m := range found {
-		s := m.(*consolev1.Secret)
-		keys := make([]string, 0, len(s.GetData()))
-		for k := range s.GetData() {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		v.row(t, []string{s.GetMetadata().GetName(), v.ago(s.GetMetadata().GetUpdateTime()), strings.Join(keys, ", ")})
-	}
-	return t
+func (v view) secret(s *consolev1.Secret) row {
+	return row{cells: []cell{
+		{"NAME", s.GetMetadata().GetName()}, {"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
+		{"KEYS", strings.Join(slices.Sorted(maps.Keys(s.GetData())), ", ")},
+	}}
 }
 
-func (v view) grants(found []manifest.Message) *table.Table {
-	t := v.newTable([]string{"NAME", "ROLE", "SUBJECTS", "CLUSTERS"}, "UNTIL")
-	for _, m := range found {
-		g := m.(*consolev1.Grant)
-		var subjects []string
-		for _, s := range g.GetSpec().GetSubjects() {
-			switch {
-			case s.GetUser() != "":
-				subjects = append(subjects, "user:"+s.GetUser())
-			case s.GetServiceAccount() != "":
-				subjects = append(subjects, "serviceaccount:"+s.GetServiceAccount())
-			default:
-				subjects = append(subjects, "group:"+s.GetGroup())
-			}
+func (v view) grant(g *consolev1.Grant) row {
+	var subjects []string
+	for _, s := range g.GetSpec().GetSubjects() {
+		switch {
+		case s.GetUser() != "":
+			subjects = append(subjects, "user:"+s.GetUser())
+		case s.GetServiceAccount() != "":
+			subjects = append(subjects, "serviceaccount:"+s.GetServiceAccount())
+		default:
+			subjects = append(subjects, "group:"+s.GetGroup())
 		}
-		var clusters []string
-		for _, name := range g.GetSpec().GetClusters().GetNames() {
-			if v.left[name] {
-				name += " (left)"
-			}
-			clusters = append(clusters, name)
-		}
-		for _, key := range slices.Sorted(maps.Keys(g.GetSpec().GetClusters().GetLabels())) {
-			clusters = append(clusters, key+"="+g.GetSpec().GetClusters().GetLabels()[key])
-		}
-		if g.GetSpec().GetClusters().GetAll() {
-			clusters = []string{"all"}
-		}
-		until := ""
-		if isSet(g.GetSpec().GetUntilTime()) {
-			until = g.GetSpec().GetUntilTime().AsTime().Local().Format(time.RFC3339)
-		}
-		v.row(t, []string{g.GetMetadata().GetName(), g.GetSpec().GetRole(), strings.Join(subjects, ", "), strings.Join(clusters, ", ")}, until)
 	}
-	return t
+	var clusters []string
+	for _, name := range g.GetSpec().GetClusters().GetNames() {
+		if v.left[name] {
+			name += " (left)"
+		}
+		clusters = append(clusters, name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(g.GetSpec().GetClusters().GetLabels())) {
+		clusters = append(clusters, key+"="+g.GetSpec().GetClusters().GetLabels()[key])
+	}
+	if g.GetSpec().GetClusters().GetAll() {
+		clusters = []string{"all"}
+	}
+	until := ""
+	if isSet(g.GetSpec().GetUntilTime()) {
+		until = g.GetSpec().GetUntilTime().AsTime().Local().Format(time.RFC3339)
+	}
+	return row{
+		cells: []cell{
+			{"NAME", g.GetMetadata().GetName()}, {"ROLE", g.GetSpec().GetRole()}, {"SUBJECTS", strings.Join(subjects, ", ")},
+			{"CLUSTERS", strings.Join(clusters, ", ")},
+		},
+		more: []cell{{"UNTIL", until}},
+	}
 }
 
 func (v view) commit(hex string, at *timestamppb.Timestamp) string {

@@ -15,27 +15,28 @@ import (
 	"fairlead.dev/platform/plural"
 )
 
-func (v view) services(found []manifest.Message) (*table.Table, []note) {
-	t := v.newTable([]string{"NAME", "CLUSTER", "STATE", "SYNC", "GIT", "HUB", "APPLIED"}, "HEALTH", "TESTS", "SEEN", "SOURCE", "REF", "PATH", "NAMESPACE")
-	var notes []note
-	for _, m := range found {
-		s := m.(*consolev1.Service)
-		spec, status := s.GetSpec(), s.GetStatus()
-		report := status.GetCluster().GetReport()
-		cells := []string{
-			s.GetMetadata().GetName(), destination(s), stateOf(s), v.sync(s),
-			v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
-			v.commit(status.GetHub().GetRevision().GetCommit(), status.GetHub().GetResolveTime()),
-			v.commit(runningCommit(status), report.GetAppliedTime()),
-		}
-		if v.wide {
-			copy(cells[4:], v.truths(status))
-		}
-		v.row(t, cells, v.health(s), v.tests(s), v.ago(v.seen[spec.GetCluster()]),
-			sourcesOf(spec), refOf(spec), spec.GetPath(), spec.GetNamespace())
-		notes = append(append(notes, serviceNotes(s)...), v.pullNotes(s)...)
+func (v view) service(s *consolev1.Service) row {
+	spec, status := s.GetSpec(), s.GetStatus()
+	report := status.GetCluster().GetReport()
+	truths := []string{
+		v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
+		v.commit(status.GetHub().GetRevision().GetCommit(), status.GetHub().GetResolveTime()),
+		v.commit(runningCommit(status), report.GetAppliedTime()),
 	}
-	return t, notes
+	if v.wide {
+		truths = v.truths(status)
+	}
+	return row{
+		cells: []cell{
+			{"NAME", s.GetMetadata().GetName()}, {"CLUSTER", destination(s)}, {"STATE", stateOf(s)}, {"SYNC", v.sync(s)},
+			{"GIT", truths[0]}, {"HUB", truths[1]}, {"APPLIED", truths[2]},
+		},
+		more: []cell{
+			{"HEALTH", v.health(s)}, {"TESTS", v.tests(s)}, {"SEEN", v.ago(v.seen[spec.GetCluster()])},
+			{"SOURCE", sourcesOf(spec)}, {"REF", refOf(spec)}, {"PATH", spec.GetPath()}, {"NAMESPACE", spec.GetNamespace()},
+		},
+		notes: append(serviceNotes(s), v.pullNotes(s)...),
+	}
 }
 
 // destination is where a service's folder goes.
