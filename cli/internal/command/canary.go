@@ -30,7 +30,7 @@ const (
 
 // canary is one `fairlead canary`.
 type canary struct {
-	*app
+	app                                   *app
 	source, ref, path, cluster, namespace string
 	timeout                               time.Duration
 
@@ -75,7 +75,7 @@ func (c *canary) run(ctx context.Context, h *hub.Hub) error {
 		if f.wrong {
 			return fmt.Errorf("%s: %s", f.about, f.text)
 		}
-		if err := c.printf("ok    %s: %s\n", f.about, table.Clean(f.text)); err != nil {
+		if err := c.app.printf("ok    %s: %s\n", f.about, table.Clean(f.text)); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (c *canary) run(ctx context.Context, h *hub.Hub) error {
 
 // deliver makes the service, reads its objects, and deletes it.
 func (c *canary) deliver(ctx context.Context, h *hub.Hub) error {
-	began := c.Now()
+	began := c.app.Now()
 	_, err := h.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: c.name},
 		Spec:     &consolev1.ServiceSpec{Source: c.source, Ref: c.ref, Path: c.path, Cluster: c.cluster, Namespace: c.namespace},
@@ -105,7 +105,7 @@ func (c *canary) deliver(ctx context.Context, h *hub.Hub) error {
 	if err := c.await(ctx, "service "+c.name+" is healthy", func() error { return c.healthy(ctx, h) }); err != nil {
 		return err
 	}
-	if err := c.printf("ok    delivery: %s of %s is healthy in cluster %s (after %s)\n", c.path, c.source, c.cluster, c.since(began)); err != nil {
+	if err := c.app.printf("ok    delivery: %s of %s is healthy in cluster %s (after %s)\n", c.path, c.source, c.cluster, c.since(began)); err != nil {
 		return err
 	}
 	objects, err := findObjects(ctx, h, objectFlags{service: c.name}, "")
@@ -119,21 +119,21 @@ func (c *canary) deliver(ctx context.Context, h *hub.Hub) error {
 	if err := c.readBack(ctx, h, objects, http.StatusOK); err != nil {
 		return err
 	}
-	if err := c.printf("ok    tunnel: read back through it: %s\n", plural.Of(len(objects), "object")); err != nil {
+	if err := c.app.printf("ok    tunnel: read back through it: %s\n", plural.Of(len(objects), "object")); err != nil {
 		return err
 	}
-	began = c.Now()
+	began = c.app.Now()
 	if err := c.remove(ctx, h); err != nil {
 		return err
 	}
 	if err := c.await(ctx, "the objects are gone", func() error { return c.readBack(ctx, h, objects, http.StatusNotFound) }); err != nil {
 		return err
 	}
-	return c.printf("ok    removal: the objects are gone (after %s)\n", c.since(began))
+	return c.app.printf("ok    removal: the objects are gone (after %s)\n", c.since(began))
 }
 
 func (c *canary) since(began time.Time) time.Duration {
-	return c.Now().Sub(began).Round(100 * time.Millisecond)
+	return c.app.Now().Sub(began).Round(100 * time.Millisecond)
 }
 
 func (c *canary) healthy(ctx context.Context, h *hub.Hub) error {
@@ -209,7 +209,7 @@ func objectPath(ctx context.Context, hc *http.Client, base string, o *deliveryv1
 
 // remove deletes the service, with what its deletion asks to have confirmed: the folder was named for this.
 func (c *canary) remove(ctx context.Context, h *hub.Hub) error {
-	err := c.confirmed(ctx, true, func(ctx context.Context, confirmation string) error {
+	err := c.app.confirmed(ctx, true, func(ctx context.Context, confirmation string) error {
 		return serviceKind().remove(ctx, h, c.name, confirmation)
 	})
 	if connect.CodeOf(err) == connect.CodeNotFound {

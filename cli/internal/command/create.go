@@ -20,7 +20,7 @@ import (
 
 // creation is what a person wants to make, and how.
 type creation struct {
-	*app
+	app    *app
 	labels []string
 	format string
 	dryRun bool
@@ -229,9 +229,9 @@ func (c *creation) make(cmd *cobra.Command, objects []*manifest.Object) error {
 		if err != nil {
 			return err
 		}
-		return c.printf("%s", text)
+		return c.app.printf("%s", text)
 	}
-	return c.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	return c.app.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 		if err := absent(ctx, h, objects); err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ func (a *app) debug() *cobra.Command {
 
 // bundling is one `fairlead debug bundle`.
 type bundling struct {
-	*app
+	app                                     *app
 	out, kubeconfig, kubeContext, namespace string
 	clusters, logs                          []string
 	cpu                                     time.Duration
@@ -85,9 +85,9 @@ Logs and profiles are for administrators. What could not be gathered is named in
 
 func (b *bundling) run(ctx context.Context, h *hub.Hub) error {
 	if b.out == "" {
-		b.out = "fairlead-debug-" + b.Now().UTC().Format("20060102-150405") + ".tar.gz"
+		b.out = "fairlead-debug-" + b.app.Now().UTC().Format("20060102-150405") + ".tar.gz"
 	}
-	made, err := bundle.Create(b.out, bundle.NewMasker(h.Context.Token, b.Getenv("FAIRLEAD_TOKEN")), b.Now())
+	made, err := bundle.Create(b.out, bundle.NewMasker(h.Context.Token, b.app.Getenv("FAIRLEAD_TOKEN")), b.app.Now())
 	if err != nil {
 		return err
 	}
@@ -101,10 +101,10 @@ func (b *bundling) run(ctx context.Context, h *hub.Hub) error {
 		return err
 	}
 	for _, p := range made.Problems {
-		b.notef("missing: %s\n", p)
+		b.app.notef("missing: %s\n", p)
 	}
-	b.notef("Secrets are masked, names are not: look into it before you hand it on.\n")
-	return b.printf("%s\n", b.out)
+	b.app.notef("Secrets are masked, names are not: look into it before you hand it on.\n")
+	return b.app.printf("%s\n", b.out)
 }
 
 // gather returns errors of writing and of ctx only: what can't be had is noted as missing.
@@ -129,12 +129,12 @@ func (b *bundling) put(name string, text []byte, err error) error {
 }
 
 func (b *bundling) about(ctx context.Context, h *hub.Hub) error {
-	text := fmt.Sprintf("fairlead debug bundle of %s\nhub %s, as %s\ncommand %s\n", b.Now().UTC().Format(time.RFC3339), h.Context.URL, h.Context.User, version.String())
+	text := fmt.Sprintf("fairlead debug bundle of %s\nhub %s, as %s\ncommand %s\n", b.app.Now().UTC().Format(time.RFC3339), h.Context.URL, h.Context.User, version.String())
 	if err := b.put("about.txt", []byte(text), nil); err != nil {
 		return err
 	}
 	var said bytes.Buffer
-	checking := app{IO: b.IO}
+	checking := app{IO: b.app.IO}
 	checking.Stdout = &said
 	if err := checking.runChecks(ctx, h); err != nil {
 		fmt.Fprintln(&said, err)
@@ -162,7 +162,7 @@ func (b *bundling) resources(ctx context.Context, h *hub.Hub) error {
 			return err
 		}
 	}
-	sessions, err := b.listSessions(ctx, h)
+	sessions, err := b.app.listSessions(ctx, h)
 	var text []byte
 	for _, s := range sessions {
 		line, failed := jsonLine(s)
@@ -324,7 +324,7 @@ func (b *bundling) temporaryKubeconfig(ctx context.Context, h *hub.Hub, cluster 
 		return "", err
 	}
 	file := filepath.Join(dir, "kubeconfig")
-	if err := b.writeKubeconfig(ctx, h, cluster, file); err != nil {
+	if err := b.app.writeKubeconfig(ctx, h, cluster, file); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return file, nil

@@ -83,7 +83,7 @@ func (d *deletion) check(cmd *cobra.Command, args []string) error {
 func (d *deletion) named(ctx context.Context, args []string) ([]resource, error) {
 	var refs []resource
 	if len(d.files) > 0 {
-		objects, err := d.read(ctx, d.files, nil)
+		objects, err := d.app.read(ctx, d.files, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func (d *deletion) all(ctx context.Context, refs []resource) error {
 			return err
 		}
 		return d.one(ctx, k, args[1])
-	}, func(args []string, err error) { d.notef("%s: %v\n", strings.Join(args, "/"), err) })
+	}, func(args []string, err error) { d.app.notef("%s: %v\n", strings.Join(args, "/"), err) })
 }
 
 // chosen are the resources of a kind that the selector fits, if the person agrees.
@@ -144,15 +144,15 @@ func (d *deletion) chosen(ctx context.Context, of string) ([]resource, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		d.notef("no %s have these labels\n", k.plural())
+		d.app.notef("no %s have these labels\n", k.plural())
 		return nil, nil
 	}
 	var refs []resource
 	for _, m := range found {
 		refs = append(refs, resource{k.singular(), m.GetMetadata().GetName()})
-		d.notef("%s/%s\n", k.singular(), m.GetMetadata().GetName())
+		d.app.notef("%s/%s\n", k.singular(), m.GetMetadata().GetName())
 	}
-	if !d.yes && !d.dryRun && !d.agreed() {
+	if !d.yes && !d.dryRun && !d.app.agreed() {
 		return nil, errors.New("nothing was done: say --yes to go on")
 	}
 	return refs, nil
@@ -161,7 +161,7 @@ func (d *deletion) chosen(ctx context.Context, of string) ([]resource, error) {
 // one deletes a resource, after what the person has to know and agree to.
 func (d *deletion) one(ctx context.Context, k kind, name string) error {
 	if k.kind == manifest.Cluster && !d.yes {
-		if goOn, err := d.partFrom(ctx, d.hub, name, parting{}); err != nil || !goOn {
+		if goOn, err := d.app.partFrom(ctx, d.hub, name, parting{}); err != nil || !goOn {
 			return d.unlessMissing(k, name, err)
 		}
 	}
@@ -170,13 +170,13 @@ func (d *deletion) one(ctx context.Context, k kind, name string) error {
 			return d.unlessMissing(k, name, err)
 		}
 	}
-	err := d.confirmed(ctx, d.yes, func(ctx context.Context, confirmation string) error {
+	err := d.app.confirmed(ctx, d.yes, func(ctx context.Context, confirmation string) error {
 		return k.remove(ctx, d.hub, name, confirmation)
 	})
 	if err != nil {
 		return d.unlessMissing(k, name, err)
 	}
-	return d.printf("%s/%s deleted\n", k.singular(), name)
+	return d.app.printf("%s/%s deleted\n", k.singular(), name)
 }
 
 // unlessMissing says where to look for what is not there, or nothing where that is no error.
@@ -228,7 +228,7 @@ func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) 
 
 // deletion is what a person wants to delete, and how.
 type deletion struct {
-	*app
+	app                                *app
 	hub                                *hub.Hub
 	yes, dryRun, detach, ignoreMissing bool
 	files                              []string
@@ -253,7 +253,7 @@ func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	if s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
-		d.notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), name)
+		d.app.notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), name)
 		return !d.dryRun, nil
 	}
 	switch {
@@ -261,19 +261,19 @@ func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
 		return true, d.letGo(ctx, s)
 	case len(objects) == 0:
 		if d.dryRun {
-			return false, d.printf("service %q has no objects in cluster %q\n", name, s.GetSpec().GetCluster())
+			return false, d.app.printf("service %q has no objects in cluster %q\n", name, s.GetSpec().GetCluster())
 		}
 		return true, nil
 	}
 	text := fmt.Sprintf("with service %q cluster %q loses %s:\n%s", name, s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), goingText(objects))
 	if d.dryRun {
-		return false, d.printf("%s", text)
+		return false, d.app.printf("%s", text)
 	}
 	if d.yes {
 		return true, nil
 	}
-	d.notef("%s", text)
-	if !d.agreed() {
+	d.app.notef("%s", text)
+	if !d.app.agreed() {
 		return false, errors.New("nothing was done: say --yes to go on, or --detach to leave the objects in the cluster")
 	}
 	return true, nil
@@ -331,7 +331,7 @@ func (d *deletion) letGo(ctx context.Context, s *consolev1.Service) error {
 	if out.GetService().GetSpec().GetSync().GetOnDelete() != deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
 		return fmt.Errorf("service %q is rolled back, and onDelete waits behind that: end the rollback first (`fairlead pin service %s --release`)", name, name)
 	}
-	d.notef("waiting until cluster %q knows that the objects stay\n", s.GetSpec().GetCluster())
+	d.app.notef("waiting until cluster %q knows that the objects stay\n", s.GetSpec().GetCluster())
 	if err := d.knows(ctx, before, out.GetService()); err != nil {
 		return fmt.Errorf("service %q was not deleted: %w. It has spec.sync.onDelete: orphan now", name, err)
 	}

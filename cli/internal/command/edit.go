@@ -19,7 +19,7 @@ import (
 
 // editing is how a person changes a resource in an editor.
 type editing struct {
-	*app
+	app         *app
 	hub         *hub.Hub
 	yes, dryRun bool
 }
@@ -68,7 +68,7 @@ func (e *editing) edit(ctx context.Context, k kind, name string) error {
 		return err
 	}
 	if bytes.Equal(before, after) {
-		e.notef("nothing was changed\n")
+		e.app.notef("nothing was changed\n")
 		return os.Remove(file)
 	}
 	written, err := e.write(ctx, k, name, file, after)
@@ -99,12 +99,12 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 	if err := errors.Join(err, file.Close()); err != nil {
 		return "", nil, err
 	}
-	words := strings.Fields(cmp.Or(e.Getenv("FAIRLEAD_EDITOR"), e.Getenv("VISUAL"), e.Getenv("EDITOR"), "vi"))
+	words := strings.Fields(cmp.Or(e.app.Getenv("FAIRLEAD_EDITOR"), e.app.Getenv("VISUAL"), e.app.Getenv("EDITOR"), "vi"))
 	if len(words) == 0 {
 		return "", nil, errors.New("no editor: set EDITOR")
 	}
 	editor := exec.CommandContext(ctx, words[0], append(words[1:], file.Name())...)
-	editor.Stdin, editor.Stdout, editor.Stderr = e.Stdin, e.Stdout, e.Stderr
+	editor.Stdin, editor.Stdout, editor.Stderr = e.app.Stdin, e.app.Stdout, e.app.Stderr
 	if err := editor.Run(); err != nil {
 		return "", nil, fmt.Errorf("editor %s: %w: set EDITOR to another one; the text is in %s", words[0], err, file.Name())
 	}
@@ -134,7 +134,7 @@ func (e *editing) write(ctx context.Context, k kind, name, file string, text []b
 		return true, nil // the hub finds no difference
 	case e.dryRun:
 		return false, nil
-	case !e.yes && !e.agreed():
+	case !e.yes && !e.app.agreed():
 		return false, errors.New("nothing was changed: say --yes to go on")
 	}
 	w.dryRun = false

@@ -70,7 +70,7 @@ type freezing func(ctx context.Context, h *hub.Hub, kind, name string) (string, 
 
 // frozenMany chooses the projects or clusters of a freeze.
 type frozenMany struct {
-	*app
+	app         *app
 	filter      string
 	yes, dryRun bool
 }
@@ -105,7 +105,7 @@ func (m *frozenMany) one(ctx context.Context, h *hub.Hub, k kind, name string, d
 	if err != nil {
 		return err
 	}
-	return m.printf("%s/%s %s\n", k.singular(), name, words)
+	return m.app.printf("%s/%s %s\n", k.singular(), name, words)
 }
 
 // all shows which ones a filter chooses, asks, and goes on with each. A resource that fails does not keep the others
@@ -119,20 +119,20 @@ func (m *frozenMany) all(ctx context.Context, h *hub.Hub, k kind, verb string, s
 	if len(found) == 0 {
 		return fmt.Errorf("there is no %s to %s among those that are chosen", k.singular(), verb)
 	}
-	v := view{now: m.Now()}
+	v := view{now: m.app.Now()}
 	t := v.newTable([]string{"NAME", "FREEZE"})
 	for _, f := range found {
 		v.row(t, []string{f.GetMetadata().GetName(), cmp.Or(frozen(freezeOf(f)), "none")})
 	}
 	if m.dryRun {
-		return t.Write(m.Stdout)
+		return t.Write(m.app.Stdout)
 	}
 	if !m.yes {
-		m.notef("%s these %s (%d), with all services of each:\n", verb, k.plural(), len(found))
-		if err := t.Write(m.Stderr); err != nil {
+		m.app.notef("%s these %s (%d), with all services of each:\n", verb, k.plural(), len(found))
+		if err := t.Write(m.app.Stderr); err != nil {
 			return err
 		}
-		if !m.agreed() {
+		if !m.app.agreed() {
 			return errors.New("nothing was done: say --yes to go on")
 		}
 	}
@@ -140,7 +140,7 @@ func (m *frozenMany) all(ctx context.Context, h *hub.Hub, k kind, verb string, s
 	for _, f := range found {
 		name := f.GetMetadata().GetName()
 		if err := m.one(ctx, h, k, name, do); err != nil {
-			m.notef("%s/%s: %v\n", k.singular(), name, err)
+			m.app.notef("%s/%s: %v\n", k.singular(), name, err)
 			failed++
 		}
 	}

@@ -106,7 +106,7 @@ func (g *getting) run(cmd *cobra.Command, args []string) error {
 		}
 		all = append(all, func(ctx context.Context, h *hub.Hub) error { return what(ctx, h, names[kind]) })
 	}
-	return g.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	return g.app.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 		var missing []error
 		for i, show := range all {
 			if err := g.between(i); err != nil {
@@ -128,14 +128,14 @@ func (g *getting) between(i int) error {
 	case i == 0 || g.format == formatName:
 		return nil
 	case g.format == formatYAML:
-		return g.printf("---\n")
+		return g.app.printf("---\n")
 	}
-	return g.printf("\n")
+	return g.app.printf("\n")
 }
 
 // getting is what a person wants to get, and how.
 type getting struct {
-	*app
+	app *app
 	question
 	selector string
 	format   string
@@ -155,9 +155,9 @@ func (g *getting) showNotes(ctx context.Context, h *hub.Hub, name string) error 
 		if err := checkPlainFormat(g.format); err != nil {
 			return err
 		}
-		return g.showPlain(g.format, got)
+		return g.app.showPlain(g.format, got)
 	}
-	return g.printf("%s\n", strings.TrimRight(terminal(got.GetText()), "\n"))
+	return g.app.printf("%s\n", strings.TrimRight(terminal(got.GetText()), "\n"))
 }
 
 // terminal leaves out what a terminal would take for an order: notes are written by anybody.
@@ -184,15 +184,15 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 	switch {
 	case sessions:
 		return func(ctx context.Context, h *hub.Hub, clusters []string) error {
-			return g.sessions(ctx, h, clusters, g.format)
+			return g.app.sessions(ctx, h, clusters, g.format)
 		}, nil
 	case logins:
 		return func(ctx context.Context, h *hub.Hub, ids []string) error {
-			return g.logins(ctx, h, ids, g.format)
+			return g.app.logins(ctx, h, ids, g.format)
 		}, nil
 	case isObjects(name):
 		return func(ctx context.Context, h *hub.Hub, names []string) error {
-			return g.objects(ctx, h, g.chosen, names, g.format)
+			return g.app.objects(ctx, h, g.chosen, names, g.format)
 		}, nil
 	}
 	k, err := findKind(name)
@@ -254,12 +254,12 @@ func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) 
 // showFound shows resources with what the hub knows besides; named says that they were asked for by name.
 func (g *getting) showFound(ctx context.Context, h *hub.Hub, k kind, found []manifest.Message, named bool) (err error) {
 	if len(found) == 0 && g.filter != "" && (g.format == formatTable || g.format == formatWide) {
-		g.notef("no %s fit the filter\n", k.plural())
+		g.app.notef("no %s fit the filter\n", k.plural())
 		return nil
 	}
-	v := view{now: g.Now(), wide: g.format == formatWide}
+	v := view{now: g.app.Now(), wide: g.format == formatWide}
 	if v.wide && k.kind == manifest.Source && len(found) > 0 {
-		v.live = g.live(ctx, h)
+		v.live = g.app.live(ctx, h)
 	}
 	if v.wide && k.kind == manifest.Cluster {
 		if v.figures, err = figures(ctx, h); err != nil {
@@ -267,15 +267,15 @@ func (g *getting) showFound(ctx context.Context, h *hub.Hub, k kind, found []man
 		}
 	}
 	if v.wide && k.kind == manifest.Service {
-		v.seen = g.seen(ctx, h, found)
+		v.seen = g.app.seen(ctx, h, found)
 	}
 	if k.kind == manifest.Service && (g.format == formatTable || v.wide) {
-		v.behind = g.behind(ctx, h, found)
+		v.behind = g.app.behind(ctx, h, found)
 	}
 	if k.kind == manifest.Grant && (g.format == formatTable || v.wide) {
 		v.left = left(ctx, h, found)
 	}
-	return g.show(k, found, g.format, named, v)
+	return g.app.show(k, found, g.format, named, v)
 }
 
 func checkFormat(format string, k kind) error {

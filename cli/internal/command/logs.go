@@ -146,7 +146,7 @@ func (l *logging) show(ctx context.Context, ref resource) error {
 		}
 		if pods, err = find(); err != nil {
 			if ctx.Err() == nil {
-				l.notef("%v\n", err) // logs that are being read go on
+				l.app.notef("%v\n", err) // logs that are being read go on
 			}
 			continue
 		}
@@ -179,7 +179,7 @@ func (l *logging) start(ctx context.Context, streams *sync.WaitGroup, pods []pod
 				defer l.end(key)
 				err := l.read(ctx, p, container, key, first)
 				if err != nil && ctx.Err() == nil && first {
-					l.notef("%s: %v\n", key, err)
+					l.app.notef("%s: %v\n", key, err)
 				}
 			})
 		}
@@ -267,13 +267,13 @@ func (l *logging) print(p pod, container, key, line string) error {
 	if l.several {
 		who = p.cluster + " " + who
 	}
-	if isTerminal(l.Stdout) {
+	if isTerminal(l.app.Stdout) {
 		text = terminal(text)
 	}
-	if l.colours() {
+	if l.app.colours() {
 		who = table.Paint(podColour(p.name), who)
 	}
-	return l.printf("%s | %s\n", who, text)
+	return l.app.printf("%s | %s\n", who, text)
 }
 
 // podColour is one of a few, the same for a pod each time.

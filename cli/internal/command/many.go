@@ -21,7 +21,7 @@ const globalLabel = "fairlead.dev/global"
 
 // many chooses the services of a lever that is pulled of several at once.
 type many struct {
-	*app
+	app                     *app
 	filter, cluster, global string
 	yes, dryRun             bool
 }
@@ -84,29 +84,29 @@ func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*con
 	if len(found) == 0 {
 		return fmt.Errorf("there is no service to %s among those that are chosen", verb)
 	}
-	v := view{now: m.Now()}
+	v := view{now: m.app.Now()}
 	t := v.newTable([]string{"NAME", "CLUSTER", "STATE"})
 	for _, f := range found {
 		s := f.(*consolev1.Service)
 		v.row(t, []string{s.GetMetadata().GetName(), destination(s), stateOf(s)})
 	}
 	if m.dryRun {
-		return m.writeTable(t)
+		return m.app.writeTable(t)
 	}
 	if !m.yes {
-		m.notef("%s these services (%d):\n", verb, len(found))
-		if err := t.Write(m.Stderr); err != nil {
+		m.app.notef("%s these services (%d):\n", verb, len(found))
+		if err := t.Write(m.app.Stderr); err != nil {
 			return err
 		}
-		if !m.agreed() {
+		if !m.app.agreed() {
 			return errors.New("nothing was done: say --yes to go on")
 		}
 	}
 	failed := 0
 	for _, f := range found {
 		name := f.GetMetadata().GetName()
-		if err := m.changeOne(ctx, h, wait, do, []string{name}); err != nil {
-			m.notef("service/%s: %v\n", name, err)
+		if err := m.app.changeOne(ctx, h, wait, do, []string{name}); err != nil {
+			m.app.notef("service/%s: %v\n", name, err)
 			failed++
 		}
 	}

@@ -121,14 +121,14 @@ func (w workload) restart(ctx context.Context, s *consolev1.Service) error {
 	if len(found) == 0 {
 		return fmt.Errorf("service %q has no Deployment, StatefulSet or DaemonSet in cluster %q: there is nothing to restart", name, cluster)
 	}
-	at := w.Now().UTC().Format(time.RFC3339)
+	at := w.app.Now().UTC().Format(time.RFC3339)
 	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kubectl.kubernetes.io/restartedAt": at}}}}}
 	for _, o := range found {
 		path := fmt.Sprintf("apis/apps/v1/namespaces/%s/%ss/%s?fieldManager=fairlead-restart", url.PathEscape(o.GetNamespace()), strings.ToLower(o.GetKind()), url.PathEscape(o.GetName()))
 		if err := w.ask(ctx, http.MethodPatch, cluster, path, patch, nil); err != nil {
 			return err
 		}
-		if err := w.printf("%s restarted in cluster %s\n", objectTitle(o.GetKind(), o.GetNamespace(), o.GetName()), cluster); err != nil {
+		if err := w.app.printf("%s restarted in cluster %s\n", objectTitle(o.GetKind(), o.GetNamespace(), o.GetName()), cluster); err != nil {
 			return err
 		}
 	}

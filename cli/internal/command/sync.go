@@ -206,7 +206,7 @@ service's message names the guard, which stands for exactly these objects; after
 
 // endings says when a lever ends by itself.
 type endings struct {
-	*app
+	app   *app
 	lasts time.Duration
 	until string
 	cmd   *cobra.Command
@@ -226,7 +226,7 @@ func (e *endings) time() (*timestamppb.Timestamp, error) {
 	case e.cmd.Flags().Changed("for") && e.lasts <= 0:
 		return nil, errors.New("--for must be more than 0s")
 	case e.cmd.Flags().Changed("for"):
-		return timestamppb.New(e.Now().Add(e.lasts)), nil
+		return timestamppb.New(e.app.Now().Add(e.lasts)), nil
 	case e.until == "":
 		return nil, nil
 	}

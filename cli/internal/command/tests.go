@@ -88,7 +88,7 @@ write JUnit reports. The hub keeps the last 20 runs of a service. -o junit is fo
 
 // testAsking is an asking for tests.
 type testAsking struct {
-	*app
+	app        *app
 	wait, logs bool
 	timeout    time.Duration
 }
@@ -101,14 +101,14 @@ func (t *testAsking) run(ctx context.Context, h *hub.Hub, args []string) error {
 	}
 	id := asked.GetService().GetSpec().GetTestRequest().GetId()
 	if !t.wait {
-		return t.printf("service/%s tests asked for: run %s. `fairlead test results service %s --run %s` shows how they went\n", name, id, name, id)
+		return t.app.printf("service/%s tests asked for: run %s. `fairlead test results service %s --run %s` shows how they went\n", name, id, name, id)
 	}
-	t.notef("run %s of service %s is asked for\n", id, name)
+	t.app.notef("run %s of service %s is asked for\n", id, name)
 	run, err := t.ended(ctx, h, name, id)
 	if err != nil {
 		return err
 	}
-	if err := t.printf("%s", view{now: t.Now()}.testRun(run, t.logs)); err != nil {
+	if err := t.app.printf("%s", view{now: t.app.Now()}.testRun(run, t.logs)); err != nil {
 		return err
 	}
 	switch run.GetOutcome() {
@@ -131,7 +131,7 @@ func (t *testAsking) ended(ctx context.Context, h *hub.Hub, name, id string) (*d
 	tell := func(about, text string) {
 		if told[about] != text {
 			told[about] = text
-			t.notef("%s\n", strings.TrimSpace(table.Clean(about+" "+text)))
+			t.app.notef("%s\n", strings.TrimSpace(table.Clean(about+" "+text)))
 		}
 	}
 	stands := "the agent has not told of it"

@@ -19,7 +19,7 @@ import (
 
 // topping is how a person looks at figures.
 type topping struct {
-	*app
+	app *app
 	question
 	by     string
 	format string
@@ -61,7 +61,7 @@ NAME all that the view of the cluster says; "top service" shows the pods of serv
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			if o.watch {
-				return o.again(ctx, o.format, func(ctx context.Context) (string, error) {
+				return o.app.again(ctx, o.format, func(ctx context.Context) (string, error) {
 					var b strings.Builder
 					err := show(ctx, h, &b)
 					return b.String(), err
@@ -106,8 +106,8 @@ func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer
 
 // write writes a table as wide as it has to be.
 func (o *topping) write(t *table.Table, to io.Writer) error {
-	if to == o.Stdout {
-		return o.writeTable(t)
+	if to == o.app.Stdout {
+		return o.app.writeTable(t)
 	}
 	t.MaxCell = 0
 	return t.Write(to)
@@ -180,7 +180,7 @@ func (o *topping) fleet(ctx context.Context, h *hub.Hub, to io.Writer) error {
 		return noViews(err)
 	}
 	if o.format != formatTable {
-		return o.showPlain(o.format, &consolev1.ListClusterViewsResponse{Sums: got.GetSums(), TotalSize: got.GetTotalSize()})
+		return o.app.showPlain(o.format, &consolev1.ListClusterViewsResponse{Sums: got.GetSums(), TotalSize: got.GetTotalSize()})
 	}
 	var head []string
 	for _, key := range by {
@@ -219,9 +219,9 @@ func (o *topping) clusters(ctx context.Context, h *hub.Hub, to io.Writer) error 
 		return err
 	}
 	if o.format != formatTable {
-		return o.showPlain(o.format, &consolev1.ListClusterViewsResponse{Views: views, TotalSize: int32(len(views))}) //nolint:gosec // clusters
+		return o.app.showPlain(o.format, &consolev1.ListClusterViewsResponse{Views: views, TotalSize: int32(len(views))}) //nolint:gosec // clusters
 	}
-	look := view{now: o.Now()}
+	look := view{now: o.app.Now()}
 	t := table.New(append(append([]string{"CLUSTER"}, figureHead()...), "VIEW")...)
 	for _, v := range views {
 		t.Row(append(append([]string{v.GetCluster()}, figureCells(v.GetFigures())...), look.viewState(v))...)
@@ -249,9 +249,9 @@ func (o *topping) one(ctx context.Context, h *hub.Hub, to io.Writer, name string
 		return noViews(err)
 	}
 	if o.format != formatTable {
-		return o.showPlain(o.format, got.GetView())
+		return o.app.showPlain(o.format, got.GetView())
 	}
-	v, look := got.GetView(), view{now: o.Now()}
+	v, look := got.GetView(), view{now: o.app.Now()}
 	state := look.viewState(v)
 	if state == "" {
 		state = "current, last change " + look.ago(v.GetUpdateTime())
@@ -336,13 +336,13 @@ func (o *topping) services(ctx context.Context, h *hub.Hub, to io.Writer, name s
 		}
 	}
 	if o.format != formatTable {
-		return o.showPlain(o.format, &consolev1.ListViewRowsResponse{Rows: rows})
+		return o.app.showPlain(o.format, &consolev1.ListViewRowsResponse{Rows: rows})
 	}
 	if len(rows) == 0 {
-		o.notef("no pods of services are known\n")
+		o.app.notef("no pods of services are known\n")
 		return nil
 	}
-	look := view{now: o.Now()}
+	look := view{now: o.app.Now()}
 	t := table.New("SERVICE", "CLUSTER", "PODS", "READY", "NOT-READY", "RESTARTS", "VIEW")
 	for _, r := range rows {
 		f, away := r.GetRow().GetFigures(), ""

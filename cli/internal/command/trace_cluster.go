@@ -28,7 +28,7 @@ func (t *trail) deliveryStep() step {
 		return s
 	}
 	status := c.GetStatus()
-	state, message := t.view.cluster(c)
+	state, message := t.view.clusterState(c)
 	line := fmt.Sprintf("cluster %s, %s", name, strings.ToLower(state))
 	if seen := t.ago(status.GetLastSeenTime()); seen != "" {
 		line += ", seen " + seen

@@ -66,7 +66,7 @@ func (g *getting) showValues(ctx context.Context, h *hub.Hub, name string) error
 	if err != nil {
 		return err
 	}
-	_, err = g.Stdout.Write(file.GetContent())
+	_, err = g.app.Stdout.Write(file.GetContent())
 	return err
 }
 

@@ -22,7 +22,7 @@ func viewedKinds() map[string]string {
 
 // viewed is a look at rows of views.
 type viewed struct {
-	*getting
+	getting *getting
 	section string
 }
 
@@ -43,20 +43,20 @@ func (v viewed) check(names []string) error {
 	switch {
 	case len(names) > 0:
 		return fmt.Errorf("%s are listed all: choose by --cluster, --namespace, --service or --filter; `fairlead kubectl CLUSTER get %s` asks the cluster itself", v.section, strings.TrimSuffix(v.section, "s"))
-	case v.sort != "":
+	case v.getting.sort != "":
 		return fmt.Errorf("%s come in the order of clusters, of each the worst first: leave --sort out", v.section)
-	case v.chosen.kind != "" || v.chosen.health != "":
+	case v.getting.chosen.kind != "" || v.getting.chosen.health != "":
 		return errors.New("--kind and --health are for `fairlead get objects`")
-	case v.watch && v.format != formatTable:
-		return fmt.Errorf("--watch can't be shown as %s: leave out -o", v.format)
+	case v.getting.watch && v.getting.format != formatTable:
+		return fmt.Errorf("--watch can't be shown as %s: leave out -o", v.getting.format)
 	}
-	return checkOneOf(v.format, []string{formatTable, formatWide, formatJSON, formatYAML, formatJSONPath, formatColumns})
+	return checkOneOf(v.getting.format, []string{formatTable, formatWide, formatJSON, formatYAML, formatJSONPath, formatColumns})
 }
 
 // run shows rows once, or again and again.
 func (v viewed) run(ctx context.Context, h *hub.Hub) error {
-	if v.watch {
-		return v.again(ctx, v.format, func(ctx context.Context) (string, error) {
+	if v.getting.watch {
+		return v.getting.app.again(ctx, v.getting.format, func(ctx context.Context) (string, error) {
 			rows, gaps, err := v.find(ctx, h)
 			if err != nil {
 				return "", err
@@ -76,15 +76,15 @@ func (v viewed) run(ctx context.Context, h *hub.Hub) error {
 	if err != nil {
 		return err
 	}
-	if v.format != formatTable && v.format != formatWide {
+	if v.getting.format != formatTable && v.getting.format != formatWide {
 		return v.plainRows(rows, gaps)
 	}
 	if len(rows) == 0 {
-		v.notef("%s\n", v.none(gaps))
-	} else if err := v.writeTable(v.table(rows)); err != nil {
+		v.getting.app.notef("%s\n", v.none(gaps))
+	} else if err := v.getting.app.writeTable(v.table(rows)); err != nil {
 		return err
 	}
-	v.notef("%s", gapNotes(v.section, gaps))
+	v.getting.app.notef("%s", gapNotes(v.section, gaps))
 	return nil
 }
 
@@ -103,8 +103,8 @@ func (v viewed) none(gaps []*consolev1.RowsGap) string {
 
 func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap) error {
 	list := &consolev1.ListViewRowsResponse{Rows: rows, Gaps: gaps}
-	if !isTemplate(v.format) {
-		return v.showPlain(v.format, list)
+	if !isTemplate(v.getting.format) {
+		return v.getting.app.showPlain(v.getting.format, list)
 	}
 	whole, err := manifest.Plain(list)
 	if err != nil {
@@ -116,16 +116,16 @@ func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.Ro
 			return err
 		}
 	}
-	return v.fill(v.format, whole, each)
+	return v.getting.app.fill(v.getting.format, whole, each)
 }
 
 // find reads all pages.
 func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
-	filter := v.filter
-	if v.chosen.cluster != "" {
-		filter = both(fmt.Sprintf("name = %q", v.chosen.cluster), filter)
+	filter := v.getting.filter
+	if v.getting.chosen.cluster != "" {
+		filter = both(fmt.Sprintf("name = %q", v.getting.chosen.cluster), filter)
 	}
-	req := &consolev1.ListViewRowsRequest{Section: v.section, PageSize: 1000, Filter: filter, Namespace: v.chosen.namespace, Service: v.chosen.service}
+	req := &consolev1.ListViewRowsRequest{Section: v.section, PageSize: 1000, Filter: filter, Namespace: v.getting.chosen.namespace, Service: v.getting.chosen.service}
 	for {
 		page, err := h.Views.ListViewRows(ctx, req)
 		if err != nil {
@@ -136,8 +136,8 @@ func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.Cluster
 			break
 		}
 	}
-	if v.chosen.cluster != "" && len(rows) == 0 && len(gaps) == 0 {
-		_, err = h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: v.chosen.cluster}) // a name that is wrong has none
+	if v.getting.chosen.cluster != "" && len(rows) == 0 && len(gaps) == 0 {
+		_, err = h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: v.getting.chosen.cluster}) // a name that is wrong has none
 	}
 	return rows, gaps, err
 }
@@ -154,7 +154,7 @@ func noViews(err error) error {
 
 // table is what a person reads. A cell never has what a terminal takes for an order: names and texts are those of any cluster.
 func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
-	look := view{now: v.Now(), wide: v.format == formatWide}
+	look := view{now: v.getting.app.Now(), wide: v.getting.format == formatWide}
 	ages := func(r *consolev1.ClusterViewRow) string {
 		if r.GetConnected() {
 			return ""

@@ -28,7 +28,7 @@ const (
 
 // awaited is what a person waits for.
 type awaited struct {
-	*app
+	app     *app
 	hub     *hub.Hub
 	commit  string
 	healthy bool
@@ -87,11 +87,11 @@ func (w awaited) until(ctx context.Context, name string) error {
 		last, _ := m.(*consolev1.Service)
 		code, why := w.stands(ctx, last)
 		if code == 0 {
-			return w.printf("service/%s: %s\n", name, why)
+			return w.app.printf("service/%s: %s\n", name, why)
 		}
 		if why != said {
 			said = why
-			w.notef("service/%s: %s\n", name, why)
+			w.app.notef("service/%s: %s\n", name, why)
 		}
 		switch {
 		case code > 0:
@@ -109,7 +109,7 @@ func (w awaited) until(ctx context.Context, name string) error {
 
 // late says what a service is like when the time is over.
 func (w awaited) late(s *consolev1.Service) error {
-	w.notef("service/%s: not there after %s: `fairlead trace service %s` says where it stands\n", s.GetMetadata().GetName(), w.timeout, s.GetMetadata().GetName())
+	w.app.notef("service/%s: not there after %s: `fairlead trace service %s` says where it stands\n", s.GetMetadata().GetName(), w.timeout, s.GetMetadata().GetName())
 	switch s.GetStatus().GetState() {
 	case consolev1.ServiceState_SERVICE_STATE_FAILED, consolev1.ServiceState_SERVICE_STATE_DEGRADED:
 		return flags.Exit(waitFailed)

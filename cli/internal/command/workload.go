@@ -29,7 +29,7 @@ func (p pod) String() string { return p.cluster + " " + p.namespace + "/" + p.na
 
 // workload reaches what services run in their clusters, through the tunnel, as the person.
 type workload struct {
-	*app
+	app *app
 	hub *hub.Hub
 }
 

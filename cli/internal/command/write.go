@@ -30,7 +30,7 @@ const (
 
 // writing is how objects are sent to the hub.
 type writing struct {
-	*app
+	app    *app
 	hub    *hub.Hub
 	set    string
 	prune  bool
@@ -56,7 +56,7 @@ func (w *writing) write(ctx context.Context, objects []*manifest.Object) error {
 		if len(objects) == 0 {
 			break
 		}
-		w.notef("%s\n", plural.Part(done, total, "resource"))
+		w.app.notef("%s\n", plural.Part(done, total, "resource"))
 	}
 	if w.dryRun && w.differ {
 		return flags.Exit(2)
@@ -87,7 +87,7 @@ func (w *writing) part(ctx context.Context, objects []*manifest.Object) error {
 		req.Resources = append(req.Resources, r)
 	}
 	var res *consolev1.ApplyResponse
-	err := w.confirmed(ctx, w.yes, func(ctx context.Context, confirmation string) (err error) {
+	err := w.app.confirmed(ctx, w.yes, func(ctx context.Context, confirmation string) (err error) {
 		req.Confirmation = confirmation
 		res, err = w.hub.Applies.Apply(ctx, req)
 		return err
@@ -135,7 +135,7 @@ func (w *writing) touched(res *consolev1.ApplyResponse) {
 	if more := total - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	w.notef("%s %s another configuration: %s\n", plural.Of(total, "service"), verb, table.Clean(strings.Join(names, "; ")))
+	w.app.notef("%s %s another configuration: %s\n", plural.Of(total, "service"), verb, table.Clean(strings.Join(names, "; ")))
 }
 
 // located puts what the hub says of resources where they are written.
@@ -182,7 +182,7 @@ func (w *writing) tell(r *consolev1.Applied) error {
 	if r.GetNote() != "" {
 		what += ": " + r.GetNote()
 	}
-	return w.printf("%s\n%s", what, r.GetDiff())
+	return w.app.printf("%s\n%s", what, r.GetDiff())
 }
 
 // kindText is a kind as commands take it.
