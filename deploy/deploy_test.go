@@ -44,15 +44,18 @@ func TestAgentIsWhole(t *testing.T) {
 	t.Parallel()
 	text, err := Agent(map[string]any{
 		"createNamespace": true,
-		"hub":             map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN\n: {{ not a template }} # \"\n"},
-		"join":            map[string]any{"tokens": []any{"a b: c"}},
+		"hub": map[string]any{
+			"url": "https://hub.example.com", "ca": "-----BEGIN\n: {{ not a template }} # \"\n",
+		},
+		"join": map[string]any{"tokens": []any{"a b: c"}},
 	}, "v1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := objects(t, text)
 	for _, name := range []string{
-		"Namespace/fairlead-system", "ServiceAccount/fairlead-agent", "ClusterRoleBinding/fairlead-agent", "StatefulSet/fairlead-agent",
+		"Namespace/fairlead-system", "ServiceAccount/fairlead-agent", "ClusterRoleBinding/fairlead-agent",
+		"StatefulSet/fairlead-agent",
 		"ConfigMap/fairlead-agent-hub-ca", "Secret/fairlead-agent-join", "NetworkPolicy/fairlead-agent",
 	} {
 		if all[name] == nil {
@@ -65,7 +68,8 @@ func TestAgentIsWhole(t *testing.T) {
 	if got := all["ConfigMap/fairlead-agent-hub-ca"]["data"].(map[string]any)["ca.crt"]; got != "-----BEGIN\n: {{ not a template }} # \"\n" {
 		t.Errorf("authority: %q", got)
 	}
-	if !strings.Contains(string(text), `"fairlead/agent:v1.2.3"`) || !strings.Contains(string(text), `"--hub-url=https://hub.example.com"`) {
+	if !strings.Contains(string(text), `"fairlead/agent:v1.2.3"`) ||
+		!strings.Contains(string(text), `"--hub-url=https://hub.example.com"`) {
 		t.Errorf("image or hub is missing in\n%s", text)
 	}
 }
@@ -74,7 +78,9 @@ func TestAgentIsWhole(t *testing.T) {
 func TestAnImageWithADigestIsNamedByTheDigest(t *testing.T) {
 	t.Parallel()
 	digest := "sha256:" + strings.Repeat("0a", 32)
-	text, err := Agent(map[string]any{"hub": map[string]any{"url": "https://hub.example.com"}, "image": map[string]any{"tag": "v9", "digest": digest}}, "v1.2.3")
+	text, err := Agent(map[string]any{
+		"hub": map[string]any{"url": "https://hub.example.com"}, "image": map[string]any{"tag": "v9", "digest": digest},
+	}, "v1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +111,8 @@ func TestAgentRefusesWhatTheChartDoesNotKnow(t *testing.T) {
 	}
 }
 
-// The right to be any account is the right to everything: a controller's account of kube-system gives itself what it likes.
+// The right to be any account is the right to everything: a controller's account of kube-system gives itself what it
+// likes.
 func TestLeastRightsNameTheAccountsThatTheAgentMayBe(t *testing.T) {
 	t.Parallel()
 	text, err := Agent(map[string]any{
@@ -120,7 +127,8 @@ func TestLeastRightsNameTheAccountsThatTheAgentMayBe(t *testing.T) {
 		t.Errorf("the agent is not told the accounts:\n%s", text)
 	}
 	// It drops other groups of people, where the API server would refuse all of the request.
-	if !strings.Contains(string(text), `"--tunnel-user=ada@example.com"`) || !strings.Contains(string(text), `"--tunnel-group=fairlead:admins"`) {
+	if !strings.Contains(string(text), `"--tunnel-user=ada@example.com"`) ||
+		!strings.Contains(string(text), `"--tunnel-group=fairlead:admins"`) {
 		t.Errorf("the agent is not told the users and groups:\n%s", text)
 	}
 	all := map[string][]string{} // by namespace, or "" for the whole cluster
@@ -138,12 +146,14 @@ func TestLeastRightsNameTheAccountsThatTheAgentMayBe(t *testing.T) {
 		}
 		for _, rule := range object.Rules {
 			if slices.Contains(rule.Verbs, "impersonate") {
-				all[object.Metadata.Namespace] = append(all[object.Metadata.Namespace], fmt.Sprint(rule.Resources, rule.ResourceNames))
+				all[object.Metadata.Namespace] = append(all[object.Metadata.Namespace],
+					fmt.Sprint(rule.Resources, rule.ResourceNames))
 			}
 		}
 	}
 	want := map[string][]string{
-		"": {"[users] [ada@example.com]", "[groups] [fairlead:admins]"}, "ci": {"[serviceaccounts] []"}, "shop": {"[serviceaccounts] [deployer]", "[serviceaccounts] [jobs]"},
+		"": {"[users] [ada@example.com]", "[groups] [fairlead:admins]"}, "ci": {"[serviceaccounts] []"},
+		"shop": {"[serviceaccounts] [deployer]", "[serviceaccounts] [jobs]"},
 	}
 	if !reflect.DeepEqual(all, want) {
 		t.Errorf("got %v, want %v", all, want)

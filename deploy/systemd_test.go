@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The units are those of docs/operate/machines.md: systemd reads each without a word, and each service gets the files of `fairlead init` only.
+// The units are those of docs/operate/machines.md: systemd reads each without a word, and each service gets the files
+// of `fairlead init` only.
 func TestUnitsAreWhatSystemdReads(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
@@ -41,7 +42,8 @@ func TestUnitsAreWhatSystemdReads(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), analyze, args...).CombinedOutput()
 	// It speaks of units of this machine, too.
-	ours := slices.ContainsFunc(strings.Split(string(out), "\n"), func(line string) bool { return strings.Contains(line, dir) || strings.Contains(line, "fairlead-") })
+	ours := slices.ContainsFunc(strings.Split(string(out), "\n"),
+		func(line string) bool { return strings.Contains(line, dir) || strings.Contains(line, "fairlead-") })
 	if err != nil || ours {
 		t.Errorf("systemd-analyze verify: %v: %s", err, out)
 	}
@@ -71,7 +73,8 @@ func TestUnitsLoadTheFilesThatTheyName(t *testing.T) {
 			loaded[m[1]] = true
 		}
 		for name, named := range loaded {
-			if !named && !(name == "ca.crt" && strings.HasSuffix(unit, "console.service")) { // the console's URL of PostgreSQL names it
+			// the console's URL of PostgreSQL names it
+			if !named && !(name == "ca.crt" && strings.HasSuffix(unit, "console.service")) {
 				t.Errorf("%s loads %s and names it nowhere", unit, name)
 			}
 		}

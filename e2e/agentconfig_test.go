@@ -50,13 +50,16 @@ func TestAnAgentIsConfiguredFromTheHub(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(narrowed, "CLUSTER", name)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := run("apply", "-f", file); !strings.Contains(out, "configures 1 agent anew; "+name+": apiRequests 16, concurrency 3") {
+	if out := run("apply", "-f",
+		file); !strings.Contains(out, "configures 1 agent anew; "+name+": apiRequests 16, concurrency 3") {
 		t.Errorf("apply says %s", out)
 	}
 	shows(func(out string) bool {
-		return strings.Contains(out, "key: concurrency") && (strings.Contains(out, "phase: trial") || strings.Contains(out, "phase: in-force"))
+		return strings.Contains(out, "key: concurrency") &&
+			(strings.Contains(out, "phase: trial") || strings.Contains(out, "phase: in-force"))
 	})
-	if out := run("get", "agentconfigs"); !strings.Contains(out, "narrowed") || strings.Fields(out[strings.Index(out, "narrowed"):])[2] != "1" {
+	if out := run("get", "agentconfigs"); !strings.Contains(out, "narrowed") ||
+		strings.Fields(out[strings.Index(out, "narrowed"):])[2] != "1" {
 		t.Errorf("get agentconfigs says\n%s", out)
 	}
 	run("delete", "agentconfig", "narrowed")

@@ -102,11 +102,14 @@ func TestAnAlertGoesFromAClusterToASink(t *testing.T) {
 			}
 		}
 	}
-	fairlead("apply", "-f", write("alarming.yaml", strings.NewReplacer("CLUSTER", c.Name, "URL", to.URL).Replace(alarming)))
+	fairlead("apply", "-f", write("alarming.yaml",
+		strings.NewReplacer("CLUSTER", c.Name, "URL", to.URL).Replace(alarming)))
 	kubectl("apply", "-f", write("alarm.yaml", alarm))
-	kubectl("patch", "pod", "alarm", "-n", "alarming", "--subresource=status", "--type=merge", "-p", `{"status": {"phase": "Pending", "reason": "AlarmingProbe"}}`)
+	kubectl("patch", "pod", "alarm", "-n", "alarming", "--subresource=status", "--type=merge", "-p",
+		`{"status": {"phase": "Pending", "reason": "AlarmingProbe"}}`)
 	fires := next("alert.firing")
-	if fires.Alert != "alarming" || fires.Severity != "SEVERITY_ERROR" || !strings.Contains(fires.Message, c.Name+". Ask the team of the probes.") {
+	if fires.Alert != "alarming" || fires.Severity != "SEVERITY_ERROR" ||
+		!strings.Contains(fires.Message, c.Name+". Ask the team of the probes.") {
 		t.Errorf("the sink is told %+v", fires)
 	}
 	fairlead("acknowledge", "alert", "alarming", "--reason", "incident 7")

@@ -50,7 +50,8 @@ func TestApplyRefusesWhatItDoesNotUnderstand(t *testing.T) {
 			[]string{"odd", "spec.git.url"},
 		},
 		"service of an unknown source": {
-			"apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: odd}\nspec: {source: nowhere, cluster: " + s.Clusters[0].Name + "}\n",
+			"apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: odd}\nspec: {source: nowhere, cluster: " +
+				s.Clusters[0].Name + "}\n",
 			[]string{"odd", "nowhere"},
 		},
 		"service of an unknown cluster": {
@@ -81,7 +82,8 @@ func TestWrongCredentialsAreSaidInTheSource(t *testing.T) {
 	s := shared(t)
 	url := privateRepository(t, "right-password")
 	source := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: wrong}\ndata: {username: git, password: not-this-one}\n---\n" +
-		"apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: private}\nspec: {git: {url: '" + url + "', secret: wrong}}\n"
+		"apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: private}\nspec: {git: {url: '" + url +
+		"', secret: wrong}}\n"
 	problem := waitSourceProblem(t, s, "private", source, `secret "wrong"`, "401")
 	if strings.Contains(problem, "not-this-one") {
 		t.Errorf("the password is in %q", problem)
@@ -129,7 +131,9 @@ func TestBadCommitKeepsWhatWasAppliedBefore(t *testing.T) {
 	}
 
 	// Not YAML that Kubernetes understands: the agent refuses the folder.
-	if _, err := ship.PushFiles(ctx, "broken", map[string]string{"config.yaml": "kind: ConfigMap\ndata: [\n"}); err != nil {
+	if _, err := ship.PushFiles(ctx, "broken", map[string]string{
+		"config.yaml": "kind: ConfigMap\ndata: [\n",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	waitFailed(ctx, t, s, ship, "config.yaml")

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// A person logs in by a link, finds a service, holds and resumes it, and sees a bad commit come and go, on the real product.
+// A person logs in by a link, finds a service, holds and resumes it, and sees a bad commit come and go, on the real
+// product.
 func TestPersonSeesAndSteersAServiceInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
@@ -44,7 +45,8 @@ func needsABrowser(t *testing.T) {
 	}
 }
 
-// inChromium runs a script of e2e/browser with Chromium. Outside does what the script asks for, line by line, until it says "done".
+// inChromium runs a script of e2e/browser with Chromium. Outside does what the script asks for, line by line, until it
+// says "done".
 func inChromium(ctx context.Context, t *testing.T, script string, outside func(event string) error, args ...string) {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")

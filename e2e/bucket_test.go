@@ -8,8 +8,8 @@ import (
 	"fairlead.dev/platform/buckettest"
 )
 
-// TestObjectsOfABucketGoLive: files that a real client writes run in every cluster, changed ones arrive, removed ones go, and with the
-// server down rollbacks work all the same.
+// TestObjectsOfABucketGoLive: files that a real client writes run in every cluster, changed ones arrive, removed ones
+// go, and with the server down rollbacks work all the same.
 func TestObjectsOfABucketGoLive(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -42,7 +42,8 @@ func TestObjectsOfABucketGoLive(t *testing.T) {
 	s.fairlead("sources", "refresh", "bucket")
 	s.runs("dinghy", "dinghy", "second")
 	s.runs("dinghy", "dinghy-more", "")
-	if out := s.fairlead("sources", "tree", "bucket"); !strings.Contains(out, "config.yaml") || strings.Contains(out, "more.yaml") {
+	if out := s.fairlead("sources", "tree", "bucket"); !strings.Contains(out, "config.yaml") ||
+		strings.Contains(out, "more.yaml") {
 		t.Errorf("the tree is\n%s", out)
 	}
 

@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/platform/charttest"
 )
 
-// TestChartInGitRunsWithChartsOfARepository: the hub brings what Chart.lock names, with the values of the chart in Git, and a commit that
-// changes the lock changes what runs.
+// TestChartInGitRunsWithChartsOfARepository: the hub brings what Chart.lock names, with the values of the chart in Git,
+// and a commit that changes the lock changes what runs.
 func TestChartInGitRunsWithChartsOfARepository(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -53,7 +53,8 @@ func TestChartInGitRunsWithChartsOfARepository(t *testing.T) {
 	runs := func(want string) {
 		t.Helper()
 		err := process.Await(ctx, want+" runs", func(ctx context.Context) error {
-			got, err := s.Kubectl(ctx, cluster.Kubeconfig, "get", "configmap", "depending-note", "-n", "default", "--ignore-not-found", "-o", "jsonpath={.data.text}")
+			got, err := s.Kubectl(ctx, cluster.Kubeconfig, "get", "configmap", "depending-note", "-n", "default",
+				"--ignore-not-found", "-o", "jsonpath={.data.text}")
 			if err == nil && got != want {
 				err = fmt.Errorf("it is %q", got)
 			}

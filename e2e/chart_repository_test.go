@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/platform/charttest"
 )
 
-// TestPushedChartVersionGoesLive: a chart of a repository runs in every cluster, a pushed patch version arrives, a rollback takes it
-// back, and with the repository away everything stays.
+// TestPushedChartVersionGoesLive: a chart of a repository runs in every cluster, a pushed patch version arrives, a
+// rollback takes it back, and with the repository away everything stays.
 func TestPushedChartVersionGoesLive(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -22,7 +22,8 @@ func TestPushedChartVersionGoesLive(t *testing.T) {
 		repo.Push("greeter", version, map[string]string{
 			"values.yaml":              "greeting: hello\n",
 			"templates/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: greeter}\n",
-			"templates/config.yaml":    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: greeter}\ndata: {text: \"" + text + " {{ .Values.greeting }} {{ .Chart.Version }}\"}\n",
+			"templates/config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: greeter}\ndata: {text: \"" +
+				text + " {{ .Values.greeting }} {{ .Chart.Version }}\"}\n",
 		})
 	}
 	push("1.0.0", "first")
@@ -44,19 +45,25 @@ func TestPushedChartVersionGoesLive(t *testing.T) {
 	runs("patched world 1.0.1")
 	service := "greeter-" + s.Clusters[0].Name
 	traced(s.ctx, t, s.Stack, service, "greeter ^1", "greeter 1.0.1 (app 9.9)")
-	if out := s.fairlead("get", "services", service); !strings.Contains(out, "greeter ^1") && !strings.Contains(out, service) {
+	if out := s.fairlead("get", "services", service); !strings.Contains(out, "greeter ^1") &&
+		!strings.Contains(out, service) {
 		t.Errorf("the list shows\n%s", out)
 	}
-	if out := s.fairlead("sources", "cat", "chart-repository", "templates/config.yaml", "--ref", "chart:greeter@^1"); !strings.Contains(out, "patched") {
+	if out := s.fairlead("sources", "cat", "chart-repository", "templates/config.yaml", "--ref",
+		"chart:greeter@^1"); !strings.Contains(out, "patched") {
 		t.Errorf("the file is\n%s", out)
 	}
-	if out := s.fairlead("sources", "tree", "chart-repository", "--ref", "chart:greeter@^1"); !strings.Contains(out, "Chart.yaml") {
+	if out := s.fairlead("sources", "tree", "chart-repository", "--ref",
+		"chart:greeter@^1"); !strings.Contains(out, "Chart.yaml") {
 		t.Errorf("the tree is\n%s", out)
 	}
-	if out := s.fairlead("sources", "log", "chart-repository", "--ref", "chart:greeter@^1"); !strings.Contains(out, "greeter 1.0.1 (app 9.9)") {
+	if out := s.fairlead("sources", "log", "chart-repository", "--ref",
+		"chart:greeter@^1"); !strings.Contains(out, "greeter 1.0.1 (app 9.9)") {
 		t.Errorf("the log is\n%s", out)
 	}
-	if out := s.fairlead("get", "service", service, "-o", "yaml"); !strings.Contains(out, "chart: greeter") || !strings.Contains(out, "version: ^1") || strings.Contains(out, "ref: chart") {
+	if out := s.fairlead("get", "service", service, "-o",
+		"yaml"); !strings.Contains(out, "chart: greeter") || !strings.Contains(out, "version: ^1") ||
+		strings.Contains(out, "ref: chart") {
 		t.Errorf("the service is\n%s", out)
 	}
 

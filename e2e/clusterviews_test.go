@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-// A person sees in a browser what agents see in their clusters: it follows what agents push, a cluster that is away shows its last view with its age,
-// and no cluster is asked.
+// A person sees in a browser what agents see in their clusters: it follows what agents push, a cluster that is away
+// shows its last view with its age, and no cluster is asked.
 func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
@@ -55,7 +55,8 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	seesTheHub(ctx, t, c)
 }
 
-// seesTheHub has a person look at how the hub is, end logins, and change a configuration, and has somebody copy the token of an agent.
+// seesTheHub has a person look at how the hub is, end logins, and change a configuration, and has somebody copy the
+// token of an agent.
 func seesTheHub(ctx context.Context, t *testing.T, c *seeded.Console) {
 	t.Helper()
 	const cluster = 5

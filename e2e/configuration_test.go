@@ -110,8 +110,8 @@ spec: {source: sample, path: conf/refused, cluster: %[1]s, namespace: conf, rend
 `, cluster, p["secret"], p["project"], p["set"], p["cluster"], p["service"], p["broken"], p["refused"])
 }
 
-// TestConfigurationReachesItsClusterAndNothingElse plants secrets in every place that takes one, has everything told that tells of
-// them, kills everything in between, and looks for them in all that was said and written.
+// TestConfigurationReachesItsClusterAndNothingElse plants secrets in every place that takes one, has everything told
+// that tells of them, kills everything in between, and looks for them in all that was said and written.
 func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 	t.Parallel()
 	bins, err := stack.FindBinaries(t.Context(), "..")
@@ -138,7 +138,10 @@ func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := repository.Push(ctx, "conf", map[string]string{"conf/good/all.yaml": configuredObjects, "conf/broken/a.yaml": brokenTemplate, "conf/refused/a.yaml": refusedObject}); err != nil {
+	if _, err := repository.Push(ctx, "conf", map[string]string{
+		"conf/good/all.yaml": configuredObjects, "conf/broken/a.yaml": brokenTemplate,
+		"conf/refused/a.yaml": refusedObject,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	one, other := s.Clusters[0], s.Clusters[1]
@@ -150,7 +153,8 @@ func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 	hidden := func(key, want string) {
 		t.Helper()
 		err := process.Await(ctx, key+" is in the cluster", func(ctx context.Context) error {
-			out, err := s.Kubectl(ctx, one.Kubeconfig, "-n", "conf", "get", "secret", "hidden", "-o", "jsonpath={.data."+key+"}")
+			out, err := s.Kubectl(ctx, one.Kubeconfig, "-n", "conf", "get", "secret", "hidden", "-o",
+				"jsonpath={.data."+key+"}")
 			if got, _ := base64.StdEncoding.DecodeString(out); err == nil && string(got) != want {
 				return fmt.Errorf("%s is another", key)
 			}
@@ -161,17 +165,21 @@ func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		"project": p["project"], "set": p["set"], "cluster": p["cluster"], "service": p["service"], "url": "postgres://app:" + p["secret"] + "@db",
+		"project": p["project"], "set": p["set"], "cluster": p["cluster"], "service": p["service"],
+		"url": "postgres://app:" + p["secret"] + "@db",
 	} {
 		hidden(key, want)
 	}
-	if out, err := s.Kubectl(ctx, one.Kubeconfig, "-n", "conf", "get", "configmap", "shown", "-o", "jsonpath={.data}"); err != nil ||
-		!strings.Contains(out, `"host":"conf.`+one.Name+`.example.com"`) || !strings.Contains(out, `"replicas":"3"`) || !strings.Contains(out, `"first":"conf.`) {
+	if out, err := s.Kubectl(ctx, one.Kubeconfig, "-n", "conf", "get", "configmap", "shown", "-o",
+		"jsonpath={.data}"); err != nil ||
+		!strings.Contains(out, `"host":"conf.`+one.Name+`.example.com"`) || !strings.Contains(out, `"replicas":"3"`) ||
+		!strings.Contains(out, `"first":"conf.`) {
 		t.Errorf("got %s, %v", out, err)
 	}
 	for _, name := range []string{"conf-broken", "conf-refused"} {
 		err := process.Await(ctx, name+" fails", func(context.Context) error {
-			if out := said("why", "", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "state: failed") || !strings.Contains(out, "***") {
+			if out := said("why", "", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "state: failed") ||
+				!strings.Contains(out, "***") {
 				return fmt.Errorf("got %s", out)
 			}
 			return nil
@@ -212,7 +220,8 @@ func TestConfigurationReachesItsClusterAndNothingElse(t *testing.T) {
 	} {
 		said(strings.Join(args, " "), "", args...)
 	}
-	if out, err := s.Kubectl(ctx, other.Kubeconfig, "get", "secrets,configmaps", "-A", "-o", "yaml"); err != nil || p.in([]byte(out)) != "" {
+	if out, err := s.Kubectl(ctx, other.Kubeconfig, "get", "secrets,configmaps", "-A", "-o", "yaml"); err != nil ||
+		p.in([]byte(out)) != "" {
 		t.Errorf("another cluster has the secret of %q, %v", p.in([]byte(out)), err)
 	}
 	if err := s.Stop(); err != nil {

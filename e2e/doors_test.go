@@ -53,7 +53,8 @@ func TestEveryProcedureWantsAnIdentityAndBoundsItsMessages(t *testing.T) {
 			t.Run(name+procedure, func(t *testing.T) {
 				t.Parallel()
 				url := s.Hub[name] + procedure
-				if err := call(t.Context(), hc, url, method, "", &emptypb.Empty{}); withoutToken[procedure] == (connect.CodeOf(err) == connect.CodeUnauthenticated && strings.Contains(err.Error(), "no token")) {
+				if err := call(t.Context(), hc, url, method, "",
+					&emptypb.Empty{}); withoutToken[procedure] == (connect.CodeOf(err) == connect.CodeUnauthenticated && strings.Contains(err.Error(), "no token")) {
 					t.Errorf("without a token: %v", err)
 				}
 				if method.IsStreamingClient() {
@@ -61,7 +62,8 @@ func TestEveryProcedureWantsAnIdentityAndBoundsItsMessages(t *testing.T) {
 				}
 				huge := wrapperspb.Bytes(make([]byte, 5<<20))
 				err := call(t.Context(), hc, url, method, admin, huge)
-				if code := connect.CodeOf(err); code != connect.CodeResourceExhausted && code != connect.CodePermissionDenied {
+				if code := connect.CodeOf(err); code != connect.CodeResourceExhausted &&
+					code != connect.CodePermissionDenied {
 					t.Errorf("a message of 5 MiB: %v", err)
 				}
 			})
@@ -88,7 +90,9 @@ func methods(t *testing.T, hc *http.Client, url, token string) []protoreflect.Me
 		if err != nil {
 			t.Fatal(err)
 		}
-		registry, err := protodesc.FileOptions{AllowUnresolvable: true}.NewFiles(&descriptorpb.FileDescriptorSet{File: files})
+		registry, err := protodesc.FileOptions{
+			AllowUnresolvable: true,
+		}.NewFiles(&descriptorpb.FileDescriptorSet{File: files})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +112,9 @@ func methods(t *testing.T, hc *http.Client, url, token string) []protoreflect.Me
 }
 
 // call sends one message to a procedure, whatever kind it is, and returns its error.
-func call(ctx context.Context, hc *http.Client, url string, method protoreflect.MethodDescriptor, token string, msg any) error {
+func call(ctx context.Context, hc *http.Client, url string, method protoreflect.MethodDescriptor, token string,
+	msg any,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var options []connect.ClientOption
@@ -124,7 +130,9 @@ func call(ctx context.Context, hc *http.Client, url string, method protoreflect.
 	panic("a message of another type")
 }
 
-func send[M any](ctx context.Context, c *connect.Client[M, emptypb.Empty], method protoreflect.MethodDescriptor, msg *M) error {
+func send[M any](ctx context.Context, c *connect.Client[M, emptypb.Empty], method protoreflect.MethodDescriptor,
+	msg *M,
+) error {
 	switch {
 	case method.IsStreamingClient():
 		stream := c.CallBidiStream(ctx)

@@ -11,7 +11,8 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// explored is what the explorer is tried on: pods with logs, a custom resource, and texts that would like to be more than text.
+// explored is what the explorer is tried on: pods with logs, a custom resource, and texts that would like to be more
+// than text.
 const explored = `
 apiVersion: v1
 kind: Namespace
@@ -69,8 +70,8 @@ lastTimestamp: "2026-01-01T00:00:00Z"
 source: {component: test}
 `
 
-// A person looks at a cluster, reads logs, scales, edits and deletes; a second one, who may only look, is told why the rest is not theirs. Hostile
-// text of the cluster is shown as text, and no value of a Secret reaches the browser.
+// A person looks at a cluster, reads logs, scales, edits and deletes; a second one, who may only look, is told why the
+// rest is not theirs. Hostile text of the cluster is shown as text, and no value of a Secret reaches the browser.
 func TestPersonExploresAClusterInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
@@ -100,7 +101,8 @@ func TestPersonExploresAClusterInABrowser(t *testing.T) {
 	apply(hostile + large)
 	kubectl("create", "clusterrolebinding", "explored-vera", "--clusterrole=view", "--user=vera")
 	kubectl("--namespace=explored", "wait", "--for=condition=available", "deployment/web", "--timeout=180s")
-	if _, err := s.FairleadStdin(ctx, "apiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: explored-vera}\nspec: {role: viewer, subjects: [{user: vera}], clusters: {all: true}}\n", "apply", "--filename", "-"); err != nil {
+	if _, err := s.FairleadStdin(ctx,
+		"apiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: explored-vera}\nspec: {role: viewer, subjects: [{user: vera}], clusters: {all: true}}\n", "apply", "--filename", "-"); err != nil {
 		t.Fatal(err)
 	}
 	var links []string
@@ -118,7 +120,8 @@ func TestPersonExploresAClusterInABrowser(t *testing.T) {
 			return err
 		case "replicas": // as the cluster has them
 			return process.Await(ctx, "the deployment has "+name+" replicas", func(ctx context.Context) error {
-				got, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=explored", "get", "deployment", "web", "--output=jsonpath={.spec.replicas}{.metadata.labels.tier}")
+				got, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=explored", "get", "deployment", "web",
+					"--output=jsonpath={.spec.replicas}{.metadata.labels.tier}")
 				if err == nil && got != name {
 					err = fmt.Errorf("it has %q", got)
 				}

@@ -10,7 +10,8 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-// TestFolderInGitDeclaresServices pushes what the catalog is to have: services come, change, and go, and what they deliver with them.
+// TestFolderInGitDeclaresServices pushes what the catalog is to have: services come, change, and go, and what they
+// deliver with them.
 func TestFolderInGitDeclaresServices(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -34,8 +35,9 @@ func TestFolderInGitDeclaresServices(t *testing.T) {
 		}
 	}
 	push(map[string]string{
-		"declared/one/config.yaml": marker("one", "first"), "declared/two/config.yaml": marker("two", "first"), "declared/new/config.yaml": marker("one", "second"),
-		"declared/fleet/one.yaml": service("one", "one"), "declared/fleet/two.yaml": service("two", "two"),
+		"declared/one/config.yaml": marker("one", "first"), "declared/two/config.yaml": marker("two", "first"),
+		"declared/new/config.yaml": marker("one", "second"),
+		"declared/fleet/one.yaml":  service("one", "one"), "declared/fleet/two.yaml": service("two", "two"),
 	})
 	_, err = s.FairleadStdin(ctx, `apiVersion: fairlead.dev/v1
 kind: ServiceAccount
@@ -80,7 +82,10 @@ spec: {source: sample, path: declared/fleet, catalog: true, serviceAccount: decl
 	value("one", "second")
 
 	// The file is broken: nothing of the commit is taken.
-	push(map[string]string{"declared/fleet/one.yaml": service("one", "one"), "declared/fleet/two.yaml": service("two", "two") + "  pth: x\n"})
+	push(map[string]string{
+		"declared/fleet/one.yaml": service("one", "one"),
+		"declared/fleet/two.yaml": service("two", "two") + "  pth: x\n",
+	})
 	stands(`declared/fleet/two.yaml:8: service "declared-two": spec.pth: unknown field`)
 	value("one", "second")
 
@@ -99,7 +104,8 @@ spec: {source: sample, path: declared/fleet, catalog: true, serviceAccount: decl
 func await(ctx context.Context, t *testing.T, s *stack.Stack, cluster stack.Cluster, name, want string) {
 	t.Helper()
 	err := process.Await(ctx, fmt.Sprintf("declared-%s is %q", name, want), func(ctx context.Context) error {
-		got, err := s.Kubectl(ctx, cluster.Kubeconfig, "get", "configmap", "declared-"+name, "--ignore-not-found", "-o", "jsonpath={.data.value}")
+		got, err := s.Kubectl(ctx, cluster.Kubeconfig, "get", "configmap", "declared-"+name, "--ignore-not-found",
+			"-o", "jsonpath={.data.value}")
 		if err == nil && strings.TrimSpace(got) != want {
 			err = fmt.Errorf("it is %q", got)
 		}

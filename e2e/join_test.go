@@ -37,7 +37,8 @@ func newJoiner(ctx context.Context, t *testing.T) joiner {
 		t.Fatal(err)
 	}
 	j := joiner{Stack: s, bins: bins, dir: t.TempDir()}
-	if err := os.Symlink(filepath.Join(filepath.Dir(bins.Kubelocal), "kubectl"), filepath.Join(j.dir, "kubectl")); err != nil {
+	if err := os.Symlink(filepath.Join(filepath.Dir(bins.Kubelocal), "kubectl"),
+		filepath.Join(j.dir, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
 	if j.kube, err = kubetest.Start(ctx, filepath.Join(j.dir, "cluster"), "join"); err != nil {
@@ -58,7 +59,8 @@ func (j joiner) account(ctx context.Context, t *testing.T) (kubeconfig, token st
 	t.Helper()
 	var secret string
 	err := process.Await(ctx, "the join token is in the cluster", func(ctx context.Context) (err error) {
-		secret, err = j.Kubectl(ctx, j.kube.Kubeconfig, "get", "secret", "fairlead-agent-join", "-n", "fairlead-system", "-o", `jsonpath={.data.fairlead-agent-0}`)
+		secret, err = j.Kubectl(ctx, j.kube.Kubeconfig, "get", "secret", "fairlead-agent-join", "-n",
+			"fairlead-system", "-o", `jsonpath={.data.fairlead-agent-0}`)
 		if err == nil && secret == "" {
 			err = fmt.Errorf("the secret is empty")
 		}
@@ -109,10 +111,12 @@ func TestLeastRightsSuffice(t *testing.T) {
 	}
 
 	_, err := j.run(ctx, "cluster", "join", name, "--kubeconfig", j.kube.Kubeconfig, "-f", values, "--timeout", "1s")
-	if err == nil || !strings.Contains(err.Error(), `no "reached the hub": the agent does not run`) || !strings.Contains(err.Error(), "kubectl get pods") {
+	if err == nil || !strings.Contains(err.Error(), `no "reached the hub": the agent does not run`) ||
+		!strings.Contains(err.Error(), "kubectl get pods") {
 		t.Fatalf("nothing runs the agent, and joining says %v", err)
 	}
-	if left, err := j.Kubectl(ctx, j.kube.Kubeconfig, "get", "namespaces,clusterroles,clusterrolebindings", "-A", "-l", "app.kubernetes.io/component=agent", "-o", "name"); err != nil || left != "" {
+	if left, err := j.Kubectl(ctx, j.kube.Kubeconfig, "get", "namespaces,clusterroles,clusterrolebindings", "-A", "-l",
+		"app.kubernetes.io/component=agent", "-o", "name"); err != nil || left != "" {
 		t.Errorf("the join that failed leaves in the cluster: %s %v", left, err)
 	}
 	if out, err := j.run(ctx, "get", "cluster", name); err == nil {
@@ -124,7 +128,10 @@ func TestLeastRightsSuffice(t *testing.T) {
 		err error
 	}
 	joined := make(chan result, 1)
-	join := []string{"cluster", "join", name, "--kubeconfig", j.kube.Kubeconfig, "-f", values, "--bind-admins", "--bind", "developers=view"}
+	join := []string{
+		"cluster", "join", name, "--kubeconfig", j.kube.Kubeconfig, "-f", values, "--bind-admins", "--bind",
+		"developers=view",
+	}
 	go func() {
 		out, err := j.run(ctx, join...)
 		joined <- result{out, err}
@@ -139,7 +146,8 @@ func TestLeastRightsSuffice(t *testing.T) {
 	}
 	kubeconfig, token := j.account(ctx, t)
 	agent := process.New(j.dir, "agent", filepath.Join(j.bins.Dir, "agent"),
-		"--hub-url", j.Hub["console"], "--hub-ca-file", j.CAFile, "--join-token-file", token, "--data-dir", filepath.Join(j.dir, "data"), "--kubeconfig", kubeconfig)
+		"--hub-url", j.Hub["console"], "--hub-ca-file", j.CAFile, "--join-token-file", token, "--data-dir",
+		filepath.Join(j.dir, "data"), "--kubeconfig", kubeconfig)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,15 +169,18 @@ func TestLeastRightsSuffice(t *testing.T) {
 		}
 	}
 	t.Logf("\n%s", r.out)
-	if _, err := j.run(ctx, "cluster", "join", name); err == nil || !strings.Contains(err.Error(), "has an agent, and it is connected") {
+	if _, err := j.run(ctx, "cluster", "join", name); err == nil ||
+		!strings.Contains(err.Error(), "has an agent, and it is connected") {
 		t.Errorf("joining again says %v", err)
 	}
 	for group, verb := range map[string]string{"fairlead:admins": "delete", "developers": "get"} {
-		if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "auth", "can-i", verb, "deployments", "-A", "--as", "somebody", "--as-group", group); err != nil || out != "yes\n" {
+		if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "auth", "can-i", verb, "deployments", "-A", "--as",
+			"somebody", "--as-group", group); err != nil || out != "yes\n" {
 			t.Errorf("%s may not %s: %s, %v", group, verb, out, err)
 		}
 	}
-	if out, err := j.run(ctx, "get", "cluster", name, "-o", "yaml"); err != nil || strings.Contains(out, "fairlead.dev/joining") {
+	if out, err := j.run(ctx, "get", "cluster", name, "-o", "yaml"); err != nil ||
+		strings.Contains(out, "fairlead.dev/joining") {
 		t.Errorf("a cluster that has joined is marked as one that joins: %s %v", out, err)
 	}
 	if out, err := j.Kubectl(ctx, kubeconfig, "auth", "can-i", "*", "*"); err == nil {
@@ -188,7 +199,8 @@ func (j joiner) again(ctx context.Context, t *testing.T, name, values string) {
 	file := filepath.Join(j.dir, "agent.yaml")
 	out, err := j.run(ctx, "cluster", "join", name, "-f", values, "-o", file, "--timeout", "1s")
 	if err == nil || !strings.Contains(err.Error(), `no "reached the hub"`) ||
-		out != "kubectl apply --server-side -f "+file+"\nkubectl delete clusterrolebindings -l 'fairlead.dev/bind,fairlead.dev/bind notin (agent-least)'\n"+
+		out != "kubectl apply --server-side -f "+file+
+			"\nkubectl delete clusterrolebindings -l 'fairlead.dev/bind,fairlead.dev/bind notin (agent-least)'\n"+
 			"kubectl delete clusterrolebinding fairlead-agent --ignore-not-found\n" {
 		t.Fatalf("nobody applied the manifest, and joining says %q, %v", out, err)
 	}
@@ -210,7 +222,8 @@ func (j joiner) again(ctx context.Context, t *testing.T, name, values string) {
 			}
 			// This join gives none of the bindings.
 			for _, group := range []string{"fairlead:admins", "developers"} {
-				if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "auth", "can-i", "get", "deployments", "-A", "--as", "somebody", "--as-group", group); err == nil {
+				if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "auth", "can-i", "get", "deployments", "-A", "--as",
+					"somebody", "--as-group", group); err == nil {
 					t.Errorf("%s keeps the binding that a later join took back: %s", group, out)
 				}
 			}
@@ -252,14 +265,16 @@ func (j joiner) ships(ctx context.Context, t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := j.Kubectl(ctx, through, "get", "configmap", "greeting", "-n", "joined", "-o", "jsonpath={.data.text}"); err != nil || text != "hello" {
+	if text, err := j.Kubectl(ctx, through, "get", "configmap", "greeting", "-n", "joined", "-o",
+		"jsonpath={.data.text}"); err != nil || text != "hello" {
 		t.Errorf("through the tunnel: %q, %v", text, err)
 	}
 	if _, err := j.Fairlead(ctx, "delete", "service", name, "--yes"); err != nil {
 		t.Fatal(err)
 	}
 	err = process.Await(ctx, "the service is gone", func(ctx context.Context) error {
-		if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "get", "deployment", "web", "-n", "joined", "--ignore-not-found", "-o", "name"); err != nil || out != "" {
+		if out, err := j.Kubectl(ctx, j.kube.Kubeconfig, "get", "deployment", "web", "-n", "joined",
+			"--ignore-not-found", "-o", "name"); err != nil || out != "" {
 			return fmt.Errorf("%s %w", out, err)
 		}
 		return nil

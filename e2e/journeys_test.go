@@ -30,8 +30,8 @@ func loginLink(ctx context.Context, t *testing.T, s *stack.Stack, name string) s
 	return strings.TrimSpace(link)
 }
 
-// A person on call goes from the fleet to the failing pod's events and log with the keyboard only. The local clusters have no pod that fails by itself:
-// its status is written as a kubelet would.
+// A person on call goes from the fleet to the failing pod's events and log with the keyboard only. The local clusters
+// have no pod that fails by itself: its status is written as a kubelet would.
 func TestPersonFindsACauseByKeyboardInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
@@ -56,7 +56,8 @@ func TestPersonFindsACauseByKeyboardInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = process.Await(ctx, "the pod runs", func(ctx context.Context) error {
-		phase, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=causes", "get", "pod", "migrate", "--output=jsonpath={.status.phase}")
+		phase, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=causes", "get", "pod", "migrate",
+			"--output=jsonpath={.status.phase}")
 		if err == nil && phase != "Running" {
 			err = fmt.Errorf("it is %q", phase)
 		}
@@ -73,7 +74,10 @@ func TestPersonFindsACauseByKeyboardInABrowser(t *testing.T) {
 	}
 	status := `{"status": {"phase": "Failed", "conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [{"name": "main", "image": "example.com/migrate", "imageID": "",
 		"ready": false, "restartCount": 0, "started": false, "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}}`
-	for _, args := range [][]string{{"apply", "--filename", event}, {"--namespace=causes", "patch", "pod", "migrate", "--subresource=status", "--type=merge", "--patch", status}} {
+	for _, args := range [][]string{
+		{"apply", "--filename", event},
+		{"--namespace=causes", "patch", "pod", "migrate", "--subresource=status", "--type=merge", "--patch", status},
+	} {
 		if _, err := s.Kubectl(ctx, cluster.Kubeconfig, args...); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +117,8 @@ func TestPersonChangesTheFleetWithCareInABrowser(t *testing.T) {
 		return process.Await(ctx, "the clusters have "+event, func(ctx context.Context) error {
 			var wrong error
 			for i, c := range s.Clusters {
-				got, err := s.Kubectl(ctx, c.Kubeconfig, "--namespace=careful", "get", "configmap", "version", "--output=jsonpath={.data.version}")
+				got, err := s.Kubectl(ctx, c.Kubeconfig, "--namespace=careful", "get", "configmap", "version",
+					"--output=jsonpath={.data.version}")
 				if err == nil && got != words[i+1] {
 					err = fmt.Errorf("cluster %s has %q", c.Name, got)
 				}
@@ -124,7 +129,8 @@ func TestPersonChangesTheFleetWithCareInABrowser(t *testing.T) {
 	}, loginLink(ctx, t, s, "cora"), "careful", s.Clusters[0].Name, s.Clusters[1].Name, os.Getenv("SHOTS"))
 }
 
-// A Git host goes away: the pages say so, what was fetched is delivered and repaired all the same, and the source recovers.
+// A Git host goes away: the pages say so, what was fetched is delivered and repaired all the same, and the source
+// recovers.
 func TestPersonSeesAGitHostGoAwayInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
@@ -132,7 +138,9 @@ func TestPersonSeesAGitHostGoAwayInABrowser(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cluster := s.Clusters[0]
-	git, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	git, err := gitserver.New(gitserver.Config{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +168,8 @@ func TestPersonSeesAGitHostGoAwayInABrowser(t *testing.T) {
 	}
 	kept := func() error {
 		return process.Await(ctx, "the marker is there", func(ctx context.Context) error {
-			got, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=offline", "get", "configmap", "marker", "--output=jsonpath={.data.marker}")
+			got, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=offline", "get", "configmap", "marker",
+				"--output=jsonpath={.data.marker}")
 			if err == nil && got != "kept while Git is away" {
 				err = fmt.Errorf("it is %q", got)
 			}
@@ -177,7 +186,8 @@ func TestPersonSeesAGitHostGoAwayInABrowser(t *testing.T) {
 		case "back":
 			away.Store(false)
 		case "drift":
-			_, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=offline", "patch", "configmap", "marker", "--type=merge", "--patch", `{"data": {"marker": "by hand"}}`)
+			_, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=offline", "patch", "configmap", "marker",
+				"--type=merge", "--patch", `{"data": {"marker": "by hand"}}`)
 			return err
 		case "repaired":
 			return kept()
@@ -205,7 +215,8 @@ func TestPersonJoinsAClusterInABrowser(t *testing.T) {
 			}
 			kubeconfig, token := j.account(ctx, t)
 			agent := process.New(j.dir, "agent", filepath.Join(j.bins.Dir, "agent"),
-				"--hub-url", j.Hub["console"], "--hub-ca-file", j.CAFile, "--join-token-file", token, "--data-dir", filepath.Join(j.dir, "data"), "--kubeconfig", kubeconfig)
+				"--hub-url", j.Hub["console"], "--hub-ca-file", j.CAFile, "--join-token-file", token, "--data-dir",
+				filepath.Join(j.dir, "data"), "--kubeconfig", kubeconfig)
 			t.Cleanup(func() {
 				if err := agent.Stop(time.Minute); err != nil {
 					t.Error(err)
@@ -232,7 +243,8 @@ func TestPersonJoinsAClusterInABrowser(t *testing.T) {
 	}, loginLink(ctx, t, j.Stack, "jo"), name, file, os.Getenv("SHOTS"))
 }
 
-// A person's session ends in another browser while a page is open, other hosts get nothing of it, and hostile sizes break no page.
+// A person's session ends in another browser while a page is open, other hosts get nothing of it, and hostile sizes
+// break no page.
 func TestSessionAndHostileSizesInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
@@ -243,5 +255,6 @@ func TestSessionAndHostileSizesInABrowser(t *testing.T) {
 	for range 3 {
 		links = append(links, loginLink(ctx, t, s, "sessa"))
 	}
-	inChromium(ctx, t, "session.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) }, append(links, os.Getenv("SHOTS"))...)
+	inChromium(ctx, t, "session.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
+		append(links, os.Getenv("SHOTS"))...)
 }

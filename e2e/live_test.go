@@ -69,7 +69,9 @@ func (l *live) runs(namespace, name, want string, in ...stack.Cluster) {
 	}
 	for _, c := range in {
 		err := process.Await(l.ctx, fmt.Sprintf("%s is %q in %s", name, want, c.Name), func(ctx context.Context) error {
-			get := []string{"get", "configmap", name, "-n", namespace, "--ignore-not-found", "-o", "jsonpath={.data.text}"}
+			get := []string{
+				"get", "configmap", name, "-n", namespace, "--ignore-not-found", "-o", "jsonpath={.data.text}",
+			}
 			got, err := l.Kubectl(ctx, c.Kubeconfig, get...)
 			if err == nil && got != want {
 				err = fmt.Errorf("it is %q", got)

@@ -37,7 +37,8 @@ func shared(t *testing.T) *stack.Stack {
 		if product.dir, product.err = os.MkdirTemp("", "fairlead-e2e-"); product.err != nil { //nolint:usetesting // it outlives the test
 			return
 		}
-		ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("gave up after %s", patience))
+		ctx, cancel := context.WithTimeoutCause(context.Background(), patience,
+			fmt.Errorf("gave up after %s", patience))
 		defer cancel()
 		product.stack, product.err = stack.Up(ctx, bins, product.dir, "--exec")
 	})
@@ -66,7 +67,9 @@ func TestMain(m *testing.M) {
 // privateRepository serves a repository that wants a password, and returns its URL.
 func privateRepository(t *testing.T, password string) string {
 	t.Helper()
-	git, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	git, err := gitserver.New(gitserver.Config{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,15 +88,18 @@ type trying struct {
 	repo  *stack.Repository
 	rand  *rand.Rand
 	done  []string
-	// deck are the steps that are still to be done, by place, before any is done again: so that a short run sees most of them.
+	// deck are the steps that are still to be done, by place, before any is done again: so that a short run sees most
+	// of them.
 	deck []int
-	// drifts and killed bound what an agent answers with patience: a fight over an object, and a program that dies again and again.
+	// drifts and killed bound what an agent answers with patience: a fight over an object, and a program that dies
+	// again and again.
 	drifts int
 	killed time.Time
 }
 
-// TestTheClusterHasWhatLeversAllow pulls levers, applies files, pushes, and kills agent and hub in a random order. After each step the cluster
-// has what the model says, and on the way there it has nothing but that and what it had before.
+// TestTheClusterHasWhatLeversAllow pulls levers, applies files, pushes, and kills agent and hub in a random order.
+// After each step the cluster has what the model says, and on the way there it has nothing but that and what it had
+// before.
 func TestTheClusterHasWhatLeversAllow(t *testing.T) {
 	t.Parallel()
 	bins, err := stack.FindBinaries(t.Context(), "..")
@@ -119,7 +122,10 @@ func TestTheClusterHasWhatLeversAllow(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r := &trying{model: &model{pin: -1, mode: "auto", file: "auto"}, t: t, ctx: ctx, stack: s, rand: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a seed makes it the same again
+	r := &trying{
+		model: &model{pin: -1, mode: "auto", file: "auto"}, t: t, ctx: ctx, stack: s,
+		rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a seed makes it the same again
+	}
 	if r.repo, err = s.Clone(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +150,10 @@ func (r *trying) step() {
 		{"hold", true, func() { r.lever("hold", "hold"); r.settle(false, false) }},
 		{"hold --mode manual", true, func() { r.lever("manual", "hold", "--mode", "manual"); r.settle(false, false) }},
 		{"suspend", true, func() { r.lever("suspend", "hold", "--mode", "suspend"); r.settle(false, false) }},
-		{"resume", r.mode != "auto", func() { r.cli("resume", "service", "model"); r.mode = "auto"; r.settle(false, false) }},
+		{
+			"resume", r.mode != "auto",
+			func() { r.cli("resume", "service", "model"); r.mode = "auto"; r.settle(false, false) },
+		},
 		{"pin", true, func() { r.pinTo(r.rand.IntN(len(r.pushed)), false); r.settle(false, false) }},
 		{"pin --until-next", r.pin < 0, func() { r.pinTo(r.applied, true); r.settle(false, false) }},
 		{"release", r.pin >= 0, func() {
@@ -152,7 +161,10 @@ func (r *trying) step() {
 			r.pin, r.rolled, r.untilNx = -1, false, false
 			r.settle(false, false)
 		}},
-		{"rollback", r.file == "auto" && (r.mode == "auto" || r.mode == "hold"), func() { r.rollBack(); r.settle(false, false) }},
+		{
+			"rollback", r.file == "auto" && (r.mode == "auto" || r.mode == "hold"),
+			func() { r.rollBack(); r.settle(false, false) },
+		},
 		{"apply the same", true, func() { r.apply(r.file); r.settle(false, false) }},
 		{"apply another mode", r.file == r.mode && !r.rolled, func() {
 			r.apply(map[string]string{"auto": "manual", "manual": "auto"}[r.file])
@@ -164,7 +176,10 @@ func (r *trying) step() {
 			r.frozen = true
 			r.settle(false, false)
 		}},
-		{"unfreeze", r.frozen, func() { r.cli("unfreeze", "cluster", r.cluster().Name); r.frozen = false; r.settle(false, false) }},
+		{
+			"unfreeze", r.frozen,
+			func() { r.cli("unfreeze", "cluster", r.cluster().Name); r.frozen = false; r.settle(false, false) },
+		},
 		{"open or close the window", true, func() {
 			r.window = !r.window
 			r.apply(r.file)
@@ -172,7 +187,10 @@ func (r *trying) step() {
 		}},
 		{"sync", !r.closed(), func() { r.cli("sync", "service", "model"); r.settle(true, false) }},
 		{"sync while it is closed", r.closed(), r.refusedSync},
-		{"sync --override", r.closed(), func() { r.cli("sync", "service", "model", "--override"); r.settle(true, true) }},
+		{
+			"sync --override", r.closed(),
+			func() { r.cli("sync", "service", "model", "--override"); r.settle(true, true) },
+		},
 		{"sync --only", r.mode == "manual" || r.mode == "auto", r.syncOnly},
 		{"sync --only of an object that there is not", r.mode == "manual" || r.mode == "auto", r.mistypedSync},
 		{"drift", r.mode != "suspend" && r.drifts < mostDrifts, r.drift},
@@ -212,9 +230,11 @@ func (r *trying) cli(args ...string) {
 func (r *trying) push() {
 	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: model}\n"
 	for _, name := range objects() {
-		text += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {place: %q}\n", name, strconv.Itoa(len(r.pushed)))
+		text += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {place: %q}\n", name,
+			strconv.Itoa(len(r.pushed)))
 	}
-	commit, err := r.repo.Push(r.ctx, fmt.Sprintf("place %d", len(r.pushed)), map[string]string{"model/model.yaml": text})
+	commit, err := r.repo.Push(r.ctx, fmt.Sprintf("place %d",
+		len(r.pushed)), map[string]string{"model/model.yaml": text})
 	r.must(err)
 	if r.pushed = append(r.pushed, commit); r.untilNx {
 		r.pin, r.untilNx, r.rolled = -1, false, false
@@ -250,7 +270,8 @@ func (r *trying) pinTo(place int, untilNext bool) {
 	r.pin, r.untilNx = place, untilNext
 }
 
-// rollBack goes back to a deployment at random. A rollback takes the place of a hold and stays then; else it ends with the next push, unless it is kept.
+// rollBack goes back to a deployment at random. A rollback takes the place of a hold and stays then; else it ends with
+// the next push, unless it is kept.
 func (r *trying) rollBack() {
 	out, err := r.stack.Fairlead(r.ctx, "history", "service", "model", "-o", "json")
 	r.must(err)
@@ -260,7 +281,8 @@ func (r *trying) rollBack() {
 	}
 	var all struct{ Deployments []deployment }
 	r.must(json.Unmarshal([]byte(out), &all))
-	all.Deployments = slices.DeleteFunc(all.Deployments, func(d deployment) bool { return !slices.Contains(r.pushed, d.Commit.Commit) })
+	all.Deployments = slices.DeleteFunc(all.Deployments,
+		func(d deployment) bool { return !slices.Contains(r.pushed, d.Commit.Commit) })
 	if len(all.Deployments) == 0 {
 		r.must(errors.New("the service has no deployments"))
 	}
@@ -278,7 +300,8 @@ func (r *trying) rollBack() {
 // refusedSync: while it is closed a sync is refused, in words.
 func (r *trying) refusedSync() {
 	_, err := r.stack.Fairlead(r.ctx, "sync", "service", "model")
-	if err == nil || r.frozen && !strings.Contains(err.Error(), "the freeze of cluster") || r.window && !strings.Contains(err.Error(), `deny window "always"`) {
+	if err == nil || r.frozen && !strings.Contains(err.Error(), "the freeze of cluster") ||
+		r.window && !strings.Contains(err.Error(), `deny window "always"`) {
 		r.must(fmt.Errorf("a sync while it is closed: %w", cmp.Or(err, errors.New("it was let through"))))
 	}
 }
@@ -300,7 +323,8 @@ func (r *trying) mistypedSync() {
 	if r.closed() {
 		args = append(args, "--override")
 	}
-	if _, err := r.stack.Fairlead(r.ctx, args...); err != nil && !strings.Contains(err.Error(), "has no object ConfigMap/modle") {
+	if _, err := r.stack.Fairlead(r.ctx, args...); err != nil &&
+		!strings.Contains(err.Error(), "has no object ConfigMap/modle") {
 		r.must(err)
 	}
 }
@@ -308,7 +332,8 @@ func (r *trying) mistypedSync() {
 // drift: what others change goes back.
 func (r *trying) drift() {
 	r.drifts++
-	_, err := r.stack.Kubectl(r.ctx, r.cluster().Kubeconfig, "-n", "model", "patch", "configmap", "model", "--type=merge", `-p={"data":{"place":"drift"}}`)
+	_, err := r.stack.Kubectl(r.ctx, r.cluster().Kubeconfig, "-n", "model", "patch", "configmap", "model",
+		"--type=merge", `-p={"data":{"place":"drift"}}`)
 	r.must(err)
 }
 
@@ -323,7 +348,8 @@ func (r *trying) killAgent() {
 			continue // the process has ended meanwhile
 		}
 		line := strings.Split(string(text), "\x00")
-		if filepath.Base(line[0]) != "agent" || !strings.Contains(string(text), filepath.Join(r.stack.Dir, "data", "agents", r.cluster().Name)) {
+		if filepath.Base(line[0]) != "agent" ||
+			!strings.Contains(string(text), filepath.Join(r.stack.Dir, "data", "agents", r.cluster().Name)) {
 			continue
 		}
 		pid, err := strconv.Atoi(strings.Split(file, "/")[2])
@@ -334,7 +360,8 @@ func (r *trying) killAgent() {
 	r.must(errors.New("no agent runs"))
 }
 
-// await waits until the cluster has what the model says and the hub knows that. On the way each object may be as it was before, and nothing else.
+// await waits until the cluster has what the model says and the hub knows that. On the way each object may be as it was
+// before, and nothing else.
 func (r *trying) await(before [2]int) {
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
@@ -359,7 +386,8 @@ func (r *trying) await(before [2]int) {
 
 // place is what the cluster has of an object.
 func (r *trying) place(ctx context.Context, name string) (string, error) {
-	return r.stack.Kubectl(ctx, r.cluster().Kubeconfig, "-n", "model", "get", "configmap", name, "-o", "jsonpath={.data.place}")
+	return r.stack.Kubectl(ctx, r.cluster().Kubeconfig, "-n", "model", "get", "configmap", name, "-o",
+		"jsonpath={.data.place}")
 }
 
 // told fails unless the hub hands out what is wanted, and the agent has reported on exactly that.

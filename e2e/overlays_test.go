@@ -13,8 +13,8 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// TestOverlayWithBasesBesideItIsDelivered points a service at an overlay, as other tools have it, and wants in the cluster
-// what kubectl makes of a clone.
+// TestOverlayWithBasesBesideItIsDelivered points a service at an overlay, as other tools have it, and wants in the
+// cluster what kubectl makes of a clone.
 func TestOverlayWithBasesBesideItIsDelivered(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -51,14 +51,16 @@ func TestOverlayWithBasesBesideItIsDelivered(t *testing.T) {
 		"over+lays/settings/a b":                            "content",
 		"over+lays/unused/kustomization.yaml":               "resources: [https://example.com/remote.yaml]\n",
 	})
-	_, err = s.FairleadStdin(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: overlay}\nspec: {source: sample, path: %s, cluster: %s}\n", overlay, cluster.Name), "apply", "-f", "-")
+	_, err = s.FairleadStdin(ctx,
+		fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: overlay}\nspec: {source: sample, path: %s, cluster: %s}\n", overlay, cluster.Name), "apply", "-f", "-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// same waits until the cluster has what kubectl makes of the clone.
 	same := func() {
 		t.Helper()
-		rendered, err := s.Kubectl(ctx, cluster.Kubeconfig, "kustomize", "--load-restrictor", "LoadRestrictionsNone", filepath.Join(repo.Dir(), overlay))
+		rendered, err := s.Kubectl(ctx, cluster.Kubeconfig, "kustomize", "--load-restrictor", "LoadRestrictionsNone",
+			filepath.Join(repo.Dir(), overlay))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +91,11 @@ func TestOverlayWithBasesBesideItIsDelivered(t *testing.T) {
 
 	push(map[string]string{"over+lays/shared/shared.yaml": config("shared", "second")})
 	same()
-	push(map[string]string{overlay + "/kustomization.yaml": "resources: [../../bases/loop]\n", "over+lays/deploy/bases/loop/kustomization.yaml": "resources: [../loop2]\n", "over+lays/deploy/bases/loop2/kustomization.yaml": "resources: [../loop]\n"})
+	push(map[string]string{
+		overlay + "/kustomization.yaml":                   "resources: [../../bases/loop]\n",
+		"over+lays/deploy/bases/loop/kustomization.yaml":  "resources: [../loop2]\n",
+		"over+lays/deploy/bases/loop2/kustomization.yaml": "resources: [../loop]\n",
+	})
 	err = process.Await(ctx, "the loop is named", func(ctx context.Context) error {
 		text, err := s.Fairlead(ctx, "get", "service", "overlay")
 		if want := "over+lays/deploy/bases/loop -> over+lays/deploy/bases/loop2 -> over+lays/deploy/bases/loop"; err == nil && !strings.Contains(text, want) {

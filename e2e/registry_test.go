@@ -19,8 +19,8 @@ const (
 	fluxContent = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
 
-// TestPushesToARegistryGoLive: a chart that Helm's client pushes and an artifact in Flux' layout run in every cluster, new patch versions
-// arrive, and with the registry down values change and rollbacks work all the same.
+// TestPushesToARegistryGoLive: a chart that Helm's client pushes and an artifact in Flux' layout run in every cluster,
+// new patch versions arrive, and with the registry down values change and rollbacks work all the same.
 func TestPushesToARegistryGoLive(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -34,8 +34,12 @@ func TestPushesToARegistryGoLive(t *testing.T) {
 		}))
 	}
 	pushFolder := func(version, text string) {
-		files := map[string]string{"deploy/namespace.yaml": namespaceManifest("buoy"), "deploy/config.yaml": configMap("buoy", text), "README.md": "not for clusters"}
-		registry.OrasPush(t, "team/buoy:"+version, fluxConfig, registrytest.File{Name: "buoy.tgz", MediaType: fluxContent, Content: tgz(t, files)})
+		files := map[string]string{
+			"deploy/namespace.yaml": namespaceManifest("buoy"), "deploy/config.yaml": configMap("buoy", text),
+			"README.md": "not for clusters",
+		}
+		registry.OrasPush(t, "team/buoy:"+
+			version, fluxConfig, registrytest.File{Name: "buoy.tgz", MediaType: fluxContent, Content: tgz(t, files)})
 	}
 	pushChart("1.0.0", "first")
 	pushChart("2.0.0", "out of the range")
@@ -80,7 +84,8 @@ func namespaceManifest(name string) string {
 }
 
 func configMap(name, text string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {text: %q}\n", name, name, text)
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {text: %q}\n",
+		name, name, text)
 }
 
 // tgz packs files.
@@ -90,7 +95,9 @@ func tgz(t *testing.T, files map[string]string) []byte {
 	gz := gzip.NewWriter(&b)
 	w := tar.NewWriter(gz)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name])), Typeflag: tar.TypeReg}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Name: name, Mode: 0o644, Size: int64(len(files[name])), Typeflag: tar.TypeReg,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = w.Write([]byte(files[name]))

@@ -68,11 +68,13 @@ func TestUpFindsItsDataAgainAndLeavesNothingRunning(t *testing.T) {
 	}
 }
 
-// prepares is a program as tools/up.sh is: it prints where kubelocal is once that is built. Clusters join a hub that is up already then.
+// prepares is a program as tools/up.sh is: it prints where kubelocal is once that is built. Clusters join a hub that is
+// up already then.
 func prepares(t *testing.T, bins stack.Binaries) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "prepare.sh")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\necho building >&2\necho '"+bins.Kubelocal+"'\n"), 0o700); err != nil {
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho building >&2\necho '"+bins.Kubelocal+"'\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	return path

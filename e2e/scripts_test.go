@@ -43,7 +43,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("KUBECONFIG_A", s.Clusters[0].Kubeconfig)
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": awaitText, "golden": golden, "file-arg": fileArg, "begins": begins},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"await": awaitText, "golden": golden, "file-arg": fileArg, "begins": begins,
+		},
 	})
 }
 

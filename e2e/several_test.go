@@ -31,8 +31,8 @@ spec:
   render: {helm: {valuesFiles: [$values/several/prod.yaml]}}
 `
 
-// TestChartAndValuesOfTwoSources: a chart of a repository runs with values of Git. Values that are pushed alone arrive; a rollback takes both
-// back.
+// TestChartAndValuesOfTwoSources: a chart of a repository runs with values of Git. Values that are pushed alone arrive;
+// a rollback takes both back.
 func TestChartAndValuesOfTwoSources(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -71,8 +71,10 @@ func TestChartAndValuesOfTwoSources(t *testing.T) {
 	s.fairlead("sources", "refresh", "several-charts")
 	runs("goodbye 1.1.0")
 	s.says([]string{"SOURCES", "chart 1.1.0 · values ", "several-values"}, "trace", "service", "several")
-	s.says([]string{"chart=several-charts,values=several-values", "chart=several ^1,values=HEAD"}, "get", "services", "-o", "wide")
-	if out := s.fairlead("get", "service", "several", "-o", "yaml"); !strings.Contains(out, "sources:") || strings.Contains(out, "combination") {
+	s.says([]string{"chart=several-charts,values=several-values", "chart=several ^1,values=HEAD"}, "get", "services",
+		"-o", "wide")
+	if out := s.fairlead("get", "service", "several", "-o", "yaml"); !strings.Contains(out, "sources:") ||
+		strings.Contains(out, "combination") {
 		t.Errorf("the service is\n%s", out)
 	}
 

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// patience bounds what waits for a commit to travel on a machine that runs much else: tests start up to seven clusters at once.
+// patience bounds what waits for a commit to travel on a machine that runs much else: tests start up to seven clusters
+// at once.
 const patience = 5 * time.Minute
 
 func TestCommitReachesEveryClusterAndComesBackHealthy(t *testing.T) {

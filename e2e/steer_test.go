@@ -11,7 +11,8 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// steered is a project with a window and with recordings, a service in it, and somebody who may look at one cluster and nothing more.
+// steered is a project with a window and with recordings, a service in it, and somebody who may look at one cluster and
+// nothing more.
 const steered = `
 apiVersion: fairlead.dev/v1
 kind: Project
@@ -42,8 +43,8 @@ metadata: {name: recorded, namespace: steered}
 spec: {containers: [{name: main, image: example.com/web}]}
 `
 
-// A person looks into a source, freezes a project and lets a sync over it, lends access to another person, replays a shell, and looks at the hub's
-// replicas.
+// A person looks into a source, freezes a project and lets a sync over it, lends access to another person, replays a
+// shell, and looks at the hub's replicas.
 func TestPersonSteersAndLendsInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
@@ -81,7 +82,8 @@ func TestPersonSteersAndLendsInABrowser(t *testing.T) {
 	}
 	applied := func(marker string) error {
 		return process.Await(ctx, "the marker "+marker+" is applied", func(ctx context.Context) error {
-			got, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=steered", "get", "configmap", "marker", "--output=jsonpath={.data.marker}")
+			got, err := s.Kubectl(ctx, cluster.Kubeconfig, "--namespace=steered", "get", "configmap", "marker",
+				"--output=jsonpath={.data.marker}")
 			if err == nil && got != marker {
 				err = fmt.Errorf("it is %q", got)
 			}
@@ -92,7 +94,9 @@ func TestPersonSteersAndLendsInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Files that are no manifests stay out of what is applied.
-	if _, err := repository.Push(ctx, "leave files out", map[string]string{"steered/.fairleadignore": "*.txt\n*.bin\n"}); err != nil {
+	if _, err := repository.Push(ctx, "leave files out", map[string]string{
+		"steered/.fairleadignore": "*.txt\n*.bin\n",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.FairleadStdin(ctx, fmt.Sprintf(steered, cluster.Name), "apply", "--filename", "-"); err != nil {

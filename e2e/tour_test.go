@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-// Steps of the tour that other tests take: an export of the folder of make up, a browser, a service of the samples, and a cluster that joins.
+// Steps of the tour that other tests take: an export of the folder of make up, a browser, a service of the samples, and
+// a cluster that joins.
 var otherSteps = []string{"export PATH=", "fairlead open", "fairlead config hello-local-a", "fairlead cluster join "}
 
 // A person can type the tour as it stands, one step after the other.
@@ -29,13 +30,16 @@ func TestTourCanBeTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Other tests have services and sources of these names, in the same hub.
-	text := strings.NewReplacer("http://127.0.0.1:7480", strings.TrimSuffix(s.GitURL, "/sample.git")).Replace(string(page))
+	text := strings.NewReplacer("http://127.0.0.1:7480",
+		strings.TrimSuffix(s.GitURL, "/sample.git")).Replace(string(page))
 	text = regexp.MustCompile(`\b(web|shop)\b`).ReplaceAllString(text, "tour-$1")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	dir, home := t.TempDir(), t.TempDir()
-	env := append(os.Environ(), "PATH="+strings.Join([]string{bins.Dir, filepath.Dir(bins.Kubelocal), os.Getenv("PATH")}, ":"), "HOME="+home,
-		"FAIRLEAD_CONFIG="+s.ConfigFile(), "FAIRLEAD_CA_FILE="+s.CAFile, "GIT_AUTHOR_NAME=Gil", "GIT_AUTHOR_EMAIL=gil@example.com", "GIT_COMMITTER_NAME=Gil", "GIT_COMMITTER_EMAIL=gil@example.com")
+	env := append(os.Environ(),
+		"PATH="+strings.Join([]string{bins.Dir, filepath.Dir(bins.Kubelocal), os.Getenv("PATH")}, ":"), "HOME="+home,
+		"FAIRLEAD_CONFIG="+s.ConfigFile(), "FAIRLEAD_CA_FILE="+s.CAFile, "GIT_AUTHOR_NAME=Gil",
+		"GIT_AUTHOR_EMAIL=gil@example.com", "GIT_COMMITTER_NAME=Gil", "GIT_COMMITTER_EMAIL=gil@example.com")
 	steps := 0
 	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(text, -1) {
 		for step := range strings.Lines(block[1]) {

@@ -49,12 +49,15 @@ func TestTraceFollowsACommitIntoTheCluster(t *testing.T) {
 	}
 
 	// An object that the cluster refuses is where it stands, and named.
-	if _, err := ship.PushFiles(ctx, "bad", map[string]string{"bad.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 0}]}\n"}); err != nil {
+	if _, err := ship.PushFiles(ctx, "bad", map[string]string{
+		"bad.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 0}]}\n",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	err = process.Await(ctx, "it stands at the cluster", func(ctx context.Context) error {
 		out, err := s.Fairlead(ctx, "trace", "service", service)
-		if err == nil && (!strings.Contains(out, "\nCLUSTER   FAIL ") || !strings.Contains(out, "\nit stands at CLUSTER for ") || !strings.Contains(out, "Service/bad")) {
+		if err == nil && (!strings.Contains(out, "\nCLUSTER   FAIL ") ||
+			!strings.Contains(out, "\nit stands at CLUSTER for ") || !strings.Contains(out, "Service/bad")) {
 			err = fmt.Errorf("got %s", out)
 		}
 		return err

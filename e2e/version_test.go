@@ -11,8 +11,9 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-// All programs of a build say the version that the linker was given, and so do the services, by the API that pages and `fairlead check` ask, and
-// the agents, which report it. What a release's images and charts say is tested in tools/images and e2e/charts.
+// All programs of a build say the version that the linker was given, and so do the services, by the API that pages and
+// `fairlead check` ask, and the agents, which report it. What a release's images and charts say is tested in
+// tools/images and e2e/charts.
 func TestEveryPartSaysTheVersionOfTheBuild(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -21,7 +22,9 @@ func TestEveryPartSaysTheVersionOfTheBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := map[string]string{}
-	for _, program := range []string{"fairlead", "console", "gitcache", "distributor", "tunnel", "agent", "agent-render"} {
+	for _, program := range []string{
+		"fairlead", "console", "gitcache", "distributor", "tunnel", "agent", "agent-render",
+	} {
 		out, err := process.Run(t.Context(), nil, "", filepath.Join(bins.Dir, program), "--version")
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +43,8 @@ func TestEveryPartSaysTheVersionOfTheBuild(t *testing.T) {
 	for name, url := range s.Hub {
 		var answer struct{ Service, Version string }
 		status, body := get(t, hubClient(t, s), url+"/version", token)
-		if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.Service != name {
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK ||
+			answer.Service != name {
 			t.Errorf("%s/version answers %d: %s", name, status, body)
 		}
 		said[name+"/version"] = answer.Version

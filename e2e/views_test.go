@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// viewed are objects of a cluster whose kubelets pretend: they make each node Ready and run its pods. The pod gets no node, so that the test alone
-// writes its status. The cluster makes the namespace's default service account in its own time; the pod has another one.
+// viewed are objects of a cluster whose kubelets pretend: they make each node Ready and run its pods. The pod gets no
+// node, so that the test alone writes its status. The cluster makes the namespace's default service account in its own
+// time; the pod has another one.
 const viewed = `apiVersion: v1
 kind: Namespace
 metadata: {name: viewed}
@@ -56,7 +57,8 @@ func TestCommandsShowWhatAgentsSee(t *testing.T) {
 	if _, err := s.Kubectl(ctx, c.Kubeconfig, "apply", "-f", file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Kubectl(ctx, c.Kubeconfig, "patch", "pod", "broken", "-n", "viewed", "--subresource=status", "--type=merge", "-p", crashing); err != nil {
+	if _, err := s.Kubectl(ctx, c.Kubeconfig, "patch", "pod", "broken", "-n", "viewed", "--subresource=status",
+		"--type=merge", "-p", crashing); err != nil {
 		t.Fatal(err)
 	}
 	shows := func(args string, wanted ...string) {
@@ -92,7 +94,8 @@ func TestCommandsShowWhatAgentsSee(t *testing.T) {
 	shows("top cluster", c.Name, "NOT-READY")
 	shows("top fleet --group-by missing", "CLUSTERS", "NOT-READY")
 	shows("get clusters -o wide", "NOT-READY", "WARNINGS/H")
-	if _, err := s.Kubectl(ctx, c.Kubeconfig, "delete", "pod", "broken", "-n", "viewed", "--force", "--grace-period=0"); err != nil {
+	if _, err := s.Kubectl(ctx, c.Kubeconfig, "delete", "pod", "broken", "-n", "viewed", "--force",
+		"--grace-period=0"); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -112,7 +115,8 @@ func TestCommandsShowWhatAgentsSee(t *testing.T) {
 	if out, err := s.Fairlead(ctx, "get", "pods", "--cluster", "nonsense"); err == nil {
 		t.Errorf("of a cluster that is not there: %s", out)
 	}
-	if out, err := s.Fairlead(ctx, "get", "pods", "broken"); err == nil || !strings.Contains(err.Error(), "fairlead kubectl") {
+	if out, err := s.Fairlead(ctx, "get", "pods", "broken"); err == nil ||
+		!strings.Contains(err.Error(), "fairlead kubectl") {
 		t.Errorf("by name: %s %v", out, err)
 	}
 }

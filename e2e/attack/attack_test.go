@@ -13,7 +13,8 @@ import (
 // fewestCases is how many published cases the corpus has to repeat.
 const fewestCases = 40
 
-// TestThreatModelListsTheCases holds the list of published cases in docs/threat-model.md and the corpus together, both ways.
+// TestThreatModelListsTheCases holds the list of published cases in docs/threat-model.md and the corpus together, both
+// ways.
 func TestThreatModelListsTheCases(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/threat-model.md")

@@ -20,9 +20,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// folder holds the cases: a txtar archive each, whose comment says what is tried. Its file case.yaml is a Case; v1/, v2/
-// and so on are the versions of the chart or overlay. A version has the files of the one before it, but for those that
-// it brings itself; an empty one removes the file. The service, its namespace and its release have the name of the case.
+// folder holds the cases: a txtar archive each, whose comment says what is tried. Its file case.yaml is a Case; v1/,
+// v2/ and so on are the versions of the chart or overlay. A version has the files of the one before it, but for those
+// that it brings itself; an empty one removes the file. The service, its namespace and its release have the name of the
+// case.
 const folder = "testdata"
 
 // Case says what is expected beside what is expected of all.
@@ -39,7 +40,8 @@ type Case struct {
 	Files map[string]string `json:"files"`
 	// Links are symbolic links: path to target.
 	Links map[string]string `json:"links"`
-	// Packed are charts as `helm package` makes them: the path of the .tgz to the folder that it is made of, which the archive has beside the versions.
+	// Packed are charts as `helm package` makes them: the path of the .tgz to the folder that it is made of, which the
+	// archive has beside the versions.
 	Packed map[string]string `json:"packed"`
 	// Versions holds more about each version.
 	Versions map[string]Version `json:"versions"`
@@ -53,15 +55,16 @@ type Case struct {
 type Version struct {
 	// Spec replaces the fields of the case's spec from this version on.
 	Spec map[string]any `json:"spec"`
-	// Before and After are lines of arguments for kubectl, run in the namespace before the version is delivered, and when
-	// it is healthy. "apply FILE [MANAGER]" applies kubectl/FILE of the archive, and "... < FILE" has it on stdin. After them everything
-	// is expected as before.
+	// Before and After are lines of arguments for kubectl, run in the namespace before the version is delivered, and
+	// when it is healthy. "apply FILE [MANAGER]" applies kubectl/FILE of the archive, and "... < FILE" has it on stdin.
+	// After them everything is expected as before.
 	Before []string `json:"before"`
 	After  []string `json:"after"`
 	// During is run when the version was delivered, before anything is waited for: it can wait by itself, as in "wait
 	// --for=create job/setup".
 	During []string `json:"during"`
-	// Fails are words of the error that the version ends with. Nothing else is expected of it but that all is as it was.
+	// Fails are words of the error that the version ends with. Nothing else is expected of it but that all is as it
+	// was.
 	Fails string `json:"fails"`
 	// Hooks are those that run, in their order, as Kind/name.
 	Hooks []string `json:"hooks"`
@@ -69,7 +72,8 @@ type Version struct {
 	Random []string `json:"random"`
 	// Left are fields that the reference sends and Fairlead leaves to others.
 	Left []string `json:"left"`
-	// Changed are the fields of Random that have another value than in the version before. The other ones have the same.
+	// Changed are the fields of Random that have another value than in the version before. The other ones have the
+	// same.
 	Changed []string `json:"changed"`
 	// Recreated are the objects that are other ones than in the version before.
 	Recreated []string `json:"recreated"`
@@ -178,7 +182,10 @@ func pack(files map[string]string, folder string) (string, error) {
 		if !ok {
 			continue
 		}
-		if err := archive.WriteHeader(&tar.Header{Name: path.Join(path.Base(folder), inner), Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(files[name]))}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{
+			Name: path.Join(path.Base(folder), inner), Typeflag: tar.TypeReg, Mode: 0o644,
+			Size: int64(len(files[name])),
+		}); err != nil {
 			return "", err
 		}
 		if _, err := io.WriteString(archive, files[name]); err != nil {
@@ -194,8 +201,8 @@ var (
 	repeated    = regexp.MustCompile(`<<([^<>]+)\*([0-9]+)>>`)
 )
 
-// expand writes <<x*1000>> as a thousand x. A # becomes the number of the repetition: the hub refuses what is too easy to
-// compress.
+// expand writes <<x*1000>> as a thousand x. A # becomes the number of the repetition: the hub refuses what is too easy
+// to compress.
 func expand(text string) string {
 	return repeated.ReplaceAllStringFunc(text, func(found string) string {
 		parts := repeated.FindStringSubmatch(found)
@@ -212,7 +219,8 @@ func expand(text string) string {
 func (c *Case) defaults() {
 	first := c.files["v1"]
 	_, given := first["Chart.yaml"]
-	if slices.ContainsFunc(slices.Collect(maps.Keys(first)), func(name string) bool { return strings.HasPrefix(name, "templates/") }) && !given {
+	if slices.ContainsFunc(slices.Collect(maps.Keys(first)),
+		func(name string) bool { return strings.HasPrefix(name, "templates/") }) && !given {
 		first["Chart.yaml"] = "apiVersion: v2\nname: " + c.Name + "\nversion: 0.1.0\nappVersion: \"1.0\"\n"
 	}
 }
@@ -256,7 +264,9 @@ func (c *Case) specOf(version string) (string, error) {
 	}
 	spec["path"], spec["ref"] = path.Join(c.Name, c.Path), version
 	spec["source"], spec["cluster"], spec["namespace"] = "sample", "bench", c.Name
-	text, err := yaml.Marshal(map[string]any{"apiVersion": "fairlead.dev/v1", "kind": "Service", "metadata": map[string]any{"name": c.Name}, "spec": spec})
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "fairlead.dev/v1", "kind": "Service", "metadata": map[string]any{"name": c.Name}, "spec": spec,
+	})
 	return string(text), err
 }
 

@@ -67,7 +67,9 @@ func (h *harness) compare(ctx context.Context, want, live *unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	applied, err := client.Apply(ctx, want.GetName(), want, metav1.ApplyOptions{FieldManager: judge, Force: true, DryRun: []string{metav1.DryRunAll}})
+	applied, err := client.Apply(ctx, want.GetName(), want, metav1.ApplyOptions{
+		FieldManager: judge, Force: true, DryRun: []string{metav1.DryRunAll},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +85,8 @@ func (h *harness) compare(ctx context.Context, want, live *unstructured.Unstruct
 	if missing := theirs.Difference(sent); !missing.Empty() {
 		problems = append(problems, "fields that were not sent: "+oneLine(missing))
 	}
-	own := fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "labels", "fairlead.dev/service"), fieldpath.MakePathOrDie("metadata", "annotations", "fairlead.dev/hook-run"))
+	own := fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "labels", "fairlead.dev/service"),
+		fieldpath.MakePathOrDie("metadata", "annotations", "fairlead.dev/hook-run"))
 	if extra := sent.Difference(theirs).Difference(own); !extra.Empty() {
 		problems = append(problems, "fields that were sent without being asked for: "+oneLine(extra))
 	}
@@ -110,7 +113,8 @@ func content(obj *unstructured.Unstructured) map[string]any {
 func fields(obj *unstructured.Unstructured, manager string) (*fieldpath.Set, error) {
 	set := fieldpath.NewSet()
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
+		if entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "" {
 			return set, set.FromJSON(entry.FieldsV1.GetRawReader())
 		}
 	}
@@ -180,7 +184,8 @@ func dataOf(obj *unstructured.Unstructured) error {
 	}
 	unstructured.RemoveNestedField(obj.Object, "stringData")
 	for key, text := range texts {
-		if err := unstructured.SetNestedField(obj.Object, base64.StdEncoding.EncodeToString([]byte(text)), "data", key); err != nil {
+		if err := unstructured.SetNestedField(obj.Object, base64.StdEncoding.EncodeToString([]byte(text)), "data",
+			key); err != nil {
 			return err
 		}
 	}

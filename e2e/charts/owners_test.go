@@ -32,8 +32,8 @@ spec:
 	}
 }
 
-// Case 31 with two charts that bring one definition, as Bitnami's and others' do: the first has it, the second leaves it to the first and
-// says so, and takes it over when the first goes; the objects of the kind stay.
+// Case 31 with two charts that bring one definition, as Bitnami's and others' do: the first has it, the second leaves
+// it to the first and says so, and takes it over when the first goes; the objects of the kind stay.
 func TestADefinitionOfTwoCharts(t *testing.T) {
 	t.Parallel()
 	cases, err := readCases()
@@ -45,7 +45,9 @@ func TestADefinitionOfTwoCharts(t *testing.T) {
 	const first, second = "c31owner-first", "c31owner-second"
 	definition := func(want string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			found, err := h.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(ctx, "boats.c31owners.example.com", metav1.GetOptions{})
+			found, err := h.dynamic.Resource(schema.GroupVersionResource{
+				Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+			}).Get(ctx, "boats.c31owners.example.com", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -57,7 +59,9 @@ func TestADefinitionOfTwoCharts(t *testing.T) {
 	}
 	boat := func(namespace string) *unstructured.Unstructured {
 		t.Helper()
-		found, err := h.dynamic.Resource(schema.GroupVersionResource{Group: "c31owners.example.com", Version: "v1", Resource: "boats"}).Namespace(namespace).Get(ctx, "all", metav1.GetOptions{})
+		found, err := h.dynamic.Resource(schema.GroupVersionResource{
+			Group: "c31owners.example.com", Version: "v1", Resource: "boats",
+		}).Namespace(namespace).Get(ctx, "all", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

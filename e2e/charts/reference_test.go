@@ -35,7 +35,9 @@ type reference struct {
 
 // referenceOf renders a version of a case with the libraries of Helm, in the order of its action package, or with
 // kubectl's kustomize.
-func (h *harness) referenceOf(ctx context.Context, c *Case, dir string, spec *consolev1.ServiceSpec, revision int) (reference, error) {
+func (h *harness) referenceOf(ctx context.Context, c *Case, dir string, spec *consolev1.ServiceSpec,
+	revision int,
+) (reference, error) {
 	root := filepath.Join(dir, filepath.FromSlash(c.Path), filepath.FromSlash(spec.GetRender().GetPath()))
 	if _, err := os.Stat(filepath.Join(root, "Chart.yaml")); err == nil {
 		return h.helm(ctx, c, dir, root, spec, revision)
@@ -48,7 +50,9 @@ func (h *harness) referenceOf(ctx context.Context, c *Case, dir string, spec *co
 	return reference{objects: objects}.others(), err
 }
 
-func (h *harness) helm(ctx context.Context, c *Case, dir, root string, spec *consolev1.ServiceSpec, revision int) (reference, error) {
+func (h *harness) helm(ctx context.Context, c *Case, dir, root string, spec *consolev1.ServiceSpec,
+	revision int,
+) (reference, error) {
 	chart, err := loader.LoadDir(root)
 	if err != nil {
 		return reference{}, err

@@ -26,8 +26,8 @@ import (
 	"fairlead.dev/platform/registrytest"
 )
 
-// The charts of a release's bundle, mirrored to a registry, are had and rendered by oci:// as docs/operate/release.md says: they make what
-// the charts of the tree make, with the release's version and images.
+// The charts of a release's bundle, mirrored to a registry, are had and rendered by oci:// as docs/operate/release.md
+// says: they make what the charts of the tree make, with the release's version and images.
 func TestReleasedChartsComeFromARegistry(t *testing.T) {
 	t.Parallel()
 	bins, err := stack.FindBinaries(t.Context(), "../..")
@@ -35,7 +35,8 @@ func TestReleasedChartsComeFromARegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := t.TempDir()
-	if _, err := process.Run(t.Context(), []string{"GOWORK=off"}, "", "go", "-C", "../../tools/images", "run", ".", "release", "-try", "-charts", "-root", "../..", "-out", out); err != nil {
+	if _, err := process.Run(t.Context(), []string{"GOWORK=off"}, "", "go", "-C", "../../tools/images", "run", ".",
+		"release", "-try", "-charts", "-root", "../..", "-out", out); err != nil {
 		t.Fatal(err)
 	}
 	bundles, err := filepath.Glob(filepath.Join(out, "*", "fairlead-bundle-*.tar"))
@@ -49,7 +50,8 @@ func TestReleasedChartsComeFromARegistry(t *testing.T) {
 	if err := os.WriteFile(ca, []byte(r.CA), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := process.Run(t.Context(), nil, r.Password, filepath.Join(bins.Dir, "fairlead"), "images", "mirror", bundles[0], mirror,
+	if _, err := process.Run(t.Context(), nil, r.Password, filepath.Join(bins.Dir, "fairlead"), "images", "mirror",
+		bundles[0], mirror,
 		"--ca-file", ca, "--username", r.Username, "--password-stdin"); err != nil {
 		t.Fatal(err)
 	}
@@ -104,13 +106,15 @@ func templated(t *testing.T, r *registrytest.Registry, name, version string, val
 		t.Fatal(err)
 	}
 	settings, dir := cli.New(), t.TempDir()
-	settings.RepositoryCache, settings.ContentCache, settings.PluginsDirectory = filepath.Join(dir, "repository"), filepath.Join(dir, "content"), filepath.Join(dir, "plugins")
+	settings.RepositoryCache, settings.ContentCache, settings.PluginsDirectory = filepath.Join(dir,
+		"repository"), filepath.Join(dir, "content"), filepath.Join(dir, "plugins")
 
 	install := action.NewInstall(action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler)))
 	install.SetRegistryClient(client)
 	install.DryRunStrategy, install.Replace, install.Version = action.DryRunClient, true, version
 	install.ReleaseName, install.Namespace = "fairlead", "fairlead"
-	if install.KubeVersion, err = common.ParseKubeVersion("v1.36.3"); err != nil { // the library's own is older than charts take
+	// the library's own is older than charts take
+	if install.KubeVersion, err = common.ParseKubeVersion("v1.36.3"); err != nil {
 		t.Fatal(err)
 	}
 	at, err := install.LocateChart(name, settings)

@@ -83,7 +83,8 @@ func newEngine(t *testing.T) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.daemon = process.New(e.dir, "dockerd", found, "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", boot, e.dir)
+	e.daemon = process.New(e.dir, "dockerd", found, "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+		boot, e.dir)
 	if err := e.daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,8 @@ func (e *engine) makeImages(t *testing.T) []string {
 	out := filepath.Join(e.dir, "images")
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".", "-root", e.root, "-out", out, "-try-out", "-stand-ins")
 	cmd.Dir = filepath.Join(e.root, "tools/images")
-	cmd.Env = append(os.Environ(), "GOWORK=off", "KUBELOCAL="+kubelocal, "COLLECTOR="+run(t, filepath.Join(e.root, "tools/collector/build.sh")))
+	cmd.Env = append(os.Environ(), "GOWORK=off", "KUBELOCAL="+kubelocal,
+		"COLLECTOR="+run(t, filepath.Join(e.root, "tools/collector/build.sh")))
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("make images: %v: %s", err, said)
@@ -168,7 +170,8 @@ func (e *engine) firstInside(t *testing.T) int {
 func (e *engine) docker(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Dir = e.root
-	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+filepath.Join(e.dir, "docker.sock"), "DOCKER_CONFIG="+filepath.Join(e.dir, "config"))
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+filepath.Join(e.dir, "docker.sock"),
+		"DOCKER_CONFIG="+filepath.Join(e.dir, "config"))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -191,7 +194,8 @@ func (e *engine) must(t *testing.T, args ...string) string {
 
 // inside runs a program of this machine in the engine's network, where its ports are published.
 func (e *engine) inside(ctx context.Context, env []string, program ...string) error {
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", e.inner), "--"}, program...)...)
+	cmd := exec.CommandContext(ctx, "nsenter",
+		append([]string{fmt.Sprintf("--net=/proc/%d/ns/net", e.inner), "--"}, program...)...)
 	cmd.Env = append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(program, " "), err, out)
@@ -274,7 +278,10 @@ func (e *engine) client(t *testing.T, authority, service string) *http.Client {
 	if !roots.AppendCertsFromPEM([]byte(authority)) {
 		t.Fatal("no authority")
 	}
-	transport := &http.Transport{DialContext: e.dial, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: service}}
+	transport := &http.Transport{
+		DialContext:     e.dial,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: service},
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: time.Minute}
 }

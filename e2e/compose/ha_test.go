@@ -30,8 +30,12 @@ import (
 func highAvailability(t *testing.T, e *engine) {
 	s := e.up(t, "ha")
 	s.awaitApplied(t, s.push(t))
-	load := s.startAgents(t, 20) // each agent asks five times a second: together as often as 12,000 agents with their polls of 2 min
-	for _, service := range []string{"console-1", "console-2", "gitcache-1", "gitcache-2", "distributor-1", "distributor-2", "tunnel-1", "tunnel-2", "sentinel-1", s.master(t)} {
+	// each agent asks five times a second: together as often as 12,000 agents with their polls of 2 min
+	load := s.startAgents(t, 20)
+	for _, service := range []string{
+		"console-1", "console-2", "gitcache-1", "gitcache-2", "distributor-1", "distributor-2", "tunnel-1", "tunnel-2",
+		"sentinel-1", s.master(t),
+	} {
 		t.Run(service+" dies", func(t *testing.T) {
 			before := load.answered.Load()
 			s.without(t, service, func() {
@@ -128,7 +132,9 @@ func (a *agents) stop(t *testing.T) int64 {
 // syncOnce is a poll of an agent that has nothing and shall have nothing.
 func syncOnce(ctx context.Context, distributors *hub.Distributors) error {
 	return distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
-		answer, err := one.RPC.Sync(ctx, &deliveryv1.SyncRequest{Digest: delivery.SetDigest(nil), Agent: &deliveryv1.AgentInfo{Version: "simulated"}})
+		answer, err := one.RPC.Sync(ctx, &deliveryv1.SyncRequest{
+			Digest: delivery.SetDigest(nil), Agent: &deliveryv1.AgentInfo{Version: "simulated"},
+		})
 		if err == nil && answer.GetNotModified() == nil {
 			err = errors.New("something is new")
 		}
@@ -143,12 +149,14 @@ func (s *composed) joinAgents(t *testing.T, n int) []string {
 	hc := s.named(t)
 	open := consolev1connect.NewIdentityServiceClient(hc, console, client.Options()...)
 	admin, err := open.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
-		HubSecret: s.secret(t, "hub", "hub.secret"), Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "test"},
+		HubSecret: s.secret(t, "hub", "hub.secret"),
+		Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "test"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := append([]connect.ClientOption{client.WithToken(identity.StaticToken(admin.GetToken().GetToken()))}, client.Options()...)
+	options := append([]connect.ClientOption{client.WithToken(identity.StaticToken(admin.GetToken().GetToken()))},
+		client.Options()...)
 	clusters := consolev1connect.NewClusterServiceClient(hc, console, options...)
 	identities := consolev1connect.NewIdentityServiceClient(hc, console, options...)
 	tokens := make([]string, n)
@@ -191,7 +199,8 @@ func (s *composed) named(t *testing.T) *http.Client {
 			if service == "console" {
 				service = "balancer" // which has that name, too
 			}
-			ip, err := s.docker(ctx, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", "fairlead-"+service+"-1")
+			ip, err := s.docker(ctx, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}",
+				"fairlead-"+service+"-1")
 			if err == nil && ip == "" {
 				err = fmt.Errorf("%s is dead", service)
 			}

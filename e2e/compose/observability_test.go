@@ -17,7 +17,8 @@ import (
 
 const root = "../.."
 
-// TestFileHoldsForAllProfiles has the compose plugin read the file, with the services that no registry's images are here for.
+// TestFileHoldsForAllProfiles has the compose plugin read the file, with the services that no registry's images are
+// here for.
 func TestFileHoldsForAllProfiles(t *testing.T) {
 	t.Parallel()
 	e := &engine{dir: t.TempDir()}
@@ -60,7 +61,10 @@ func TestFileHoldsForAllProfiles(t *testing.T) {
 		}
 	}
 	home := file.Services["grafana"].Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-	for _, seen := range []string{"/etc/grafana/provisioning/datasources/fairlead.yaml", "/etc/grafana/provisioning/dashboards/fairlead.yaml", *home} {
+	for _, seen := range []string{
+		"/etc/grafana/provisioning/datasources/fairlead.yaml", "/etc/grafana/provisioning/dashboards/fairlead.yaml",
+		*home,
+	} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(mounted)), func(target string) bool {
 			below, err := filepath.Rel(target, seen)
 			if err != nil || !filepath.IsLocal(below) {
@@ -74,7 +78,8 @@ func TestFileHoldsForAllProfiles(t *testing.T) {
 	}
 	for _, name := range []string{"collector", "jaeger", "prometheus", "grafana"} {
 		s := file.Services[name]
-		if !slices.Equal(s.Profiles, []string{"observability"}) || s.MemLimit == "" || s.HealthCheck == nil || len(s.HealthCheck.Test) == 0 {
+		if !slices.Equal(s.Profiles, []string{"observability"}) || s.MemLimit == "" || s.HealthCheck == nil ||
+			len(s.HealthCheck.Test) == 0 {
 			t.Errorf("%s: %+v", name, s)
 		}
 		if _, tag, _ := strings.Cut(s.Image, ":"); tag == "" || tag == "latest" {
@@ -145,7 +150,8 @@ func TestGrafanaIsGivenWhatDashboardsNeed(t *testing.T) {
 		if err := json.Unmarshal(text, &board); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if board.UID == "" || len(board.Templating.List) != 1 || board.Templating.List[0].Type != "datasource" || byType[board.Templating.List[0].Query] != 1 {
+		if board.UID == "" || len(board.Templating.List) != 1 || board.Templating.List[0].Type != "datasource" ||
+			byType[board.Templating.List[0].Query] != 1 {
 			t.Errorf("%s: uid %q, variables %v, default sources %v", file, board.UID, board.Templating.List, byType)
 			continue
 		}
@@ -176,13 +182,18 @@ func readYAML(t *testing.T, file string, into any) {
 	}
 }
 
-// isObserved brings up what watches the stack, as far as there are stand-ins for its images: Prometheus finds and asks every service.
+// isObserved brings up what watches the stack, as far as there are stand-ins for its images: Prometheus finds and asks
+// every service.
 func isObserved(t *testing.T, s *composed) {
-	s.must(t, "compose", "--profile", "single", "--profile", "cluster", "--profile", "observability", "up", "--detach", "--wait", "--pull", "never", "collector", "prometheus")
+	s.must(t, "compose", "--profile", "single", "--profile", "cluster", "--profile", "observability", "up", "--detach",
+		"--wait", "--pull", "never", "collector", "prometheus")
 	client := s.client(t, s.secret(t, "tls", "ca.crt"), "prometheus")
-	want := []string{"fairlead-agent", "fairlead-console", "fairlead-distributor", "fairlead-gitcache", "fairlead-tunnel"}
+	want := []string{
+		"fairlead-agent", "fairlead-console", "fairlead-distributor", "fairlead-gitcache", "fairlead-tunnel",
+	}
 	s.await(t, "Prometheus has asked every service", func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9090/api/v1/query?query=up", http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:9090/api/v1/query?query=up",
+			http.NoBody)
 		if err != nil {
 			return err
 		}

@@ -28,7 +28,8 @@ func defaultStack(t *testing.T, e *engine) {
 		}
 	})
 	t.Run("has one address for browsers", func(t *testing.T) {
-		if at := s.fairlead(t, "open", "cluster", "local", "--print"); !strings.Contains(at, "https://localhost:7406/cluster/local") {
+		if at := s.fairlead(t, "open", "cluster", "local",
+			"--print"); !strings.Contains(at, "https://localhost:7406/cluster/local") {
 			t.Errorf("open leads to %q", at)
 		}
 	})
@@ -39,7 +40,9 @@ func defaultStack(t *testing.T, e *engine) {
 		s.awaitApplied(t, s.push(t))
 	})
 	t.Run("bears the death of every container", func(t *testing.T) {
-		for _, service := range []string{"console", "gitcache", "distributor", "tunnel", "redis", "postgres", "git", "kubernetes", "agent"} {
+		for _, service := range []string{
+			"console", "gitcache", "distributor", "tunnel", "redis", "postgres", "git", "kubernetes", "agent",
+		} {
 			s.die(t, service)
 			s.awaitApplied(t, s.push(t))
 		}
@@ -60,9 +63,11 @@ func checkRights(t *testing.T, s *composed) {
 	for _, c := range found {
 		h := c.HostConfig
 		if c.Config.User != "65532:65532" || !h.ReadonlyRootfs || h.Privileged || h.PidMode != "" {
-			t.Errorf("%s: user %q, read-only %v, privileged %v, pid mode %q", c.Name, c.Config.User, h.ReadonlyRootfs, h.Privileged, h.PidMode)
+			t.Errorf("%s: user %q, read-only %v, privileged %v, pid mode %q", c.Name, c.Config.User, h.ReadonlyRootfs,
+				h.Privileged, h.PidMode)
 		}
-		if len(h.CapAdd) > 0 || !slices.Equal(h.CapDrop, []string{"ALL"}) || !slices.Contains(h.SecurityOpt, "no-new-privileges:true") {
+		if len(h.CapAdd) > 0 || !slices.Equal(h.CapDrop, []string{"ALL"}) ||
+			!slices.Contains(h.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s: capabilities +%v -%v, %v", c.Name, h.CapAdd, h.CapDrop, h.SecurityOpt)
 		}
 		if c.State.Running && (c.State.Health == nil || c.State.Health.Status != "healthy") {
@@ -79,7 +84,8 @@ func (s *composed) downToNothing(t *testing.T) {
 	t.Helper()
 	s.must(t, "compose", "--profile", "*", "down", "--volumes", "--timeout", "30")
 	for _, list := range [][]string{
-		{"ps", "--all", "--quiet"}, {"volume", "ls", "--quiet"}, {"network", "ls", "--quiet", "--filter", "type=custom"},
+		{"ps", "--all", "--quiet"}, {"volume", "ls", "--quiet"},
+		{"network", "ls", "--quiet", "--filter", "type=custom"},
 	} {
 		if left := s.must(t, list...); left != "" {
 			t.Errorf("docker %v: %s", list, left)

@@ -34,7 +34,8 @@ func (e *engine) up(t *testing.T, profiles ...string) *composed {
 		if t.Failed() {
 			logs, err := e.docker(context.WithoutCancel(t.Context()), s.args("logs", "--tail", "15")...)
 			t.Logf("%v\n%s", err, logs)
-			if _, err := e.docker(context.WithoutCancel(t.Context()), "compose", "--profile", "*", "down", "--volumes", "--timeout", "1"); err != nil {
+			if _, err := e.docker(context.WithoutCancel(t.Context()), "compose", "--profile", "*", "down", "--volumes",
+				"--timeout", "1"); err != nil {
 				t.Log(err)
 			}
 		}
@@ -71,17 +72,22 @@ func (s *composed) secret(t *testing.T, volume, name string) string {
 // push commits a greeting that was never there, and returns it.
 func (s *composed) push(t *testing.T) string {
 	t.Helper()
-	env := []string{"GIT_SSL_CAINFO=" + filepath.Join(s.dir, "data/volumes/fairlead_tls/_data/ca.crt"), "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0"}
+	env := []string{
+		"GIT_SSL_CAINFO=" + filepath.Join(s.dir, "data/volumes/fairlead_tls/_data/ca.crt"),
+		"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+	}
 	git := func(args ...string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := s.inside(ctx, env, append([]string{"git", "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...); err != nil {
+		if err := s.inside(ctx, env,
+			append([]string{"git", "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if s.pushes == 0 {
-		git("clone", "--quiet", "https://git:"+s.secret(t, "git-password", "password")+"@localhost:7405/sample.git", s.tree)
+		git("clone", "--quiet", "https://git:"+s.secret(t, "git-password", "password")+
+			"@localhost:7405/sample.git", s.tree)
 	}
 	s.pushes++
 	greeting := fmt.Sprintf("greeting-%d", s.pushes)
@@ -98,8 +104,9 @@ func (s *composed) push(t *testing.T) string {
 func (s *composed) awaitApplied(t *testing.T, greeting string) {
 	t.Helper()
 	s.await(t, "the cluster has "+greeting, func(ctx context.Context) error {
-		has, err := s.docker(ctx, s.args("exec", "--no-TTY", "kubernetes", "/kubelocal", "kubectl", "--kubeconfig=/data/kubeconfig",
-			"get", "configmap", "hello", "--output=jsonpath={.data.greeting}")...)
+		has, err := s.docker(ctx,
+			s.args("exec", "--no-TTY", "kubernetes", "/kubelocal", "kubectl", "--kubeconfig=/data/kubeconfig",
+				"get", "configmap", "hello", "--output=jsonpath={.data.greeting}")...)
 		if err == nil && has != greeting {
 			err = fmt.Errorf("it has %q", has)
 		}
@@ -203,7 +210,8 @@ func (s *composed) throughTunnel(t *testing.T) string {
 	client := s.client(t, s.secret(t, "tls", "ca.crt"), "tunnel")
 	var greeting string
 	s.await(t, "the tunnel answers", func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:7403/clusters/local/api/v1/namespaces/default/configmaps/hello", http.NoBody)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"https://127.0.0.1:7403/clusters/local/api/v1/namespaces/default/configmaps/hello", http.NoBody)
 		if err != nil {
 			return err
 		}

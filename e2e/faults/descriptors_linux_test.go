@@ -26,8 +26,8 @@ const (
 	strangers = 200
 )
 
-// TestEachServiceLivesWithFewDescriptors restarts each part with so few descriptors that strangers can take them all: it starts
-// or says what it needs, lives through the strangers, says so, and delivers when they are gone.
+// TestEachServiceLivesWithFewDescriptors restarts each part with so few descriptors that strangers can take them all:
+// it starts or says what it needs, lives through the strangers, says so, and delivers when they are gone.
 func TestEachServiceLivesWithFewDescriptors(t *testing.T) {
 	if _, err := exec.LookPath("prlimit"); err != nil {
 		t.Skip("few descriptors take prlimit (util-linux)")
@@ -107,7 +107,8 @@ func (w *world) few(ctx context.Context, bins stack.Binaries, part string) {
 	restart(program, args...)
 }
 
-// crowd has strangers of another network connect and say nothing; they dial again when they are turned away, until they leave.
+// crowd has strangers of another network connect and say nothing; they dial again when they are turned away, until they
+// leave.
 func (w *world) crowd(ctx context.Context, address string) (leave func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{}, strangers)
@@ -117,7 +118,9 @@ func (w *world) crowd(ctx context.Context, address string) (leave func()) {
 			defer func() { done <- struct{}{} }()
 			first := true
 			_ = process.Await(ctx, "the end", func(ctx context.Context) error {
-				conn, err := (&net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(ctx, "tcp", address)
+				conn, err := (&net.Dialer{
+					Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)},
+				}).DialContext(ctx, "tcp", address)
 				if first {
 					first = false
 					met <- struct{}{}
@@ -180,7 +183,8 @@ func (w *world) deliver(ctx context.Context, marker string) {
 		err = w.ship.WaitHealthy(ctx, commit)
 	}
 	if err == nil {
-		err = process.Await(ctx, "people read it", func(ctx context.Context) error { return w.ship.ReadBack(ctx, marker) })
+		err = process.Await(ctx, "people read it",
+			func(ctx context.Context) error { return w.ship.ReadBack(ctx, marker) })
 	}
 	if err != nil {
 		w.t.Fatalf("%s: %v", marker, err)

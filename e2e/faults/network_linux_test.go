@@ -25,8 +25,8 @@ const (
 	bridge = "lab0"
 )
 
-// TestMain runs the tests in a network namespace of their own, so that the machine gets no link, address or rule. All ends
-// with this process.
+// TestMain runs the tests in a network namespace of their own, so that the machine gets no link, address or rule. All
+// ends with this process.
 func TestMain(m *testing.M) {
 	if os.Getenv(inside) != "" || missing() != "" {
 		os.Exit(m.Run())
@@ -159,7 +159,8 @@ func (n *network) drop(w way) (heal func()) {
 	}
 	change := func(action string) {
 		n.t.Helper()
-		command := n.Inside(w.part, append(append([]string{"iptables", "--wait", action}, rule...), "--jump", "DROP")...)
+		command := n.Inside(w.part,
+			append(append([]string{"iptables", "--wait", action}, rule...), "--jump", "DROP")...)
 		n.must(command[0], command[1:]...)
 	}
 	change("--insert")

@@ -23,8 +23,8 @@ import (
 
 const (
 	redisPort, postgresPort, gitPort = 6379, 5432, 3000
-	// told is the longest until a part says that it hears nothing: the catalog's three heartbeats (45 s) are the longest
-	// silence that counts as life, and the machine may be busy.
+	// told is the longest until a part says that it hears nothing: the catalog's three heartbeats (45 s) are the
+	// longest silence that counts as life, and the machine may be busy.
 	told = 2 * time.Minute
 	// recovered is the longest until a commit arrives after a link is whole again.
 	recovered = 2 * time.Minute
@@ -53,12 +53,24 @@ type cut struct {
 func cuts() []cut {
 	var all []cut
 	for _, c := range []cut{
-		{way: way{part: "console", peer: "postgres", port: postgresPort}, says: "database does not answer", unready: true},
-		{way: way{part: "agent-a", peer: "tunnel"}, delivers: true, says: "tunnel session ended; dialling again", short: true},
+		{
+			way: way{part: "console", peer: "postgres", port: postgresPort}, says: "database does not answer",
+			unready: true,
+		},
+		{
+			way: way{part: "agent-a", peer: "tunnel"}, delivers: true, says: "tunnel session ended; dialling again",
+			short: true,
+		},
 		{way: way{part: "agent-a", peer: "console"}, delivers: true},
-		{way: way{part: "agent-a", peer: inUse}, delivers: true, says: "the stream of nudges ended|the hub did not say what to apply"},
+		{
+			way: way{part: "agent-a", peer: inUse}, delivers: true,
+			says: "the stream of nudges ended|the hub did not say what to apply",
+		},
 		{way: way{part: "agent-a", peer: "kubernetes"}},
-		{way: way{part: "gitcache", peer: "redis", port: redisPort}, delivers: true, says: "coordination fails: trying on", short: true},
+		{
+			way: way{part: "gitcache", peer: "redis", port: redisPort}, delivers: true,
+			says: "coordination fails: trying on", short: true,
+		},
 		// The other gitcache reaches the console, so it gets the sources and publishes their commits.
 		{way: way{part: "gitcache", peer: "console"}, delivers: true, says: "the console is not reached from here"},
 		{way: way{part: "gitcache", peer: "gitcache-2"}, delivers: true},
@@ -109,8 +121,9 @@ func start(ctx context.Context, t *testing.T) *world {
 	return &world{Stack: s, t: t, n: n, hub: hub, database: servers.Database}
 }
 
-// TestEachPartLivesThroughALinkThatLosesOneDirection drops what one of a pair sends to the other, without a word to either: the
-// part says so, commits arrive by another way where there is one, and all is well soon after the link is whole again.
+// TestEachPartLivesThroughALinkThatLosesOneDirection drops what one of a pair sends to the other, without a word to
+// either: the part says so, commits arrive by another way where there is one, and all is well soon after the link is
+// whole again.
 func TestEachPartLivesThroughALinkThatLosesOneDirection(t *testing.T) { // not parallel: tests share the network
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 	defer cancel()
@@ -195,7 +208,8 @@ func (w *world) cut(ctx context.Context, c cut) {
 	}
 	said = w.says(limit, name, c, mark, began)
 	if c.unready {
-		if err := process.Await(limit, c.part+" is not ready", func(ctx context.Context) error { return w.unready(ctx, c.part) }); err != nil {
+		if err := process.Await(limit, c.part+" is not ready",
+			func(ctx context.Context) error { return w.unready(ctx, c.part) }); err != nil {
 			w.t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -213,12 +227,14 @@ func (w *world) cut(ctx context.Context, c cut) {
 		err = w.ship.WaitHealthy(limit, commit)
 	}
 	if err == nil {
-		err = process.Await(limit, "people read it", func(ctx context.Context) error { return w.ship.ReadBack(ctx, after) })
+		err = process.Await(limit, "people read it",
+			func(ctx context.Context) error { return w.ship.ReadBack(ctx, after) })
 	}
 	if err != nil {
 		w.t.Fatalf("%s: %v", name, err)
 	}
-	w.t.Logf("%s: arrived after %.1f s, said after %.1f s; whole again: arrived after %.1f s", name, arrived.Seconds(), said.Seconds(), back.Seconds())
+	w.t.Logf("%s: arrived after %.1f s, said after %.1f s; whole again: arrived after %.1f s", name, arrived.Seconds(),
+		said.Seconds(), back.Seconds())
 }
 
 // says waits until the part has said what it has to, and returns how long that took.
@@ -235,7 +251,8 @@ func (w *world) says(ctx context.Context, name string, c cut, mark int, began ti
 		return nil
 	})
 	if err != nil {
-		w.t.Errorf("%s: %v. Its warnings: %q", name, err, regexp.MustCompile(`level=(WARN|ERROR) .{0,300}`).FindAllString(w.log(c.part)[mark:], -1))
+		w.t.Errorf("%s: %v. Its warnings: %q", name, err,
+			regexp.MustCompile(`level=(WARN|ERROR) .{0,300}`).FindAllString(w.log(c.part)[mark:], -1))
 	}
 	return time.Since(began)
 }
@@ -259,8 +276,8 @@ func (w *world) unready(ctx context.Context, part string) error {
 	return err
 }
 
-// consolesOfACutOffOneGoOn cuts a console off from PostgreSQL while it writes: the server holds the lock of the transaction that it
-// hears no more of, until it notices, and the other console writes on then.
+// consolesOfACutOffOneGoOn cuts a console off from PostgreSQL while it writes: the server holds the lock of the
+// transaction that it hears no more of, until it notices, and the other console writes on then.
 func (w *world) consolesOfACutOffOneGoOn(ctx context.Context) {
 	w.t.Helper()
 	token, err := w.Token()
@@ -273,7 +290,8 @@ func (w *world) consolesOfACutOffOneGoOn(ctx context.Context) {
 		req := &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{
 			Metadata: &consolev1.Metadata{Name: name}, Spec: &consolev1.ClusterSpec{Description: time.Now().String()},
 		}}
-		clusters := consolev1connect.NewClusterServiceClient(w.hub, w.URLs[part], append(client.Options(), client.WithToken(fixed(token)))...)
+		clusters := consolev1connect.NewClusterServiceClient(w.hub, w.URLs[part],
+			append(client.Options(), client.WithToken(fixed(token)))...)
 		_, err := clusters.UpdateCluster(ctx, req)
 		return err
 	}
@@ -316,8 +334,10 @@ func (w *world) consolesOfACutOffOneGoOn(ctx context.Context) {
 	}
 	limit, cancel := context.WithTimeout(ctx, told)
 	defer cancel()
-	err = process.Await(limit, "the other console writes", func(ctx context.Context) error { return write(ctx, "console-2", "other") })
-	w.t.Logf("the other console writes %.1f s after a console was cut off within a write: %v", time.Since(began).Seconds(), err)
+	err = process.Await(limit, "the other console writes",
+		func(ctx context.Context) error { return write(ctx, "console-2", "other") })
+	w.t.Logf("the other console writes %.1f s after a console was cut off within a write: %v",
+		time.Since(began).Seconds(), err)
 	if err != nil {
 		w.t.Error(err)
 	}
@@ -327,7 +347,8 @@ func (w *world) consolesOfACutOffOneGoOn(ctx context.Context) {
 	heal()
 	limit, cancel = context.WithTimeout(ctx, recovered)
 	defer cancel()
-	if err := process.Await(limit, "the console writes again", func(ctx context.Context) error { return write(ctx, "console", "again") }); err != nil {
+	if err := process.Await(limit, "the console writes again",
+		func(ctx context.Context) error { return write(ctx, "console", "again") }); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -34,7 +34,9 @@ func TestAFirstDeliveryForgivesWhatAKillExplains(t *testing.T) {
 		"agent: not a token",
 		"download: https://127.0.0.1:7: the content differs from its digest",
 	}
-	for disturb, forgiven := range map[string][]string{"": crowd, DisturbStarve: crowd, DisturbKill: slices.Concat(crowd, kill)} {
+	for disturb, forgiven := range map[string][]string{
+		"": crowd, DisturbStarve: crowd, DisturbKill: slices.Concat(crowd, kill),
+	} {
 		r := &Run{cfg: Config{Disturb: disturb}}
 		for _, text := range slices.Concat(crowd, kill, none) {
 			call, _, _ := strings.Cut(text, ": ")

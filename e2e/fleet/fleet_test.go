@@ -58,7 +58,8 @@ func TestFleetConverges(t *testing.T) {
 	if o := seen.Pushed; o.Downloads != 100 || o.Misses != 0 || o.Builds == 0 || o.Transfers == 0 {
 		t.Errorf("after a push agents should find its content at the distributor: %+v", o)
 	}
-	if seen.Wave.Arrived != 100 || len(seen.Pushes) == 0 || seen.Stats.Calls["sync unchanged"].Quantile(0.5) == 0 || seen.Reconnected == 0 {
+	if seen.Wave.Arrived != 100 || len(seen.Pushes) == 0 || seen.Stats.Calls["sync unchanged"].Quantile(0.5) == 0 ||
+		seen.Reconnected == 0 {
 		t.Errorf("saw %+v", seen)
 	}
 	if t.Failed() {
@@ -67,7 +68,8 @@ func TestFleetConverges(t *testing.T) {
 	}
 }
 
-// Console and distributor are killed while half is delivered for the first time: all arrives, and is what the console says.
+// Console and distributor are killed while half is delivered for the first time: all arrives, and is what the console
+// says.
 func TestFirstDeliverySurvivesAKill(t *testing.T) {
 	t.Parallel()
 	bins, err := gitcache.Bins("../..")
@@ -82,7 +84,8 @@ func TestFirstDeliverySurvivesAKill(t *testing.T) {
 	defer cancel()
 	progress := &strings.Builder{}
 	cfg := fleet.Config{
-		Bins: bins, Dir: t.TempDir(), Clusters: 200, Services: 5, Sources: 2, NextPoll: 2 * time.Second, Disturb: fleet.DisturbKill, Executable: executable,
+		Bins: bins, Dir: t.TempDir(), Clusters: 200, Services: 5, Sources: 2, NextPoll: 2 * time.Second,
+		Disturb: fleet.DisturbKill, Executable: executable,
 	}
 	seen, err := fleet.Do(ctx, cfg, progress)
 	if err == nil {
@@ -105,7 +108,10 @@ func TestAServerThatDoesNothingHoldsTheFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := fleet.Config{Dir: t.TempDir(), Clusters: 50, Services: 1, Sources: 1, NextPoll: 100 * time.Millisecond, Duration: time.Second, Executable: executable}
+	cfg := fleet.Config{
+		Dir: t.TempDir(), Clusters: 50, Services: 1, Sources: 1, NextPoll: 100 * time.Millisecond,
+		Duration: time.Second, Executable: executable,
+	}
 	cores, err := fleet.Floor(t.Context(), cfg, io.Discard)
 	if err != nil || cores <= 0 {
 		t.Errorf("it took %f cores: %v", cores, err)
@@ -125,7 +131,8 @@ func TestFleetKeepsGoingThroughFaults(t *testing.T) {
 	defer cancel()
 	progress := &strings.Builder{}
 	seen, err := fleet.Do(ctx, fleet.Config{
-		Bins: bins, Dir: t.TempDir(), Clusters: 60, Services: 3, Sources: 2, NextPoll: time.Second, Downloads: 1, Tunnels: 0.05, Faults: true,
+		Bins: bins, Dir: t.TempDir(), Clusters: 60, Services: 3, Sources: 2, NextPoll: time.Second, Downloads: 1,
+		Tunnels: 0.05, Faults: true,
 	}, progress)
 	if err == nil {
 		err = seen.Fault()
@@ -142,7 +149,8 @@ func TestFolderOfAnotherSizeIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	run := func(clusters int) error {
-		_, err := fleet.Do(t.Context(), fleet.Config{Bins: t.TempDir(), Dir: dir, Clusters: clusters, Services: 3, Sources: 2}, io.Discard)
+		_, err := fleet.Do(t.Context(),
+			fleet.Config{Bins: t.TempDir(), Dir: dir, Clusters: clusters, Services: 3, Sources: 2}, io.Discard)
 		return err
 	}
 	noPrograms := func(err error) bool { return errors.Is(err, fs.ErrNotExist) }
@@ -167,7 +175,9 @@ func TestQuantilesAreNearTheTruth(t *testing.T) {
 	for i := range 1000 {
 		times.Add(time.Duration(i+1) * time.Millisecond)
 	}
-	for share, want := range map[float64]time.Duration{0.5: 500 * time.Millisecond, 0.99: 990 * time.Millisecond, 1: time.Second} {
+	for share, want := range map[float64]time.Duration{
+		0.5: 500 * time.Millisecond, 0.99: 990 * time.Millisecond, 1: time.Second,
+	} {
 		if got := times.Quantile(share); got < want || got > want*106/100 {
 			t.Errorf("%v: %s, want %s", share, got, want)
 		}

@@ -1,5 +1,5 @@
-// Package foreign tests that clients which others wrote reach the console's API: what grpcurl is made of, by reflection,
-// and pages in a real browser by Connect and gRPC-web, from where they are allowed.
+// Package foreign tests that clients which others wrote reach the console's API: what grpcurl is made of, by
+// reflection, and pages in a real browser by Connect and gRPC-web, from where they are allowed.
 package foreign
 
 import (
@@ -52,7 +52,8 @@ func startHub(ctx context.Context, t *testing.T, origins ...string) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := process.New(dir, "console", program, "--listen", listen, "--data-dir", filepath.Join(dir, "data"), "--allowed-origins", strings.Join(origins, ","))
+	p := process.New(dir, "console", program, "--listen", listen, "--data-dir", filepath.Join(dir, "data"),
+		"--allowed-origins", strings.Join(origins, ","))
 	if err := p.Start(); err != nil {
 		t.Fatal("run `make build`: ", err)
 	}
@@ -142,7 +143,8 @@ func (h *hub) login(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+"/fairlead.console.v1.IdentityService/ExchangeHubSecret", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		h.url+"/fairlead.console.v1.IdentityService/ExchangeHubSecret", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +159,8 @@ func (h *hub) login(ctx context.Context, t *testing.T) {
 		t.Fatal(resp.Status, err)
 	}
 	h.token = answer.Token.Token
-	h.reflected = grpcreflect.NewClientAuto(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+h.token), h.conn)
+	h.reflected = grpcreflect.NewClientAuto(metadata.AppendToOutgoingContext(ctx, "authorization",
+		"Bearer "+h.token), h.conn)
 	t.Cleanup(h.reflected.Reset)
 }
 
@@ -176,16 +179,19 @@ func TestReflectionTellsAllThatIsNeededToCall(t *testing.T) {
 			t.Errorf("%s can't be described: %v", service, err)
 		}
 	}
-	h.must(ctx, t, "fairlead.console.v1.ClusterService/UpdateCluster", `{"cluster": {"metadata": {"name": "one"}}, "allowMissing": true}`)
+	h.must(ctx, t, "fairlead.console.v1.ClusterService/UpdateCluster",
+		`{"cluster": {"metadata": {"name": "one"}}, "allowMissing": true}`)
 	listed := h.must(ctx, t, "fairlead.console.v1.ClusterService/ListClusters", `{"filter": "name = one"}`)
 	if clusters, _ := listed["clusters"].([]any); len(clusters) != 1 {
 		t.Errorf("got %v", listed)
 	}
-	if _, err := h.invoke(ctx, t, "fairlead.console.v1.ClusterService/GetCluster", `{"name": "two"}`); status.Code(err) != codes.NotFound {
+	if _, err := h.invoke(ctx, t, "fairlead.console.v1.ClusterService/GetCluster",
+		`{"name": "two"}`); status.Code(err) != codes.NotFound {
 		t.Errorf("got %v", err)
 	}
 	h.token = ""
-	if _, err := h.invoke(ctx, t, "fairlead.console.v1.ClusterService/ListClusters", `{}`); status.Code(err) != codes.Unauthenticated {
+	if _, err := h.invoke(ctx, t, "fairlead.console.v1.ClusterService/ListClusters",
+		`{}`); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("without a token: %v", err)
 	}
 }
@@ -209,7 +215,8 @@ func TestPagesReachTheAPIFromWhereTheyMay(t *testing.T) {
 	t.Cleanup(theirs.Close)
 	h := startHub(ctx, t, ours.URL)
 	h.login(ctx, t)
-	h.must(ctx, t, "fairlead.console.v1.ClusterService/UpdateCluster", `{"cluster": {"metadata": {"name": "one"}}, "allowMissing": true}`)
+	h.must(ctx, t, "fairlead.console.v1.ClusterService/UpdateCluster",
+		`{"cluster": {"metadata": {"name": "one"}}, "allowMissing": true}`)
 	pages := browse(ctx, t, h.page(ctx, t, ours.URL), h.page(ctx, t, theirs.URL))
 
 	if got := pages[0]; got.Error != "" {
@@ -219,7 +226,8 @@ func TestPagesReachTheAPIFromWhereTheyMay(t *testing.T) {
 		Refused          string
 		Listed, Streamed []string
 	}{"connect": pages[0].Connect, "gRPC-web": pages[0].GrpcWeb} {
-		if !strings.Contains(got.Refused, "no token") || !slices.Contains(got.Listed, "one") || !slices.Contains(got.Streamed, "one") || len(got.Streamed) <= len(got.Listed) {
+		if !strings.Contains(got.Refused, "no token") || !slices.Contains(got.Listed, "one") ||
+			!slices.Contains(got.Streamed, "one") || len(got.Streamed) <= len(got.Listed) {
 			t.Errorf("%s: got %+v", protocol, got)
 		}
 	}
@@ -231,7 +239,8 @@ func TestPagesReachTheAPIFromWhereTheyMay(t *testing.T) {
 // link makes what a person logs in with once.
 func (h *hub) link(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	link, _ := h.must(ctx, t, "fairlead.console.v1.LoginService/CreateLoginLink", `{"user": "kim", "groups": ["fairlead:admins"]}`)["link"].(string)
+	link, _ := h.must(ctx, t, "fairlead.console.v1.LoginService/CreateLoginLink",
+		`{"user": "kim", "groups": ["fairlead:admins"]}`)["link"].(string)
 	_, code, _ := strings.Cut(link, "#")
 	return code
 }
@@ -278,14 +287,17 @@ func modules(t *testing.T) string {
 	return dir
 }
 
-// serveSite generates the client's code, and is a site with the page, that code and the libraries as they are published.
+// serveSite generates the client's code, and is a site with the page, that code and the libraries as they are
+// published.
 func serveSite(ctx context.Context, t *testing.T) http.Handler {
 	t.Helper()
 	generate := exec.CommandContext(ctx, "../../tools/buf.sh", "generate", "--template", "e2e/foreign/buf.gen.yaml")
 	if text, err := generate.CombinedOutput(); err != nil {
 		t.Fatalf("generate: %v\n%s", err, text)
 	}
-	importMap, err := json.Marshal(map[string]any{"imports": imports(t, "@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web")})
+	importMap, err := json.Marshal(map[string]any{
+		"imports": imports(t, "@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-web"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +306,9 @@ func serveSite(ctx context.Context, t *testing.T) http.Handler {
 	mux.Handle("/gen/", http.StripPrefix("/gen/", http.FileServer(http.Dir("../../.cache/foreign-es"))))
 	mux.HandleFunc("/page.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, "page/page.js") })
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`<!doctype html><script type="importmap">` + string(importMap) + `</script><script type="module" src="/page.js"></script>`)) // the browser may be gone
+		// the browser may be gone
+		_, _ = w.Write([]byte(`<!doctype html><script type="importmap">` + string(importMap) +
+			`</script><script type="module" src="/page.js"></script>`))
 	})
 	return mux
 }

@@ -56,7 +56,8 @@ var long = flag.Bool("long", false, "run for 15 minutes")
 const (
 	// lent is the life of the tokens that the clients get, so that each gets several.
 	lent = "10s"
-	// outlives is more than that life and the minute by which the hub's clocks may differ: streams that end with their token end within it.
+	// outlives is more than that life and the minute by which the hub's clocks may differ: streams that end with their
+	// token end within it.
 	outlives, outlivesLong = 72 * time.Second, 15 * time.Minute
 	// asHelm in the environment makes this program the helm command.
 	asHelm = "FAIRLEAD_TEST_HELM"
@@ -178,15 +179,24 @@ func startWorld(ctx context.Context, t *testing.T) *world {
 	who := w.whoami(ctx, t, w.tunnel)
 	w.direct = newDoor(t, "direct", cluster.Kubeconfig, func(kubeconfig map[string]any) {
 		user := kubeconfig["users"].([]any)[0].(map[string]any)["user"].(map[string]any)
-		user["as"], user["as-groups"] = who.Username, slices.DeleteFunc(slices.Clone(who.Groups), func(g string) bool { return g == "system:authenticated" })
+		user["as"], user["as-groups"] = who.Username, slices.DeleteFunc(slices.Clone(who.Groups),
+			func(g string) bool { return g == "system:authenticated" })
 	})
-	for _, name := range []string{w.namespace, w.quiet, w.namespace + "-big", "helm-" + w.direct.name, "helm-" + w.tunnel.name} {
-		if _, err := w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	for _, name := range []string{
+		w.namespace, w.quiet, w.namespace + "-big", "helm-" + w.direct.name, "helm-" + w.tunnel.name,
+	} {
+		if _, err := w.admin.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 20 {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("object-%02d", i), Labels: map[string]string{"odd": fmt.Sprint(i%2 == 1)}}, Data: map[string]string{"text": strings.Repeat("€ ", 5000)}}
+		object := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("object-%02d", i), Labels: map[string]string{"odd": fmt.Sprint(i%2 == 1)},
+			},
+			Data: map[string]string{"text": strings.Repeat("€ ", 5000)},
+		}
 		if _, err := w.admin.CoreV1().ConfigMaps(w.quiet).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -221,13 +231,16 @@ func newDoor(t *testing.T, name, kubeconfig string, change func(map[string]any))
 	return d
 }
 
-func (w *world) whoami(ctx context.Context, t *testing.T, d *door, change ...func(*rest.Config)) *authenticationv1.UserInfo {
+func (w *world) whoami(ctx context.Context, t *testing.T, d *door,
+	change ...func(*rest.Config),
+) *authenticationv1.UserInfo {
 	t.Helper()
 	config := rest.CopyConfig(d.config)
 	for _, c := range change {
 		c(config)
 	}
-	review, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("%s: %v", d.name, err)
 	}
@@ -235,7 +248,9 @@ func (w *world) whoami(ctx context.Context, t *testing.T, d *door, change ...fun
 }
 
 // run runs a program with both kubeconfigs at once, and compares what it prints and how it ends.
-func (w *world) run(ctx context.Context, t *testing.T, stdin string, program string, env []string, args ...string) string {
+func (w *world) run(ctx context.Context, t *testing.T, stdin string, program string, env []string,
+	args ...string,
+) string {
 	t.Helper()
 	type result struct {
 		out  string
@@ -244,7 +259,9 @@ func (w *world) run(ctx context.Context, t *testing.T, stdin string, program str
 	results := map[*door]result{}
 	for _, d := range []*door{w.direct, w.tunnel} {
 		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Env = slices.Concat(os.Environ(), env, []string{"KUBECONFIG=" + d.kubeconfig, "KUBECACHEDIR=/dev/null", "HOME=" + t.TempDir()})
+		cmd.Env = slices.Concat(os.Environ(), env, []string{
+			"KUBECONFIG=" + d.kubeconfig, "KUBECACHEDIR=/dev/null", "HOME=" + t.TempDir(),
+		})
 		for i := range cmd.Args {
 			cmd.Args[i] = strings.ReplaceAll(cmd.Args[i], "DOOR", d.name)
 		}
@@ -257,7 +274,8 @@ func (w *world) run(ctx context.Context, t *testing.T, stdin string, program str
 		results[d] = result{strings.ReplaceAll(text, d.name, "DOOR"), cmd.ProcessState.ExitCode()}
 	}
 	if want, got := results[w.direct], results[w.tunnel]; got != want {
-		t.Errorf("%s %q through the tunnel: code %d\n%.3000s\nstraight: code %d\n%.3000s", filepath.Base(program), args, got.code, got.out, want.code, want.out)
+		t.Errorf("%s %q through the tunnel: code %d\n%.3000s\nstraight: code %d\n%.3000s", filepath.Base(program),
+			args, got.code, got.out, want.code, want.out)
 	}
 	return results[w.direct].out
 }
@@ -267,8 +285,8 @@ func (w *world) kubectl(ctx context.Context, t *testing.T, stdin string, args ..
 	return w.run(ctx, t, stdin, w.bins.Kubelocal, nil, append([]string{"kubectl"}, args...)...)
 }
 
-// Informers, controllers, helm and kubectl do the same through the tunnel as straight at the API server, while their tokens are renewed several times, and nothing that
-// they began is cut.
+// Informers, controllers, helm and kubectl do the same through the tunnel as straight at the API server, while their
+// tokens are renewed several times, and nothing that they began is cut.
 func TestKubernetesClientsSeeNoDifference(t *testing.T) {
 	t.Parallel()
 	life := outlives
@@ -320,7 +338,8 @@ func TestKubernetesClientsSeeNoDifference(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d, th := direct.lines(), through.lines(); !slices.Equal(d, th) {
-			t.Errorf("%s informer: %d events straight, %d through the tunnel: %q, not %q", kind, len(d), len(th), th[max(0, len(th)-5):], d[max(0, len(d)-5):])
+			t.Errorf("%s informer: %d events straight, %d through the tunnel: %q, not %q", kind, len(d), len(th),
+				th[max(0, len(th)-5):], d[max(0, len(d)-5):])
 		}
 	}
 	controller.agrees(ctx, t, w)
@@ -394,8 +413,10 @@ func (w *world) watch(ctx context.Context, t *testing.T, d *door) *journals {
 	all := &journals{}
 	protobuf := rest.CopyConfig(d.config)
 	protobuf.ContentType = runtime.ContentTypeProtobuf
-	typed := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(protobuf), 0, informers.WithNamespace(w.namespace))
-	unstructured := dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(d.config), 0, w.namespace, nil)
+	typed := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(protobuf), 0,
+		informers.WithNamespace(w.namespace))
+	unstructured := dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(d.config), 0,
+		w.namespace, nil)
 	partial := metadatainformer.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(d.config), 0, w.namespace, nil)
 	for informer, seen := range map[cache.SharedIndexInformer]*journal{
 		typed.Core().V1().ConfigMaps().Informer():         &all.typed,
@@ -420,7 +441,10 @@ func (w *world) write(ctx context.Context, t *testing.T, stop <-chan struct{}) (
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%d", n%7)}, Data: map[string]string{"n": fmt.Sprint(n)}}
+		object := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%d", n%7)},
+			Data:       map[string]string{"n": fmt.Sprint(n)},
+		}
 		var err error
 		switch n / 7 % 3 {
 		case 0:
@@ -475,7 +499,8 @@ func (w *world) answers(ctx context.Context, t *testing.T) {
 	}
 }
 
-// answer compares what both answer to one request. A table tells ages in seconds: where the direct answer has another one by then, both are asked again.
+// answer compares what both answer to one request. A table tells ages in seconds: where the direct answer has another
+// one by then, both are asked again.
 func (w *world) answer(ctx context.Context, t *testing.T, path string, accept ...string) {
 	t.Helper()
 	straight := func() string {
@@ -502,7 +527,8 @@ func (w *world) watchList(ctx context.Context, t *testing.T) {
 	t.Helper()
 	read := func(d *door) (events []string) {
 		stream, err := kubernetes.NewForConfigOrDie(d.config).CoreV1().RESTClient().Get().Namespace(w.quiet).Resource("configmaps").
-			Param("watch", "true").Param("sendInitialEvents", "true").Param("resourceVersionMatch", "NotOlderThan").Param("allowWatchBookmarks", "true").
+			Param("watch", "true").Param("sendInitialEvents", "true").Param("resourceVersionMatch",
+			"NotOlderThan").Param("allowWatchBookmarks", "true").
 			SetHeader("Accept", "application/json").Stream(ctx)
 		if err != nil {
 			t.Fatalf("%s: %v", d.name, err)
@@ -532,10 +558,12 @@ func (w *world) apply(ctx context.Context, t *testing.T) {
 	for i := range 10 {
 		fmt.Fprintf(&many, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: DOOR-big-%d, namespace: %s}\ndata: {text: %q}\n", i, w.namespace+"-big", strings.Repeat("0123456789", 50_000))
 	}
-	if out := w.kubectl(ctx, t, many.String(), "apply", "--server-side", "-f", "-"); strings.Count(out, "serverside-applied") != 10 {
+	if out := w.kubectl(ctx, t, many.String(), "apply", "--server-side", "-f",
+		"-"); strings.Count(out, "serverside-applied") != 10 {
 		t.Errorf("5 MB: %.1000s", out)
 	}
-	one := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: %s}\ndata: {text: %q}\n", w.namespace+"-big", strings.Repeat("0123456789", 500_000))
+	one := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, namespace: %s}\ndata: {text: %q}\n",
+		w.namespace+"-big", strings.Repeat("0123456789", 500_000))
 	w.kubectl(ctx, t, one, "apply", "--server-side", "-f", "-")
 }
 
@@ -549,7 +577,10 @@ data: {text: "{{ .Values.text }}", version: "{{ .Capabilities.KubeVersion.Versio
 func (w *world) helm(ctx context.Context, t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"Chart.yaml": "apiVersion: v2\nname: sample\nversion: 1.0.0\n", "values.yaml": "text: first\n", "templates/object.yaml": chart} {
+	for name, text := range map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: sample\nversion: 1.0.0\n", "values.yaml": "text: first\n",
+		"templates/object.yaml": chart,
+	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -570,12 +601,14 @@ func (w *world) helm(ctx context.Context, t *testing.T) {
 		{"get", "values", "DOOR", "--all"},
 		{"uninstall", "DOOR", "--wait"},
 	} {
-		if out := w.run(ctx, t, "", self, []string{asHelm + "=yes"}, append(args, "-n", "helm-DOOR")...); strings.Contains(out, "Error") {
+		if out := w.run(ctx, t, "", self, []string{asHelm + "=yes"},
+			append(args, "-n", "helm-DOOR")...); strings.Contains(out, "Error") {
 			t.Errorf("helm %s: %s", args[0], out)
 		}
 	}
 	for _, args := range [][]string{{"status", "DOOR"}, {"upgrade", "DOOR", dir}} {
-		if out := w.run(ctx, t, "", self, []string{asHelm + "=yes"}, append(args, "-n", "helm-DOOR")...); !strings.Contains(out, "Error") {
+		if out := w.run(ctx, t, "", self, []string{asHelm + "=yes"},
+			append(args, "-n", "helm-DOOR")...); !strings.Contains(out, "Error") {
 			t.Errorf("helm %s of what is gone: %s", args[0], out)
 		}
 	}
@@ -586,7 +619,10 @@ func (w *world) impersonation(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, as := range []rest.ImpersonationConfig{
 		{UserName: "bob"},
-		{UserName: "bob", Groups: []string{"ops", "dev"}, UID: "7", Extra: map[string][]string{"example.com/team": {"a", "b"}}},
+		{
+			UserName: "bob", Groups: []string{"ops", "dev"}, UID: "7",
+			Extra: map[string][]string{"example.com/team": {"a", "b"}},
+		},
 		{UserName: "system:serviceaccount:" + w.quiet + ":default"},
 	} {
 		// Straight, the person of the hub can't both be impersonated and impersonate.
@@ -596,13 +632,15 @@ func (w *world) impersonation(ctx context.Context, t *testing.T) {
 		}
 		config.Impersonate = as
 		want := w.whoami(ctx, t, &door{name: "straight", config: config})
-		if got := w.whoami(ctx, t, w.tunnel, func(c *rest.Config) { c.Impersonate = as }); !reflect.DeepEqual(got, want) {
+		if got := w.whoami(ctx, t, w.tunnel,
+			func(c *rest.Config) { c.Impersonate = as }); !reflect.DeepEqual(got, want) {
 			t.Errorf("as %+v: %+v through the tunnel, %+v straight", as, got, want)
 		}
 	}
 	refused := rest.CopyConfig(w.tunnel.config)
 	refused.Impersonate = rest.ImpersonationConfig{UserName: "bob", Groups: []string{"system:masters"}}
-	if _, err := kubernetes.NewForConfigOrDie(refused).CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "belongs to Kubernetes itself") {
+	if _, err := kubernetes.NewForConfigOrDie(refused).CoreV1().Namespaces().List(ctx,
+		metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "belongs to Kubernetes itself") {
 		t.Errorf("as one of the masters: %v", err)
 	}
 	// A person who may read, and impersonate nobody.
@@ -619,7 +657,8 @@ func (w *world) impersonation(ctx context.Context, t *testing.T) {
 	if _, err := w.Kubectl(ctx, w.Clusters[0].Kubeconfig, "apply", "-f", file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.FairleadStdin(ctx, "apiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: readers}\nspec: {subjects: [{group: readers}], role: viewer, clusters: {all: true}}\n", "apply", "-f", "-"); err != nil {
+	if _, err := w.FairleadStdin(ctx,
+		"apiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: readers}\nspec: {subjects: [{group: readers}], role: viewer, clusters: {all: true}}\n", "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
 	dora := rest.AnonymousClientConfig(w.tunnel.config)
@@ -720,14 +759,19 @@ type shell struct {
 // shell starts one through the tunnel that repeats what it is told.
 func (w *world) shell(ctx context.Context, t *testing.T) *shell {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shell", Namespace: w.quiet}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shell", Image: "shell"}}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "shell", Namespace: w.quiet},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shell", Image: "shell"}}},
+	}
 	if _, err := w.admin.CoreV1().Pods(w.quiet).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Kubectl(ctx, w.Clusters[0].Kubeconfig, "wait", "pod/shell", "-n", w.quiet, "--for=condition=Ready", "--timeout=120s"); err != nil {
+	if _, err := w.Kubectl(ctx, w.Clusters[0].Kubeconfig, "wait", "pod/shell", "-n", w.quiet, "--for=condition=Ready",
+		"--timeout=120s"); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, w.bins.Kubelocal, "kubectl", "--kubeconfig", w.tunnel.kubeconfig, "exec", "-i", "-n", w.quiet, "shell", "--", "cat")
+	cmd := exec.CommandContext(ctx, w.bins.Kubelocal, "kubectl", "--kubeconfig", w.tunnel.kubeconfig, "exec", "-i",
+		"-n", w.quiet, "shell", "--", "cat")
 	s := &shell{lines: make(chan string, 1)}
 	var err error
 	if s.stdin, err = cmd.StdinPipe(); err != nil {

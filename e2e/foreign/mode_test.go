@@ -11,7 +11,8 @@ import (
 	"fairlead.dev/platform/kubetest"
 )
 
-// A release of the agent's chart goes from one mode of rights to another, and keeps no binding of the one before: Kubernetes gives no binding another role.
+// A release of the agent's chart goes from one mode of rights to another, and keeps no binding of the one before:
+// Kubernetes gives no binding another role.
 func TestTheModeOfTheAgentsRightsChanges(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
@@ -36,12 +37,16 @@ func TestTheModeOfTheAgentsRightsChanges(t *testing.T) {
 		{"none", nil},
 		{"least", []string{"fairlead-agent-least=fairlead-agent"}},
 	} {
-		args := []string{"upgrade", "fairlead-agent", "../../deploy/charts/agent", "--install", "--create-namespace", "-n", "fairlead-system",
-			"--set", "hub.url=https://hub.example.com,rbac.mode=" + step.mode}
+		args := []string{
+			"upgrade", "fairlead-agent", "../../deploy/charts/agent", "--install", "--create-namespace", "-n",
+			"fairlead-system",
+			"--set", "hub.url=https://hub.example.com,rbac.mode=" + step.mode,
+		}
 		if out, err := process.Run(ctx, env, "", self, args...); err != nil {
 			t.Fatalf("step %d, to %s: %v\n%s", i, step.mode, err, out)
 		}
-		out, err := process.Run(ctx, env, "", kubelocal(ctx, t), "kubectl", "get", "clusterrolebindings", "-l", "app.kubernetes.io/component=agent",
+		out, err := process.Run(ctx, env, "", kubelocal(ctx, t), "kubectl", "get", "clusterrolebindings", "-l",
+			"app.kubernetes.io/component=agent",
 			"-o", `jsonpath={range .items[*]}{.metadata.name}={.roleRef.name}{"\n"}{end}`)
 		if err != nil {
 			t.Fatal(err)

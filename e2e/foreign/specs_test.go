@@ -22,14 +22,16 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// specs sends the requests of two specs of Kubernetes' own suite that impersonate, straight and through the tunnel, and holds the answers as the specs do. The suite itself takes too long to compile.
+// specs sends the requests of two specs of Kubernetes' own suite that impersonate, straight and through the tunnel, and
+// holds the answers as the specs do. The suite itself takes too long to compile.
 func (w *world) specs(ctx context.Context, t *testing.T) {
 	t.Helper()
 	admin, err := clientcmd.BuildConfigFromFlags("", w.Clusters[0].Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []*door{{name: "straight", config: admin}, w.tunnel} { // one after the other: the objects have the same names
+	// one after the other: the objects have the same names
+	for _, d := range []*door{{name: "straight", config: admin}, w.tunnel} {
 		if err := d.subjectReview(ctx, w.quiet); err != nil {
 			t.Errorf("SubjectReview should support SubjectReview API operations, %s: %v", d.name, err)
 		}
@@ -45,7 +47,8 @@ func (d *door) subjectReview(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	account, err := clients.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}}, metav1.CreateOptions{})
+	account, err := clients.CoreV1().ServiceAccounts(namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "e2e"}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -58,10 +61,13 @@ func (d *door) subjectReview(ctx context.Context, namespace string) error {
 		return err
 	}
 	spec := authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: namespace, Version: "v1"},
-		User:               user, Groups: groups, UID: string(account.UID),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "list", Resource: "configmaps", Namespace: namespace, Version: "v1",
+		},
+		User: user, Groups: groups, UID: string(account.UID),
 	}
-	review, err := clients.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	review, err := clients.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+		&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -71,12 +77,14 @@ func (d *door) subjectReview(ctx context.Context, namespace string) error {
 	}
 	spec.User = account.Name // as the spec has it
 	local, err := clients.AuthorizationV1().LocalSubjectAccessReviews(namespace).Create(ctx,
-		&authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: spec}, metav1.CreateOptions{})
+		&authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: spec},
+		metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	if may := listed == nil; review.Status.Allowed != may || local.Status.Allowed != may {
-		return fmt.Errorf("the reviews say %v and %v, and listing as the account gives %w", review.Status.Allowed, local.Status.Allowed, listed)
+		return fmt.Errorf("the reviews say %v and %v, and listing as the account gives %w", review.Status.Allowed,
+			local.Status.Allowed, listed)
 	}
 	return clients.CoreV1().ServiceAccounts(namespace).Delete(ctx, account.Name, metav1.DeleteOptions{})
 }
@@ -88,35 +96,49 @@ func (d *door) classified(ctx context.Context) error {
 		return err
 	}
 	const levelName, flowName = "e2e-testing-prioritylevel", "e2e-testing-flowschema"
-	level, err := clients.FlowcontrolV1().PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: levelName},
-		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-			NominalConcurrencyShares: new(int32(1)), LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
-		}},
-	}, metav1.CreateOptions{})
+	level, err := clients.FlowcontrolV1().PriorityLevelConfigurations().Create(ctx,
+		&flowcontrolv1.PriorityLevelConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: levelName},
+			Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+				Type: flowcontrolv1.PriorityLevelEnablementLimited,
+				Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+					NominalConcurrencyShares: new(int32(1)),
+					LimitResponse:            flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+				},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	flow, err := clients.FlowcontrolV1().FlowSchemas().Create(ctx, &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: flowName},
 		Spec: flowcontrolv1.FlowSchemaSpec{
-			MatchingPrecedence: 1000, PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: levelName},
-			DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
+			MatchingPrecedence:         1000,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: levelName},
+			DistinguisherMethod: &flowcontrolv1.FlowDistinguisherMethod{
+				Type: flowcontrolv1.FlowDistinguisherMethodByUserType,
+			},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects:         []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "noxu"}}},
-				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: []string{flowcontrolv1.VerbAll}, NonResourceURLs: []string{flowcontrolv1.NonResourceAll}}},
+				Subjects: []flowcontrolv1.Subject{
+					{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: "noxu"}},
+				},
+				NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{
+					{Verbs: []string{flowcontrolv1.VerbAll}, NonResourceURLs: []string{flowcontrolv1.NonResourceAll}},
+				},
 			}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	if err := process.Await(ctx, "the flow is in use", func(ctx context.Context) error { return inUse(ctx, clients, flowName, levelName) }); err != nil {
+	if err := process.Await(ctx, "the flow is in use",
+		func(ctx context.Context) error { return inUse(ctx, clients, flowName, levelName) }); err != nil {
 		return err
 	}
 	gotFlow, gotLevel, err := d.flowOf(ctx, "noxu")
 	if err != nil || gotFlow != string(flow.UID) || gotLevel != string(level.UID) {
-		return fmt.Errorf("noxu is in flow %q of level %q, not in %q of %q: %w", gotFlow, gotLevel, flow.UID, level.UID, err)
+		return fmt.Errorf("noxu is in flow %q of level %q, not in %q of %q: %w", gotFlow, gotLevel, flow.UID,
+			level.UID, err)
 	}
 	gotFlow, gotLevel, err = d.flowOf(ctx, "foo")
 	if err != nil || gotFlow == "" || gotLevel == "" {
@@ -139,7 +161,8 @@ func inUse(ctx context.Context, clients *kubernetes.Clientset, flow, level strin
 	if err != nil {
 		return err
 	}
-	counted := regexp.MustCompile(`(?m)^apiserver_flowcontrol_nominal_limit_seats\{priority_level="` + level + `"\}`).Match(metrics)
+	counted := regexp.MustCompile(`(?m)^apiserver_flowcontrol_nominal_limit_seats\{priority_level="` + level +
+		`"\}`).Match(metrics)
 	if !settled || !counted {
 		return fmt.Errorf("conditions %v, in the metrics: %v", got.Status.Conditions, counted)
 	}

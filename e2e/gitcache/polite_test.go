@@ -29,7 +29,9 @@ func TestWhatIsNotPoliteIsSeen(t *testing.T) {
 		"one that polls twice as often": {append(polls("a", 3, 8, 13, 18, 23, 28), steady...), 1, false},
 		"strangers":                     {append(polls("", 3, 8), steady...), 0, false},
 	} {
-		if err := Polite(c.log, begin, begin.Add(6*interval), interval, map[string]int{"r": c.claims}); (err == nil) != c.good {
+		if err := Polite(c.log, begin, begin.Add(6*interval), interval, map[string]int{
+			"r": c.claims,
+		}); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -47,7 +49,9 @@ func TestGrowthIsSeen(t *testing.T) {
 		of   func(i int64) sample
 		good bool
 	}{
-		"flat":            {func(int64) sample { return sample{goroutines: 90, descriptors: 100, rss: 60 << 20, packs: 9} }, true},
+		"flat": {
+			func(int64) sample { return sample{goroutines: 90, descriptors: 100, rss: 60 << 20, packs: 9} }, true,
+		},
 		"history":         {func(i int64) sample { return sample{mirrors: i << 20, upstream: i << 20} }, true},
 		"goroutines":      {func(i int64) sample { return sample{goroutines: 90 + i} }, false},
 		"descriptors":     {func(i int64) sample { return sample{descriptors: 190 + 2*i} }, false},

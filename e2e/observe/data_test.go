@@ -57,14 +57,17 @@ func panels(t *testing.T) (all []expression) {
 		for _, panel := range board.Panels {
 			for _, target := range panel.Targets {
 				expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "30m") // all of the test
-				all = append(all, expression{filepath.Base(file) + ": " + panel.Title, expr, target.LegendFormat, target.Exemplar})
+				all = append(all, expression{
+					filepath.Base(file) + ": " + panel.Title, expr, target.LegendFormat, target.Exemplar,
+				})
 			}
 		}
 	}
 	return all
 }
 
-// everyPanelAndRuleHasData asks a Prometheus for what dashboards and rules ask, after all that they tell of has happened.
+// everyPanelAndRuleHasData asks a Prometheus for what dashboards and rules ask, after all that they tell of has
+// happened.
 func everyPanelAndRuleHasData(t *testing.T, w *world, ship *stack.Ship) {
 	w.live(t, ship)
 	shown := panels(t)
@@ -121,7 +124,8 @@ func (w *world) shows(ctx context.Context, e expression) error {
 	return nil
 }
 
-// selectors are the series that an expression asks for. Words in an expression are functions, unless they begin like a metric.
+// selectors are the series that an expression asks for. Words in an expression are functions, unless they begin like a
+// metric.
 func selectors(expr string) []string {
 	return regexp.MustCompile(`\b(?:fairlead[_:][a-z0-9_:]+|process_[a-z_]+|go_[a-z_]+|up)(?:{[^}]*})?`).FindAllString(expr, -1)
 }

@@ -23,7 +23,8 @@ func exemplary(t *testing.T) []string {
 	return regexp.MustCompile("fairlead_[a-z_]+").FindAllString(list, -1)
 }
 
-// latenciesLeadToTraces: each histogram with exemplars has a panel that shows them, and what it shows is a trace that the Collector got.
+// latenciesLeadToTraces: each histogram with exemplars has a panel that shows them, and what it shows is a trace that
+// the Collector got.
 func latenciesLeadToTraces(t *testing.T, w *world) {
 	histograms := exemplary(t)
 	if len(histograms) == 0 {
@@ -31,12 +32,14 @@ func latenciesLeadToTraces(t *testing.T, w *world) {
 	}
 	shown := slices.DeleteFunc(panels(t), func(e expression) bool { return !e.exemplars })
 	for _, histogram := range histograms {
-		if !slices.ContainsFunc(shown, func(e expression) bool { return strings.Contains(e.expr, histogram+"_bucket") }) {
+		if !slices.ContainsFunc(shown,
+			func(e expression) bool { return strings.Contains(e.expr, histogram+"_bucket") }) {
 			t.Errorf("no panel shows exemplars of %s", histogram)
 		}
 	}
 	for _, e := range shown {
-		await(t.Context(), t, e.where+" leads to a trace", func(ctx context.Context) error { return w.leads(ctx, e.expr) })
+		await(t.Context(), t, e.where+" leads to a trace",
+			func(ctx context.Context) error { return w.leads(ctx, e.expr) })
 	}
 }
 
@@ -45,7 +48,8 @@ func (w *world) leads(ctx context.Context, expr string) error {
 	var series []struct {
 		Exemplars []struct{ Labels map[string]string }
 	}
-	if err := w.ask(ctx, "query_exemplars", url.Values{"query": {expr}, "start": {"0"}, "end": {"4e9"}}, &series); err != nil {
+	if err := w.ask(ctx, "query_exemplars", url.Values{"query": {expr}, "start": {"0"}, "end": {"4e9"}},
+		&series); err != nil {
 		return err
 	}
 	traces, err := w.traced()

@@ -57,10 +57,12 @@ func (w *world) repair(t *testing.T, ship *stack.Ship) {
 	if err := kubectl(t.Context(), "delete", "configmap", "marker"); err != nil {
 		t.Fatal(err)
 	}
-	await(t.Context(), t, "what was deleted is back", func(ctx context.Context) error { return kubectl(ctx, "get", "configmap", "marker") })
+	await(t.Context(), t, "what was deleted is back",
+		func(ctx context.Context) error { return kubectl(ctx, "get", "configmap", "marker") })
 }
 
-// look has a person ask tunnels: the one with the session, the one without, for a cluster that is not there, and without a token.
+// look has a person ask tunnels: the one with the session, the one without, for a cluster that is not there, and
+// without a token.
 func (w *world) look(t *testing.T) {
 	t.Helper()
 	token, err := w.Token()
@@ -68,7 +70,8 @@ func (w *world) look(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := w.client(t)
-	if _, err := w.FairleadStdin(t.Context(), "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: away}\n", "apply", "-f", "-"); err != nil {
+	if _, err := w.FairleadStdin(t.Context(), "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: away}\n",
+		"apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
 	for _, ask := range []struct {
@@ -80,24 +83,26 @@ func (w *world) look(t *testing.T) {
 		{"tunnel", "away", token, http.StatusServiceUnavailable}, // no agent ever joined it
 		{"tunnel", "a", "", http.StatusUnauthorized},
 	} {
-		await(t.Context(), t, fmt.Sprintf("%s answers for %s with %d", ask.tunnel, ask.cluster, ask.want), func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.Hub[ask.tunnel]+"/clusters/"+ask.cluster+"/version", http.NoBody)
-			if err != nil {
-				return err
-			}
-			if ask.token != "" {
-				req.Header.Set("Authorization", "Bearer "+ask.token)
-			}
-			resp, err := client.Do(req)
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != ask.want {
-				return errors.New(resp.Status)
-			}
-			return nil
-		})
+		await(t.Context(), t, fmt.Sprintf("%s answers for %s with %d", ask.tunnel, ask.cluster, ask.want),
+			func(ctx context.Context) error {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+					w.Hub[ask.tunnel]+"/clusters/"+ask.cluster+"/version", http.NoBody)
+				if err != nil {
+					return err
+				}
+				if ask.token != "" {
+					req.Header.Set("Authorization", "Bearer "+ask.token)
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					return err
+				}
+				defer resp.Body.Close()
+				if resp.StatusCode != ask.want {
+					return errors.New(resp.Status)
+				}
+				return nil
+			})
 	}
 	// And the command asks for what is not there.
 	if _, err := w.Fairlead(t.Context(), "get", "services", "nowhere"); err == nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// pagesTellOfMetrics: a metric that a page names is there, with the labels that it names, and each of ours is in the README of its service.
+// pagesTellOfMetrics: a metric that a page names is there, with the labels that it names, and each of ours is in the
+// README of its service.
 func pagesTellOfMetrics(t *testing.T, w *world) {
 	series, err := w.query(t.Context(), `{__name__=~"(fairlead|go|process)_.+", job!=""}`)
 	if err != nil {
@@ -26,7 +27,10 @@ func pagesTellOfMetrics(t *testing.T, w *world) {
 		}
 	}
 	var texts []string
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/operate/*.md", "../../docs/operate/runbooks/*.md", "../../services/*/README.md"} {
+	for _, pattern := range []string{
+		"../../*.md", "../../docs/*.md", "../../docs/operate/*.md", "../../docs/operate/runbooks/*.md",
+		"../../services/*/README.md",
+	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d pages, %v", pattern, len(files), err)
@@ -39,7 +43,9 @@ func pagesTellOfMetrics(t *testing.T, w *world) {
 			texts = append(texts, string(text))
 			for _, found := range regexp.MustCompile("`(fairlead_[a-z_]+[a-z]|[a-z_.]+_total)(?:{([a-z,]+)})?`").FindAllStringSubmatch(string(text), -1) {
 				if !slices.ContainsFunc(named(labels, strings.TrimLeft(found[1], "._")), func(of map[string]bool) bool {
-					return found[2] == "" || !slices.ContainsFunc(strings.Split(found[2], ","), func(label string) bool { return !of[label] })
+					return found[2] == "" ||
+						!slices.ContainsFunc(strings.Split(found[2], ","),
+							func(label string) bool { return !of[label] })
 				}) {
 					t.Errorf("%s: there is no metric %s", file, found[0])
 				}

@@ -43,7 +43,10 @@ func rules(t *testing.T) (all []rule) {
 func TestRulesFireWhenTheyShouldAndElseNot(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(observability, "rules")
-	for _, args := range [][]string{{"check", "rules", filepath.Join(dir, "fairlead.yaml")}, {"test", "rules", filepath.Join(dir, "fairlead.test.yaml")}} {
+	for _, args := range [][]string{
+		{"check", "rules", filepath.Join(dir, "fairlead.yaml")},
+		{"test", "rules", filepath.Join(dir, "fairlead.test.yaml")},
+	} {
 		if out, err := process.Run(t.Context(), nil, "", "promtool", args...); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -53,7 +56,8 @@ func TestRulesFireWhenTheyShouldAndElseNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rules(t) {
-		if r.Alert != "" && !strings.Contains(string(tested), `alertname="`+r.Alert+`", severity="`+r.Labels["severity"]+`"`) {
+		if r.Alert != "" && !strings.Contains(string(tested),
+			`alertname="`+r.Alert+`", severity="`+r.Labels["severity"]+`"`) {
 			t.Errorf("no test sees %s fire with severity %q", r.Alert, r.Labels["severity"])
 		}
 	}
@@ -72,7 +76,8 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 		}
 		page := r.Alert + ".md"
 		pages[page] = true
-		if text, err := os.ReadFile(filepath.Join(runbooks, page)); err != nil || !strings.HasPrefix(string(text), "# "+r.Alert+"\n") {
+		if text, err := os.ReadFile(filepath.Join(runbooks, page)); err != nil ||
+			!strings.HasPrefix(string(text), "# "+r.Alert+"\n") {
 			t.Errorf("%s has no page: %v", r.Alert, err)
 		}
 		if !strings.Contains(string(index), "("+page+")") {

@@ -85,7 +85,8 @@ func addSpans(to map[string][]span, line []byte) error {
 		for _, scope := range resource.ScopeSpans {
 			for _, s := range scope.Spans {
 				to[s.TraceID] = append(to[s.TraceID], span{
-					Span: traces.Span{Name: s.Name, Service: service}, id: s.SpanID, parent: s.ParentSpanID, attributes: s.Attributes.byKey(),
+					Span: traces.Span{Name: s.Name, Service: service}, id: s.SpanID, parent: s.ParentSpanID,
+					attributes: s.Attributes.byKey(),
 				})
 			}
 		}
@@ -149,7 +150,8 @@ func aCommitIsOneTrace(t *testing.T, w *world, ship *stack.Ship) {
 		}
 		for _, c := range w.Clusters {
 			service := ship.Service(c)
-			if !slices.ContainsFunc(trace, func(s span) bool { return s.Name == "agent.healthy" && s.attributes["service"] == service }) {
+			if !slices.ContainsFunc(trace,
+				func(s span) bool { return s.Name == "agent.healthy" && s.attributes["service"] == service }) {
 				return fmt.Errorf("%s is not healthy in it", service)
 			}
 		}
@@ -168,14 +170,16 @@ func aRequestIsOneTrace(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	other := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(other, bytes.ReplaceAll(text, []byte(w.Hub["tunnel"]), []byte(w.Hub["tunnel-2"])), 0o600); err != nil {
+	if err := os.WriteFile(other, bytes.ReplaceAll(text, []byte(w.Hub["tunnel"]), []byte(w.Hub["tunnel-2"])),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	before, err := w.traced()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := w.Kubectl(t.Context(), other, "get", "--raw", "/version"); err != nil || !strings.Contains(said, "gitVersion") {
+	if said, err := w.Kubectl(t.Context(), other, "get", "--raw", "/version"); err != nil ||
+		!strings.Contains(said, "gitVersion") {
 		t.Fatalf("%s, %v", said, err)
 	}
 	await(t.Context(), t, "there is one trace of the request", func(context.Context) error {

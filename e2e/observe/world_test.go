@@ -26,8 +26,8 @@ const (
 	compose  = "../../deploy/compose"
 )
 
-// world is a running product with a real Prometheus that asks it, and a real Collector that it sends its traces to: both
-// with the configurations of docker-compose.yml, but for addresses.
+// world is a running product with a real Prometheus that asks it, and a real Collector that it sends its traces to:
+// both with the configurations of docker-compose.yml, but for addresses.
 type world struct {
 	*stack.Stack
 	prometheus string // URL
@@ -67,9 +67,12 @@ func (w *world) startCollector(ctx context.Context, t *testing.T, dir string) st
 			"grpc": map[string]any{"endpoint": addrs[0]}, "http": map[string]any{"endpoint": addrs[1]},
 		}}},
 		"exporters": map[string]any{"file": map[string]any{"path": w.spans}},
-		"service":   map[string]any{"pipelines": map[string]any{"traces": map[string]any{"exporters": []string{"file"}}}},
+		"service": map[string]any{
+			"pipelines": map[string]any{"traces": map[string]any{"exporters": []string{"file"}}},
+		},
 	})
-	start(t, process.New(dir, "collector", strings.TrimSpace(binary), "--config", filepath.Join(compose, "otelcol.yaml"), "--config", own))
+	start(t, process.New(dir, "collector", strings.TrimSpace(binary), "--config",
+		filepath.Join(compose, "otelcol.yaml"), "--config", own))
 	return "http://" + addrs[1]
 }
 
@@ -104,8 +107,10 @@ func (w *world) startPrometheus(ctx context.Context, t *testing.T, dir, token st
 		t.Fatal(err)
 	}
 	w.prometheus = "http://" + addrs[0]
-	prometheus := process.New(dir, "prometheus", "prometheus", "--config.file", write(t, filepath.Join(dir, "prometheus.yml"), config),
-		"--storage.tsdb.path", filepath.Join(dir, "prometheus"), "--web.listen-address", addrs[0], "--log.level", "warn", "--enable-feature", "exemplar-storage")
+	prometheus := process.New(dir, "prometheus", "prometheus", "--config.file",
+		write(t, filepath.Join(dir, "prometheus.yml"), config),
+		"--storage.tsdb.path", filepath.Join(dir, "prometheus"), "--web.listen-address", addrs[0], "--log.level",
+		"warn", "--enable-feature", "exemplar-storage")
 	start(t, prometheus)
 	await(ctx, t, "Prometheus reaches all", func(ctx context.Context) error {
 		if ended, err := prometheus.Ended(); ended {
@@ -147,7 +152,8 @@ func (w *world) query(ctx context.Context, expr string) ([]sample, error) {
 
 // ask reads the data of an answer of Prometheus' API.
 func (w *world) ask(ctx context.Context, what string, about url.Values, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.prometheus+"/api/v1/"+what+"?"+about.Encode(), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.prometheus+"/api/v1/"+what+"?"+about.Encode(),
+		http.NoBody)
 	if err != nil {
 		return err
 	}

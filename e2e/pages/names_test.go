@@ -12,7 +12,8 @@ import (
 // today are the pages about what is: not those about decisions and changes of their time.
 func today(t *testing.T) []page {
 	t.Helper()
-	return slices.DeleteFunc(pages(t), func(p page) bool { return strings.HasPrefix(p.name, "docs/adr/") || p.name == "CHANGELOG.md" })
+	return slices.DeleteFunc(pages(t),
+		func(p page) bool { return strings.HasPrefix(p.name, "docs/adr/") || p.name == "CHANGELOG.md" })
 }
 
 // source is all that is no page and no test.
@@ -73,7 +74,8 @@ func TestNamesAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-// What programs say, as pages quote it, is in the code: its longest part without names, numbers and what stands for others.
+// What programs say, as pages quote it, is in the code: its longest part without names, numbers and what stands for
+// others.
 func TestMessagesAreThoseOfTheCode(t *testing.T) {
 	t.Parallel()
 	code := source(t)
@@ -89,7 +91,8 @@ func TestMessagesAreThoseOfTheCode(t *testing.T) {
 	for _, page := range today(t) {
 		for _, found := range inline.FindAllStringSubmatch(block.ReplaceAllString(page.text, ""), -1) {
 			text := strings.Join(strings.Fields(found[1]), " ")
-			if strings.Count(text, " ") < 3 || strings.Contains(text, "{") || command.MatchString(text) || slices.Contains(foreignWords(), text) {
+			if strings.Count(text, " ") < 3 || strings.Contains(text, "{") || command.MatchString(text) ||
+				slices.Contains(foreignWords(), text) {
 				continue
 			}
 			longest := slices.MaxFunc(varies.Split(text, -1), func(a, b string) int { return len(a) - len(b) })
@@ -128,8 +131,10 @@ func TestValuesOfChartsAreThere(t *testing.T) {
 	for _, page := range today(t) {
 		for _, found := range regexp.MustCompile("`([a-z][A-Za-z]*(?:\\.[a-z][A-Za-z]*)+)(?:: [^`]*)?`").FindAllStringSubmatch(page.text, -1) {
 			path := strings.Split(found[1], ".")
-			ours := slices.ContainsFunc(charts, func(values map[string]any) bool { _, ok := values[path[0]]; return ok })
-			if !ours || slices.Contains(alike(), found[1]) || strings.Contains(code, `"`+found[1]+`"`) { // such as a span, or a file
+			ours := slices.ContainsFunc(charts,
+				func(values map[string]any) bool { _, ok := values[path[0]]; return ok })
+			// such as a span, or a file
+			if !ours || slices.Contains(alike(), found[1]) || strings.Contains(code, `"`+found[1]+`"`) {
 				continue
 			}
 			if seen++; !slices.ContainsFunc(charts, func(values map[string]any) bool { return has(values, path) }) {

@@ -127,8 +127,8 @@ func (c constants) load(at string) error {
 	return nil
 }
 
-// note keeps the constants of a declaration that can be evaluated by now, and the default of a flag, and tells whether there
-// is a new one. Of two with one name, as of two functions, the first counts: name its file.
+// note keeps the constants of a declaration that can be evaluated by now, and the default of a flag, and tells whether
+// there is a new one. Of two with one name, as of two functions, the first counts: name its file.
 func (c constants) note(at string, file *ast.File, n ast.Node) (found bool) {
 	keep := func(name string, e ast.Expr) {
 		if _, known := c[at][name]; known {
@@ -150,7 +150,8 @@ func (c constants) note(at string, file *ast.File, n ast.Node) (found bool) {
 			}
 		}
 	case *ast.CallExpr: // fs.DurationVar(&c.Wait, "wait", time.Second, "...")
-		if method, ok := n.Fun.(*ast.SelectorExpr); ok && strings.HasSuffix(method.Sel.Name, "Var") && len(n.Args) == 4 {
+		if method, ok := n.Fun.(*ast.SelectorExpr); ok && strings.HasSuffix(method.Sel.Name, "Var") &&
+			len(n.Args) == 4 {
 			if name, ok := n.Args[1].(*ast.BasicLit); ok && name.Kind == token.STRING {
 				keep("--"+strings.Trim(name.Value, `"`), n.Args[2])
 			}
@@ -242,7 +243,8 @@ func (c constants) loadTypeScript(at string) error {
 	return nil
 }
 
-// loadProto reads the bounds of fields: "field.lte" is what a rule of a field says, of two fields with one name that of the first.
+// loadProto reads the bounds of fields: "field.lte" is what a rule of a field says, of two fields with one name that of
+// the first.
 func (c constants) loadProto(at string) error {
 	text, err := os.ReadFile(filepath.Join(root, at))
 	if err != nil {

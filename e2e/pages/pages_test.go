@@ -1,5 +1,5 @@
-// Package pages reads the project's pages as people do who type what they say: the commands, flags, variables, targets, tests and
-// pages that they name are there.
+// Package pages reads the project's pages as people do who type what they say: the commands, flags, variables, targets,
+// tests and pages that they name are there.
 package pages
 
 import (
@@ -38,7 +38,8 @@ func pages(t *testing.T) (all []page) {
 // files are those of the repository.
 func files(t *testing.T, pattern string) []string {
 	t.Helper()
-	found, err := process.Run(t.Context(), nil, "", "git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", pattern)
+	found, err := process.Run(t.Context(), nil, "", "git", "-C", root, "ls-files", "--cached", "--others",
+		"--exclude-standard", pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,8 @@ func (p programs) help(t *testing.T, words ...string) string {
 	t.Helper()
 	key := strings.Join(words, " ")
 	if _, asked := p.helps[key]; !asked {
-		p.helps[key], _ = process.Run(t.Context(), nil, "", filepath.Join(p.bins.Dir, words[0]), append(slices.Clone(words[1:]), "--help")...)
+		p.helps[key], _ = process.Run(t.Context(), nil, "", filepath.Join(p.bins.Dir, words[0]),
+			append(slices.Clone(words[1:]), "--help")...)
 	}
 	return p.helps[key]
 }
@@ -155,7 +157,8 @@ func (p programs) check(t *testing.T, words []string) error {
 func (p programs) verb(t *testing.T, at, words []string) (help string, rest []string, err error) {
 	t.Helper()
 	help = p.help(t, at...)
-	if len(subcommands(help)) == 0 || len(words) == 0 || !regexp.MustCompile(`^[a-z|-]+$`).MatchString(words[0]) || strings.HasPrefix(words[0], "-") {
+	if len(subcommands(help)) == 0 || len(words) == 0 || !regexp.MustCompile(`^[a-z|-]+$`).MatchString(words[0]) ||
+		strings.HasPrefix(words[0], "-") {
 		return help, words, nil
 	}
 	_, usage, _ := strings.Cut(help, "\nUsage:\n")

@@ -15,7 +15,8 @@ const mostPictures = 600 << 10
 // A picture that nothing takes again shows pages of long ago, and one that no page shows is for nobody.
 func TestPicturesAreTakenAndShown(t *testing.T) {
 	t.Parallel()
-	list := regexp.MustCompile(`const documented = \[([^\]]*)\]`).FindStringSubmatch(read(t, "e2e/browser/screenshots.mjs"))
+	list := regexp.MustCompile(`const documented = \[([^\]]*)\]`).FindStringSubmatch(read(t,
+		"e2e/browser/screenshots.mjs"))
 	if list == nil {
 		t.Fatal("screenshots.mjs has no list of the pictures of the documentation")
 	}

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestNothingIsLostWhoeverDies kills consoles and, in the long form, pauses them and kills PostgreSQL, while clients write.
+// TestNothingIsLostWhoeverDies kills consoles and, in the long form, pauses them and kills PostgreSQL, while clients
+// write.
 func TestNothingIsLostWhoeverDies(t *testing.T) {
 	t.Parallel()
 	rounds := shortRounds
@@ -120,16 +121,26 @@ func startPair(ctx context.Context, t *testing.T, database *postgrestest.Server)
 // prepare makes what writers begin with.
 func prepare(ctx context.Context, t *testing.T, p *Pair, told *Told) {
 	t.Helper()
-	source := &consolev1.Source{Metadata: &consolev1.Metadata{Name: sourceName}, Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/shop.git"}}}
-	req := &consolev1.ApplyRequest{Resources: []*consolev1.Resource{{Resource: &consolev1.Resource_Source{Source: source}}}}
+	source := &consolev1.Source{
+		Metadata: &consolev1.Metadata{Name: sourceName},
+		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/shop.git"}},
+	}
+	req := &consolev1.ApplyRequest{
+		Resources: []*consolev1.Resource{{Resource: &consolev1.Resource_Source{Source: source}}},
+	}
 	for i := range counters {
 		told.increments[i] = map[string]outcome{}
-		req.Resources = append(req.Resources, &consolev1.Resource{Resource: &consolev1.Resource_Cluster{Cluster: clusterOf(counterName(i), "0 by nobody", "")}})
+		req.Resources = append(req.Resources, &consolev1.Resource{
+			Resource: &consolev1.Resource_Cluster{Cluster: clusterOf(counterName(i), "0 by nobody", "")},
+		})
 	}
 	for i := range writers {
-		req.Resources = append(req.Resources, &consolev1.Resource{Resource: &consolev1.Resource_Service{Service: &consolev1.Service{
-			Metadata: &consolev1.Metadata{Name: pinnedService(i)}, Spec: &consolev1.ServiceSpec{Source: sourceName, Cluster: counterName(0)},
-		}}})
+		req.Resources = append(req.Resources, &consolev1.Resource{
+			Resource: &consolev1.Resource_Service{Service: &consolev1.Service{
+				Metadata: &consolev1.Metadata{Name: pinnedService(i)},
+				Spec:     &consolev1.ServiceSpec{Source: sourceName, Cluster: counterName(0)},
+			}},
+		})
 	}
 	if _, err := p.Replicas[0].applies.Apply(ctx, req); err != nil {
 		t.Fatal(err)
@@ -202,10 +213,14 @@ func (t *Told) await(ctx context.Context, tb testing.TB, more int) {
 func finish(ctx context.Context, t *testing.T, p *Pair) {
 	t.Helper()
 	r := p.Replicas[0]
-	if _, err := r.levers.PinService(ctx, &consolev1.PinServiceRequest{Name: pinnedService(0), Commit: endCommit}); err != nil {
+	if _, err := r.levers.PinService(ctx, &consolev1.PinServiceRequest{
+		Name: pinnedService(0), Commit: endCommit,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: clusterOf(endName, "", "")}); err != nil {
+	if _, err := r.clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{
+		AllowMissing: true, Cluster: clusterOf(endName, "", ""),
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -237,7 +252,8 @@ func settle(ctx context.Context, t *testing.T, p *Pair, people []*view) {
 		t.Fatal(err)
 	}
 	for _, v := range people {
-		if err := process.Await(ctx, v.name+" sees all", func(context.Context) error { return v.judge(is) }); err != nil {
+		if err := process.Await(ctx, v.name+" sees all",
+			func(context.Context) error { return v.judge(is) }); err != nil {
 			t.Error(err)
 		}
 	}

@@ -40,11 +40,19 @@ func TestEveryPartMayDie(t *testing.T) {
 	}
 	var victims []victim
 	for _, part := range s.Parts() {
-		victims = append(victims, victim{part, func() error { return s.Kill(part) }, func() error { return s.Start(part) }})
+		victims = append(victims, victim{
+			part, func() error { return s.Kill(part) }, func() error { return s.Start(part) },
+		})
 	}
 	victims = append(victims,
-		victim{"redis", func() error { servers.Redis.Kill(); return nil }, func() error { servers.Redis.Restart(); return nil }},
-		victim{"postgres", func() error { servers.Postgres.Kill(t); return nil }, func() error { servers.Postgres.Restart(t); return nil }},
+		victim{
+			"redis", func() error { servers.Redis.Kill(); return nil },
+			func() error { servers.Redis.Restart(); return nil },
+		},
+		victim{
+			"postgres", func() error { servers.Postgres.Kill(t); return nil },
+			func() error { servers.Postgres.Restart(t); return nil },
+		},
 	)
 	for _, v := range victims {
 		// Not t.Run: each step stands on the one before, and a failure ends the test.

@@ -46,8 +46,8 @@ type rotated struct {
 	end  context.CancelFunc
 }
 
-// TestSecretsAreRotatedOnRunningServices carries out the steps of docs/operate/rotate.md, while an agent syncs and reports, people write to
-// the console and read through the tunnel, and commits are delivered. Nothing of that fails.
+// TestSecretsAreRotatedOnRunningServices carries out the steps of docs/operate/rotate.md, while an agent syncs and
+// reports, people write to the console and read through the tunnel, and commits are delivered. Nothing of that fails.
 func TestSecretsAreRotatedOnRunningServices(t *testing.T) {
 	t.Parallel()
 	bins, err := stack.FindBinaries(t.Context(), "../..")
@@ -93,7 +93,9 @@ func (r *rotated) begin(ctx context.Context) {
 	for _, part := range []string{"agent-a", "distributor"} {
 		r.mark[part] = len(r.log(part))
 	}
-	for name, ask := range map[string]func(context.Context) error{"write": r.write, "tunnel": r.tunnel, "members": r.members} {
+	for name, ask := range map[string]func(context.Context) error{
+		"write": r.write, "tunnel": r.tunnel, "members": r.members,
+	} {
 		r.load.Go(func() {
 			tick := time.NewTicker(50 * time.Millisecond)
 			defer tick.Stop()
@@ -131,7 +133,8 @@ func (r *rotated) undisturbed() {
 	}
 	text := r.log("distributor")
 	for _, call := range []string{"Sync", "Report"} {
-		all := regexp.MustCompile(`.*procedure=/fairlead.delivery.v1.DeliveryService/`+call+` code=.*`).FindAllString(text, -1)
+		all := regexp.MustCompile(`.*procedure=/fairlead.delivery.v1.DeliveryService/`+call+
+			` code=.*`).FindAllString(text, -1)
 		if len(all) == 0 {
 			r.t.Errorf("the distributor names no %s", call)
 		}
@@ -153,13 +156,15 @@ func (r *rotated) write(ctx context.Context) error {
 	req := &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{
 		Metadata: &consolev1.Metadata{Name: "written"}, Spec: &consolev1.ClusterSpec{Description: rand.Text()},
 	}}
-	_, err := consolev1connect.NewClusterServiceClient(r.hc, r.Hub["console"], r.options(r.token)...).UpdateCluster(ctx, req)
+	_, err := consolev1connect.NewClusterServiceClient(r.hc, r.Hub["console"],
+		r.options(r.token)...).UpdateCluster(ctx, req)
 	return err
 }
 
 // tunnel reads from the cluster.
 func (r *rotated) tunnel(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Hub["tunnel"]+"/clusters/a/api/v1/namespaces/default", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		r.Hub["tunnel"]+"/clusters/a/api/v1/namespaces/default", nil)
 	if err != nil {
 		return err
 	}
@@ -195,7 +200,8 @@ func (r *rotated) members(ctx context.Context) error {
 func (r *rotated) put(ctx context.Context, path string, lines ...string) {
 	r.t.Helper()
 	next := path + ".next"
-	if err := errors.Join(os.WriteFile(next, []byte(strings.Join(lines, "\n")+"\n"), 0o600), os.Rename(next, path)); err != nil {
+	if err := errors.Join(os.WriteFile(next, []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+		os.Rename(next, path)); err != nil {
 		r.t.Fatal(err)
 	}
 	select {
@@ -243,7 +249,9 @@ func (r *rotated) hubSecret(ctx context.Context) {
 }
 
 func exchange(secret string) *consolev1.ExchangeHubSecretRequest {
-	return &consolev1.ExchangeHubSecretRequest{HubSecret: secret, Subject: &consolev1.ExchangeHubSecretRequest_Service{Service: identity.ServiceDistributor}}
+	return &consolev1.ExchangeHubSecretRequest{
+		HubSecret: secret, Subject: &consolev1.ExchangeHubSecretRequest_Service{Service: identity.ServiceDistributor},
+	}
 }
 
 // asks calls a gitcache as a distributor that has this hub secret, with a token of the one that is in the file.
@@ -259,8 +267,11 @@ func (r *rotated) asks(ctx context.Context, secret string) error {
 		return err
 	}
 	sent := identitytest.SendTo(identity.ServiceGitcache, got.GetToken().GetToken(), secret)
-	artifacts := artifactv1connect.NewArtifactServiceClient(r.hc, r.Hub["gitcache"], append(client.Options(), client.WithToken(sent))...)
-	_, err = artifacts.Resolve(ctx, &artifactv1.ResolveRequest{Queries: []*artifactv1.Query{{Source: "sample", Revision: "HEAD", Path: "ship"}}})
+	artifacts := artifactv1connect.NewArtifactServiceClient(r.hc, r.Hub["gitcache"],
+		append(client.Options(), client.WithToken(sent))...)
+	_, err = artifacts.Resolve(ctx, &artifactv1.ResolveRequest{
+		Queries: []*artifactv1.Query{{Source: "sample", Revision: "HEAD", Path: "ship"}},
+	})
 	return err
 }
 

@@ -144,8 +144,8 @@ metadata: {name: good}
 stringData: {file: "{{ .Configuration.file }}", set: "{{ .Configuration.set }}", catalog: "{{ .Configuration.catalog }}", service: "{{ .Configuration.service }}"}
 `
 
-// TestSecretsAreNowhere plants a secret in every way that one can come in, at debug level and with traces exported, provokes errors and
-// crashes of every part, and looks for the secrets in everything that is said and written.
+// TestSecretsAreNowhere plants a secret in every way that one can come in, at debug level and with traces exported,
+// provokes errors and crashes of every part, and looks for the secrets in everything that is said and written.
 func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environment of all parts
 	otlp := newReceiver(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", otlp.URL)
@@ -158,7 +158,9 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 	defer cancel()
 	s, servers := stack.Separate(ctx, t, bins)
 	p := map[string]string{}
-	for _, name := range []string{"catalog", "git", "vault", "kubernetes", "cluster", "set", "service", "file", "userinfo", "bearer"} {
+	for _, name := range []string{
+		"catalog", "git", "vault", "kubernetes", "cluster", "set", "service", "file", "userinfo", "bearer",
+	} {
 		p[name] = "planted" + name + "0secret0Xq7Zt"
 	}
 	said := func(stdin string, args ...string) string {
@@ -172,7 +174,8 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 		}
 		return out
 	}
-	if err := os.WriteFile(filepath.Join(s.ConfigDir(), "shop.yaml"), []byte("file: "+p["file"]+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.ConfigDir(), "shop.yaml"), []byte("file: "+p["file"]+"\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	repository, err := s.Clone(ctx)
@@ -180,7 +183,8 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 		t.Fatal(err)
 	}
 	if _, err := repository.Push(ctx, "secrets", map[string]string{
-		"good/a.yaml": secretObject, "broken/a.yaml": `{{ fail (printf "%s %s" .Configuration.file .Configuration.set) }}`,
+		"good/a.yaml":    secretObject,
+		"broken/a.yaml":  `{{ fail (printf "%s %s" .Configuration.file .Configuration.set) }}`,
 		"refused/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: refused, labels: {bad: \"{{ .Configuration.file }}!!\"}}\n",
 	}); err != nil {
 		t.Fatal(err)
@@ -196,7 +200,9 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 	arrived := func() {
 		t.Helper()
 		err := process.Await(ctx, "the secrets are in the cluster that they are for", func(ctx context.Context) error {
-			for key, want := range map[string]string{"file": p["file"], "set": p["set"], "catalog": p["catalog"], "service": p["service"]} {
+			for key, want := range map[string]string{
+				"file": p["file"], "set": p["set"], "catalog": p["catalog"], "service": p["service"],
+			} {
 				out, err := s.Kubectl(ctx, one.Kubeconfig, "get", "secret", "good", "-o", "jsonpath={.data."+key+"}")
 				if got, _ := base64.StdEncoding.DecodeString(out); err != nil || string(got) != want {
 					return fmt.Errorf("%s is another one: %w", key, err)
@@ -211,7 +217,8 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 	arrived()
 	for _, name := range []string{"broken", "refused"} {
 		if err := process.Await(ctx, name+" fails", func(context.Context) error {
-			if out := said("", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "state: failed") || !strings.Contains(out, "***") {
+			if out := said("", "get", "service", name, "-o", "yaml"); !strings.Contains(out, "state: failed") ||
+				!strings.Contains(out, "***") {
 				return fmt.Errorf("got %s", out)
 			}
 			return nil
@@ -236,7 +243,8 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 		if err := s.Signal(part, syscall.SIGABRT); err != nil {
 			t.Fatal(err)
 		}
-		if err := process.Await(ctx, part+" has crashed", func(context.Context) error { return s.Start(part) }); err != nil {
+		if err := process.Await(ctx, part+" has crashed",
+			func(context.Context) error { return s.Start(part) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,9 +257,12 @@ func TestSecretsAreNowhere(t *testing.T) { // not parallel: it sets the environm
 	arrived()
 
 	for _, args := range []string{
-		"config good", "config good -o json", "config away", "export", "get services -o json", "get services -o wide", "get sources -o yaml", "get sources -o wide",
-		"get backends -o yaml", "get configsets -o yaml", "get clusters -o yaml", "get secrets -o yaml", "get objects", "audit -o json", "events", "tree service good", "trace service good",
-		"trace service broken", "history service good", "admin check-backend files shop.yaml", "admin check-backend vault shop/db", "check",
+		"config good", "config good -o json", "config away", "export", "get services -o json", "get services -o wide",
+		"get sources -o yaml", "get sources -o wide",
+		"get backends -o yaml", "get configsets -o yaml", "get clusters -o yaml", "get secrets -o yaml", "get objects",
+		"audit -o json", "events", "tree service good", "trace service good",
+		"trace service broken", "history service good", "admin check-backend files shop.yaml",
+		"admin check-backend vault shop/db", "check",
 	} {
 		said("", strings.Fields(args)...)
 	}
@@ -276,7 +287,9 @@ func bearer(ctx context.Context, t *testing.T, s *stack.Stack, token string) {
 	t.Helper()
 	for _, url := range s.Hub {
 		for _, args := range [][]string{{"-H", "Authorization: Bearer " + token}, {"-u", "app:" + token}} {
-			out, err := exec.CommandContext(ctx, "curl", append(args, "-sS", "--cacert", s.CAFile, "-H", "Content-Type: application/json", "-d", "{}", url+"/fairlead.console.v1.ServiceService/ListServices")...).CombinedOutput()
+			out, err := exec.CommandContext(ctx, "curl",
+				append(args, "-sS", "--cacert", s.CAFile, "-H", "Content-Type: application/json", "-d", "{}",
+					url+"/fairlead.console.v1.ServiceService/ListServices")...).CombinedOutput()
 			if err != nil || strings.Contains(string(out), token) {
 				t.Errorf("%s: %v: %s", url, err, out)
 			}
@@ -303,7 +316,9 @@ func search(t *testing.T, s *stack.Stack, p map[string]string, cluster string) {
 		name := leak.In(p, text)
 		switch files++; {
 		case name == "":
-		case strings.HasPrefix(rel, "cluster-"+cluster+"/"), strings.HasPrefix(rel, "agent-"+cluster+".data/"), strings.HasPrefix(rel, "values/"):
+		case strings.HasPrefix(rel,
+			"cluster-"+cluster+"/"), strings.HasPrefix(rel,
+			"agent-"+cluster+".data/"), strings.HasPrefix(rel, "values/"):
 			own++
 		default:
 			t.Errorf("%s has the secret of %q", rel, name)

@@ -16,7 +16,8 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-// tested is a service with a Job and a Pod that test it. The Job passes by itself; the Pod runs until the test says how it ended.
+// tested is a service with a Job and a Pod that test it. The Job passes by itself; the Pod runs until the test says how
+// it ended.
 type tested struct {
 	*stack.Stack
 	t    *testing.T
@@ -84,7 +85,8 @@ func (s *tested) await(ctx context.Context, what string, ok func(context.Context
 func (s *tested) smoke(ctx context.Context) (name, uid string) {
 	s.t.Helper()
 	s.await(ctx, "the Pod of the tests runs", func(ctx context.Context) error {
-		out, err := s.kubectl(ctx, "get", "pods", "--field-selector=status.phase=Running", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{\"\\n\"}{end}")
+		out, err := s.kubectl(ctx, "get", "pods", "--field-selector=status.phase=Running", "-o",
+			"jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{\"\\n\"}{end}")
 		if err != nil {
 			return err
 		}
@@ -171,8 +173,8 @@ func (s *tested) says(ctx context.Context, want string, args ...string) {
 	})
 }
 
-// TestTestsOfAServiceRunOncePerAsking goes the whole way: asked for at the hub, run by the agent, waited for and read back; with an agent
-// that is killed in between, and with a commit that comes in between.
+// TestTestsOfAServiceRunOncePerAsking goes the whole way: asked for at the hub, run by the agent, waited for and read
+// back; with an agent that is killed in between, and with a commit that comes in between.
 func TestTestsOfAServiceRunOncePerAsking(t *testing.T) {
 	t.Parallel()
 	bins, err := stack.FindBinaries(t.Context(), "../..")
@@ -210,7 +212,8 @@ func TestTestsOfAServiceRunOncePerAsking(t *testing.T) {
 	first := waited()
 	pod, _ := s.smoke(ctx)
 	s.end(ctx, pod, "Succeeded", 0)
-	if got := <-first; got.err != nil || !strings.Contains(got.out, " passed") || !strings.Contains(got.out, "tested/unit (Job)") || !strings.Contains(got.out, "tested/smoke (Pod)") {
+	if got := <-first; got.err != nil || !strings.Contains(got.out, " passed") ||
+		!strings.Contains(got.out, "tested/unit (Job)") || !strings.Contains(got.out, "tested/smoke (Pod)") {
 		t.Fatalf("passed: %q, %v", got.out, got.err)
 	}
 	s.nothing(ctx)
@@ -220,7 +223,8 @@ func TestTestsOfAServiceRunOncePerAsking(t *testing.T) {
 		Failures int `xml:"failures,attr"`
 		Errors   int `xml:"errors,attr"`
 	}
-	if err = errors.Join(err, xml.Unmarshal([]byte(out), &report)); err != nil || report.Tests != 2 || report.Failures+report.Errors > 0 {
+	if err = errors.Join(err, xml.Unmarshal([]byte(out), &report)); err != nil || report.Tests != 2 ||
+		report.Failures+report.Errors > 0 {
 		t.Errorf("JUnit: %+v, %v\n%s", report, err, out)
 	}
 	s.says(ctx, "passed 2/2", "history", "service", "tested")
@@ -233,7 +237,8 @@ func TestTestsOfAServiceRunOncePerAsking(t *testing.T) {
 	pod, _ = s.smoke(ctx)
 	s.end(ctx, pod, "Failed", 3)
 	got := <-second
-	if exit, ok := errors.AsType[*exec.ExitError](got.err); !ok || exit.ExitCode() != 2 || !strings.Contains(got.out, " failed") {
+	if exit, ok := errors.AsType[*exec.ExitError](got.err); !ok || exit.ExitCode() != 2 ||
+		!strings.Contains(got.out, " failed") {
 		t.Fatalf("failed: %q, %v", got.out, got.err)
 	}
 	s.says(ctx, "1 of its 2 tests failed: see `fairlead test results service tested`", "get", "service", "tested")

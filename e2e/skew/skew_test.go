@@ -122,7 +122,8 @@ func (w *world) goBack(ctx context.Context, order []string) {
 	}
 }
 
-// watch follows cluster a through a tunnel with a session and through one without, and returns what ends and judges that.
+// watch follows cluster a through a tunnel with a session and through one without, and returns what ends and judges
+// that.
 func (w *world) watch(ctx context.Context) (end func()) {
 	watching, stop := context.WithCancel(ctx)
 	for _, part := range []string{"tunnel", stack.HiddenTunnel} {
@@ -150,7 +151,8 @@ kind: Job
 metadata: {name: once}
 spec: {ttlSecondsAfterFinished: 100000, template: {spec: {restartPolicy: Never, containers: [{name: a, image: "example.com/a:1"}]}}}
 `})
-	w.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: "+name+"}\nspec: {source: sample, path: ttl, cluster: a, namespace: ship}\n")
+	w.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: "+name+
+		"}\nspec: {source: sample, path: ttl, cluster: a, namespace: ship}\n")
 	w.healthyAs(ctx, name)
 }
 

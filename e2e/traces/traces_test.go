@@ -20,7 +20,8 @@ func TestPeopleAreToldTheSame(t *testing.T) {
 		if s.Parent != "" {
 			parent = "`" + s.Parent + "`"
 		}
-		if row := fmt.Sprintf("\n| `%s` | %s | %s |", s.Name, strings.TrimPrefix(s.Service, "fairlead-"), parent); !strings.Contains(string(page), row) {
+		if row := fmt.Sprintf("\n| `%s` | %s | %s |", s.Name, strings.TrimPrefix(s.Service, "fairlead-"),
+			parent); !strings.Contains(string(page), row) {
 			t.Errorf("docs/operate/tracing.md has no %q", strings.TrimSpace(row))
 		}
 	}

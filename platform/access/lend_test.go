@@ -25,14 +25,19 @@ func TestAGrantAllowsUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	here, end := &consolev1.GrantClusters{Names: []string{"edge-1"}}, time.Unix(1_800_000_000, 0)
 	now := end.Add(-time.Minute)
-	rules := &access.Rules{Grants: []*consolev1.Grant{lent("access-1", "operator", here, end, "user:bob")}, Now: func() time.Time { return now }}
+	rules := &access.Rules{
+		Grants: []*consolev1.Grant{lent("access-1", "operator", here, end, "user:bob")},
+		Now:    func() time.Time { return now },
+	}
 	cluster := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "edge-1"}}
 	other := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "edge-2"}}
 	bob := user("bob")
 	allowed := func() []bool {
 		return []bool{
-			rules.AtCluster(bob, kubehttp.Exec, cluster).Allowed, rules.May(bob, access.Deploy, access.Target{Kind: access.Service, Cluster: "edge-1"}).Allowed,
-			rules.May(bob, access.View, access.Target{Kind: access.Source}).Allowed, rules.Any(bob), len(rules.Of(bob)) > 0, len(rules.LentGroups(bob, cluster)) > 0,
+			rules.AtCluster(bob, kubehttp.Exec, cluster).Allowed,
+			rules.May(bob, access.Deploy, access.Target{Kind: access.Service, Cluster: "edge-1"}).Allowed,
+			rules.May(bob, access.View, access.Target{Kind: access.Source}).Allowed, rules.Any(bob),
+			len(rules.Of(bob)) > 0, len(rules.LentGroups(bob, cluster)) > 0,
 		}
 	}
 	if got := allowed(); slices.Contains(got, false) {
@@ -76,7 +81,9 @@ func TestNobodyLendsMoreThanTheyHaveForGood(t *testing.T) {
 			Rules: []*consolev1.RoleRule{{Verbs: []string{"edit"}, Kinds: []string{"Cluster"}}}, Kubernetes: "viewer",
 		}}},
 	}
-	cluster := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "edge-1", Labels: map[string]string{"env": "prod"}}}
+	cluster := &consolev1.Cluster{
+		Metadata: &consolev1.Metadata{Name: "edge-1", Labels: map[string]string{"env": "prod"}},
+	}
 	ada := user("ada", identity.AdminsGroup)
 	for what, tc := range map[string]struct {
 		who  identity.Identity
@@ -97,7 +104,9 @@ func TestNobodyLendsMoreThanTheyHaveForGood(t *testing.T) {
 		"a grant of a project":                  {user("pia"), "viewer", "!edit the cluster"},
 		"a service account":                     {identity.ServiceAccount("ci"), "viewer", "!only people"},
 		"a stranger":                            {user("eve"), "viewer", "!edit the cluster"},
-		"an agent":                              {identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}, "viewer", "!only people"},
+		"an agent": {
+			identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}, "viewer", "!only people",
+		},
 	} {
 		got := rules.MayLend(tc.who, tc.role, cluster)
 		want, refused := strings.CutPrefix(tc.want, "!")

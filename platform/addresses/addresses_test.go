@@ -73,7 +73,10 @@ func TestWhatTheOperatorListsIsAllowed(t *testing.T) {
 func TestTheDialledAddressIsJudged(t *testing.T) {
 	t.Parallel()
 	control := Control(New(nil).Check)
-	for address, want := range map[string]bool{"9.9.9.9:443": true, "[2620:fe::fe]:443": true, "127.0.0.1:80": false, "[::1]:80": false, "[fe80::1%lo]:80": false, "localhost:80": false} {
+	for address, want := range map[string]bool{
+		"9.9.9.9:443": true, "[2620:fe::fe]:443": true, "127.0.0.1:80": false, "[::1]:80": false,
+		"[fe80::1%lo]:80": false, "localhost:80": false,
+	} {
 		if err := control("tcp", address, nil); (err == nil) != want {
 			t.Errorf("%s: %v", address, err)
 		}

@@ -19,9 +19,12 @@ import (
 	"fairlead.dev/platform/agentconfig"
 )
 
-func config(name string, clusters *consolev1.ClusterSelector, settings *deliveryv1.AgentSettings) *consolev1.AgentConfig {
+func config(name string, clusters *consolev1.ClusterSelector,
+	settings *deliveryv1.AgentSettings,
+) *consolev1.AgentConfig {
 	return &consolev1.AgentConfig{
-		Metadata: &consolev1.Metadata{Name: name}, Spec: &consolev1.AgentConfigSpec{Clusters: clusters, Settings: settings},
+		Metadata: &consolev1.Metadata{Name: name},
+		Spec:     &consolev1.AgentConfigSpec{Clusters: clusters, Settings: settings},
 	}
 }
 
@@ -37,7 +40,8 @@ func TestConfigurationsChooseByNameAndLabelsAndAll(t *testing.T) {
 		config("b-labels", &consolev1.ClusterSelector{Labels: map[string]string{"site": "edge"}}, settings),
 		config("a-all", &consolev1.ClusterSelector{All: true}, settings),
 		config("c-names", &consolev1.ClusterSelector{Names: []string{"edge-1"}}, settings),
-		config("d-other", &consolev1.ClusterSelector{Labels: map[string]string{"site": "edge", "env": "test"}}, settings),
+		config("d-other", &consolev1.ClusterSelector{Labels: map[string]string{"site": "edge", "env": "test"}},
+			settings),
 		config("e-none", &consolev1.ClusterSelector{}, settings),
 	}
 	names := func(d *deliveryv1.AgentConfigDelivery) (out []string) {
@@ -51,7 +55,8 @@ func TestConfigurationsChooseByNameAndLabelsAndAll(t *testing.T) {
 		t.Errorf("got %v, want %v", names(got), want)
 	}
 	slices.Reverse(all)
-	if again := agentconfig.For(all, "edge-1", labels); again.GetDigest() != got.GetDigest() || !strings.HasPrefix(got.GetDigest(), "sha256:") {
+	if again := agentconfig.For(all, "edge-1", labels); again.GetDigest() != got.GetDigest() ||
+		!strings.HasPrefix(got.GetDigest(), "sha256:") {
 		t.Errorf("in another order: %q, want %q", again.GetDigest(), got.GetDigest())
 	}
 	if other := agentconfig.For(all, "edge-2", labels); other.GetDigest() == got.GetDigest() {
@@ -67,11 +72,16 @@ func narrow() *deliveryv1.AgentSettings {
 	return &deliveryv1.AgentSettings{
 		Poll:        &deliveryv1.AgentPoll{Interval: durationpb.New(4 * time.Minute), Jitter: 12},
 		Concurrency: 1, ApiRequests: 2,
-		Renderer:      &deliveryv1.AgentRenderer{Time: durationpb.New(time.Second), Cpu: durationpb.New(time.Second), Memory: 64},
+		Renderer: &deliveryv1.AgentRenderer{
+			Time: durationpb.New(time.Second), Cpu: durationpb.New(time.Second), Memory: 64,
+		},
 		Images:        &deliveryv1.AgentImages{Registries: []string{"ghcr.io/acme"}},
 		Impersonation: &deliveryv1.AgentImpersonation{Required: true, Accounts: []string{"shop/deployer"}},
-		Tunnel:        &deliveryv1.AgentTunnel{ReadOnly: true, NoImpersonation: true, ImpersonateUsers: []string{"ada"}, ImpersonateGroups: []string{"sre"}},
-		Off:           []string{"tunnel", "streams", "views"}, LogLevel: "error",
+		Tunnel: &deliveryv1.AgentTunnel{
+			ReadOnly: true, NoImpersonation: true, ImpersonateUsers: []string{"ada"},
+			ImpersonateGroups: []string{"sre"},
+		},
+		Off: []string{"tunnel", "streams", "views"}, LogLevel: "error",
 	}
 }
 
@@ -79,16 +89,23 @@ func wide() *deliveryv1.AgentSettings {
 	return &deliveryv1.AgentSettings{
 		Poll:        &deliveryv1.AgentPoll{Interval: durationpb.New(5 * time.Second), Jitter: 1},
 		Concurrency: 4, ApiRequests: 32,
-		Renderer:      &deliveryv1.AgentRenderer{Time: durationpb.New(time.Minute), Cpu: durationpb.New(30 * time.Second), Memory: 512},
+		Renderer: &deliveryv1.AgentRenderer{
+			Time: durationpb.New(time.Minute), Cpu: durationpb.New(30 * time.Second), Memory: 512,
+		},
 		Images:        &deliveryv1.AgentImages{Registries: []string{"ghcr.io", "docker.io"}},
 		Impersonation: &deliveryv1.AgentImpersonation{Accounts: []string{"*/*"}},
-		Tunnel:        &deliveryv1.AgentTunnel{ImpersonateUsers: []string{"ada", "bob"}, ImpersonateGroups: []string{"sre", "dev"}},
-		LogLevel:      "debug",
+		Tunnel: &deliveryv1.AgentTunnel{
+			ImpersonateUsers: []string{"ada", "bob"}, ImpersonateGroups: []string{"sre", "dev"},
+		},
+		LogLevel: "debug",
 	}
 }
 
-// keys are the settings of a message, one by one: a setting that is added to the contract is tried without another line here.
-func keys(m protoreflect.Message, at string, each func(path string, m protoreflect.Message, fd protoreflect.FieldDescriptor)) {
+// keys are the settings of a message, one by one: a setting that is added to the contract is tried without another line
+// here.
+func keys(m protoreflect.Message, at string,
+	each func(path string, m protoreflect.Message, fd protoreflect.FieldDescriptor),
+) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
@@ -110,7 +127,9 @@ func TestALayerOnlyNarrows(t *testing.T) {
 		}
 	})
 	n, w := layer("narrow", narrow()), layer("wide", wide())
-	alone, both, reversed := agentconfig.Merge([]*deliveryv1.AgentLayer{n}), agentconfig.Merge([]*deliveryv1.AgentLayer{n, w}), agentconfig.Merge([]*deliveryv1.AgentLayer{w, n})
+	alone, both, reversed := agentconfig.Merge([]*deliveryv1.AgentLayer{n}), agentconfig.Merge([]*deliveryv1.AgentLayer{
+		n, w,
+	}), agentconfig.Merge([]*deliveryv1.AgentLayer{w, n})
 	lists := func(s agentconfig.Settings) agentconfig.Settings { // of which those of both layers hold
 		s.Registries, s.Accounts, s.ImpersonateUsers, s.ImpersonateGroups = nil, nil, nil, nil
 		return s
@@ -126,7 +145,8 @@ func TestALayerOnlyNarrows(t *testing.T) {
 		t.Errorf("a wider layer widened:\n%s\n%s\n%s", of(alone), of(both), of(reversed))
 	}
 	for name, got := range map[string][][]string{
-		"registries": both.Registries, "accounts": both.Accounts, "users": both.ImpersonateUsers, "groups": both.ImpersonateGroups,
+		"registries": both.Registries, "accounts": both.Accounts, "users": both.ImpersonateUsers,
+		"groups": both.ImpersonateGroups,
 	} {
 		if len(got) != 2 {
 			t.Errorf("%s: %v, want the lists of both", name, got)
@@ -205,7 +225,9 @@ func TestImagesAreOfRegistries(t *testing.T) {
 	if agentconfig.AllowsImage([][]string{{"ghcr.io"}, {"docker.io"}}, "ghcr.io/acme/web") {
 		t.Error("an image of one list of two was allowed")
 	}
-	for _, image := range []string{"nginx", "nginx:1.2", "library/nginx", "docker.io/nginx", "index.docker.io/library/nginx"} {
+	for _, image := range []string{
+		"nginx", "nginx:1.2", "library/nginx", "docker.io/nginx", "index.docker.io/library/nginx",
+	} {
 		if !agentconfig.AllowsImage([][]string{{"docker.io/library"}}, image) {
 			t.Errorf("%q is not of docker.io/library", image)
 		}

@@ -34,23 +34,30 @@ func follow(files map[string]file, p string) (string, error) {
 func TestFollowNamesTheLinkThatLeadsOut(t *testing.T) {
 	t.Parallel()
 	tree := map[string]file{
-		"a/b/c": {body: "x"}, "up": {link: ".."}, "abs": {link: "/etc/passwd"}, "round": {link: "a/../../x"}, "far": {link: "a/b"}, "via": {link: "far/../../../x"},
-		"loop": {link: "pool"}, "pool": {link: "loop"}, "gone": {link: "nothing/x"}, "in": {link: "far/../b/./c"}, "a/out": {link: "../up/x"},
+		"a/b/c": {body: "x"}, "up": {link: ".."}, "abs": {link: "/etc/passwd"}, "round": {link: "a/../../x"},
+		"far": {link: "a/b"}, "via": {link: "far/../../../x"},
+		"loop": {link: "pool"}, "pool": {link: "loop"}, "gone": {link: "nothing/x"}, "in": {link: "far/../b/./c"},
+		"a/out": {link: "../up/x"},
 	}
-	for p, want := range map[string]string{"": ".", "in": "a/b/c", "far/c": "a/b/c", "far/..": "a", "a//b/": "a/b", "a/b/": "a/b", "a/b/../../far": "a/b"} {
+	for p, want := range map[string]string{
+		"": ".", "in": "a/b/c", "far/c": "a/b/c", "far/..": "a", "a//b/": "a/b", "a/b/": "a/b", "a/b/../../far": "a/b",
+	} {
 		if got, err := follow(tree, p); err != nil || got != want {
 			t.Errorf("%q leads to %q, %v, want %q", p, got, err, want)
 		}
 	}
 	for p, want := range map[string]error{
-		"up": artifact.ErrOutside, "abs": artifact.ErrOutside, "round": artifact.ErrOutside, "via": artifact.ErrOutside, "a/out": artifact.ErrOutside, "../x": artifact.ErrOutside,
-		"loop": artifact.ErrLoop, "gone": fs.ErrNotExist, "in/x": fs.ErrNotExist, "in/..": fs.ErrNotExist, "no": fs.ErrNotExist,
+		"up": artifact.ErrOutside, "abs": artifact.ErrOutside, "round": artifact.ErrOutside,
+		"via": artifact.ErrOutside, "a/out": artifact.ErrOutside, "../x": artifact.ErrOutside,
+		"loop": artifact.ErrLoop, "gone": fs.ErrNotExist, "in/x": fs.ErrNotExist, "in/..": fs.ErrNotExist,
+		"no": fs.ErrNotExist,
 	} {
 		got, err := follow(tree, p)
 		if !errors.Is(err, want) {
 			t.Errorf("%q leads to %q, %v, want %v", p, got, err, want)
 		}
-		if name := path.Base(p); tree[p].link != "" && !strings.Contains(err.Error(), name) && name != "gone" && name != "out" {
+		if name := path.Base(p); tree[p].link != "" && !strings.Contains(err.Error(), name) && name != "gone" &&
+			name != "out" {
 			t.Errorf("%q: %v names no link", p, err)
 		}
 	}

@@ -23,7 +23,9 @@ func FuzzParseDigest(f *testing.F) {
 
 // No tar causes a panic or a file outside of the root, and what is accepted packs again.
 func FuzzExtract(f *testing.F) {
-	for _, files := range []map[string]file{nil, {"a": {body: "x"}}, {"a/b": {link: "../c"}, "c": {exec: true}}, mixed()} {
+	for _, files := range []map[string]file{
+		nil, {"a": {body: "x"}}, {"a/b": {link: "../c"}, "c": {exec: true}}, mixed(),
+	} {
 		packed, _ := pack(f, files)
 		f.Add(packed)
 	}
@@ -57,7 +59,9 @@ func FuzzFetchBody(f *testing.F) {
 		f.Add(enc, right)
 	}
 	f.Fuzz(func(t *testing.T, enc string, b []byte) {
-		r, err := artifact.Decode(enc)(io.NopCloser(bytes.NewReader(b)), digestOf(right), artifact.Limits{Bytes: 1 << 16})
+		r, err := artifact.Decode(enc)(io.NopCloser(bytes.NewReader(b)), digestOf(right), artifact.Limits{
+			Bytes: 1 << 16,
+		})
 		if err != nil {
 			return
 		}

@@ -91,12 +91,14 @@ func TestHandlerNegotiatesEncodings(t *testing.T) {
 		if resp.StatusCode != http.StatusOK || enc != want || !bytes.Equal(unpack(t, enc, got), body) {
 			t.Errorf("%q: %s, encoding %q, want %q", accept, resp.Status, enc, want)
 		}
-		if !strings.Contains(resp.Header.Get("Cache-Control"), "immutable") || !strings.Contains(resp.Header.Get("Vary"), "Accept-Encoding") ||
+		if !strings.Contains(resp.Header.Get("Cache-Control"), "immutable") ||
+			!strings.Contains(resp.Header.Get("Vary"), "Accept-Encoding") ||
 			!strings.HasSuffix(resp.Header.Get("Etag"), `"`+string(d)+`"`) {
 			t.Errorf("headers %v", resp.Header)
 		}
 		head, none := request(t, http.MethodHead, url, "Accept-Encoding", accept)
-		if head.StatusCode != http.StatusOK || len(none) != 0 || head.Header.Get("Etag") != resp.Header.Get("Etag") || want != "gzip" && head.ContentLength != int64(len(got)) {
+		if head.StatusCode != http.StatusOK || len(none) != 0 || head.Header.Get("Etag") != resp.Header.Get("Etag") ||
+			want != "gzip" && head.ContentLength != int64(len(got)) {
 			t.Errorf("HEAD %q: %s %v", accept, head.Status, head.Header)
 		}
 	}
@@ -108,7 +110,8 @@ func TestHandlerAnswersConditionalRequests(t *testing.T) {
 	d := put(t, s, noise(1, 1000))
 	url := serve(t, s.Handler(allowAll)) + artifact.Path + string(d)
 	for tag, want := range map[string]int{
-		`"` + string(d) + `"`: 304, `W/"` + string(d) + `"`: 304, `"x", "` + string(d) + `"`: 304, "*": 304, `"x"`: 200, string(d): 200,
+		`"` + string(d) + `"`: 304, `W/"` + string(d) + `"`: 304, `"x", "` + string(d) + `"`: 304, "*": 304,
+		`"x"`: 200, string(d): 200,
 	} {
 		if resp, _ := request(t, http.MethodGet, url, "If-None-Match", tag); resp.StatusCode != want {
 			t.Errorf("%s: %s, want %d", tag, resp.Status, want)
@@ -138,22 +141,26 @@ func TestHandlerServesRangesOfTheTar(t *testing.T) {
 	} {
 		resp, got := request(t, http.MethodGet, url, "Range", c.header, "Accept-Encoding", "zstd")
 		if c.to == 0 {
-			if resp.StatusCode != http.StatusRequestedRangeNotSatisfiable || resp.Header.Get("Content-Range") != "bytes */200000" {
+			if resp.StatusCode != http.StatusRequestedRangeNotSatisfiable ||
+				resp.Header.Get("Content-Range") != "bytes */200000" {
 				t.Errorf("%s: %s", c.header, resp.Status)
 			}
 			continue
 		}
 		want := fmt.Sprintf("bytes %d-%d/200000", c.from, c.to-1)
-		if resp.StatusCode != http.StatusPartialContent || resp.Header.Get("Content-Range") != want || !bytes.Equal(got, body[c.from:c.to]) {
+		if resp.StatusCode != http.StatusPartialContent || resp.Header.Get("Content-Range") != want ||
+			!bytes.Equal(got, body[c.from:c.to]) {
 			t.Errorf("%s: %s, %s, %d bytes", c.header, resp.Status, resp.Header.Get("Content-Range"), len(got))
 		}
 	}
 	for _, ignored := range []string{"bytes=1-2,4-5", "bytes=x-", "bytes=5-2", "lines=1-2", "bytes=-0", "bytes=+1-2"} {
-		if resp, got := request(t, http.MethodGet, url, "Range", ignored); resp.StatusCode != http.StatusOK || !bytes.Equal(got, body) {
+		if resp, got := request(t, http.MethodGet, url, "Range", ignored); resp.StatusCode != http.StatusOK ||
+			!bytes.Equal(got, body) {
 			t.Errorf("%s: %s", ignored, resp.Status)
 		}
 	}
-	if resp, _ := request(t, http.MethodGet, url, "Range", "bytes=0-9", "If-Range", `"other"`); resp.StatusCode != http.StatusOK {
+	if resp, _ := request(t, http.MethodGet, url, "Range", "bytes=0-9", "If-Range",
+		`"other"`); resp.StatusCode != http.StatusOK {
 		t.Errorf("If-Range: %s", resp.Status)
 	}
 }
@@ -165,14 +172,16 @@ func TestFewRangesAreServedAtOnce(t *testing.T) {
 	url := serve(t, s.Handler(allowAll)) + artifact.Path + string(put(t, s, body))
 	giveBack := s.TakeRanges()
 	resp, _ := request(t, http.MethodGet, url, "Range", "bytes=0-0")
-	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || resp.Header.Get("Etag") != "" {
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" ||
+		resp.Header.Get("Etag") != "" {
 		t.Errorf("with all places taken: %s, %v", resp.Status, resp.Header)
 	}
 	if resp, got := request(t, http.MethodGet, url); resp.StatusCode != http.StatusOK || !bytes.Equal(got, body) {
 		t.Errorf("the whole artifact: %s", resp.Status)
 	}
 	giveBack()
-	if resp, got := request(t, http.MethodGet, url, "Range", "bytes=0-0"); resp.StatusCode != http.StatusPartialContent || len(got) != 1 {
+	if resp, got := request(t, http.MethodGet, url, "Range",
+		"bytes=0-0"); resp.StatusCode != http.StatusPartialContent || len(got) != 1 {
 		t.Errorf("with places free again: %s", resp.Status)
 	}
 }
@@ -192,9 +201,11 @@ func TestUnknownAndForbiddenLookAlike(t *testing.T) {
 	bad, badBody := request(t, http.MethodGet, url+"sha256:../../etc/passwd")
 	hidden.Header.Del("Date")
 	missing.Header.Del("Date")
-	if hidden.StatusCode != 404 || missing.StatusCode != 404 || bad.StatusCode != 404 || !bytes.Equal(hiddenBody, missingBody) || !bytes.Equal(badBody, missingBody) ||
+	if hidden.StatusCode != 404 || missing.StatusCode != 404 || bad.StatusCode != 404 ||
+		!bytes.Equal(hiddenBody, missingBody) || !bytes.Equal(badBody, missingBody) ||
 		fmt.Sprint(hidden.Header) != fmt.Sprint(missing.Header) {
-		t.Errorf("%s %v %q; %s %v %q", hidden.Status, hidden.Header, hiddenBody, missing.Status, missing.Header, missingBody)
+		t.Errorf("%s %v %q; %s %v %q", hidden.Status, hidden.Header, hiddenBody, missing.Status, missing.Header,
+			missingBody)
 	}
 	if resp, _ := request(t, http.MethodPost, url+string(secret)); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Error(resp.Status)
@@ -242,7 +253,8 @@ func TestFillHandlerFillsMisses(t *testing.T) {
 	if n := fetches.Load(); n != 1 {
 		t.Errorf("fetched %d times", n)
 	}
-	if _, err := artifact.Fetch(context.Background(), http.DefaultClient, url, digestOf(nil), 0); !errors.Is(err, artifact.ErrNotFound) {
+	if _, err := artifact.Fetch(context.Background(), http.DefaultClient, url, digestOf(nil),
+		0); !errors.Is(err, artifact.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 	// A bad file is fetched again, and the caller sees nothing of it.
@@ -296,7 +308,8 @@ func TestFillHandlerSaysWhenToAskAgain(t *testing.T) {
 	}))
 	_, err := artifact.Fetch(context.Background(), http.DefaultClient, url, digestOf(nil), 0)
 	var status *artifact.StatusError
-	if !errors.As(err, &status) || status.Code != 503 || status.RetryAfter != 5*time.Second || strings.Contains(err.Error(), "secret") {
+	if !errors.As(err, &status) || status.Code != 503 || status.RetryAfter != 5*time.Second ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -368,14 +381,16 @@ func TestFetchDoesNotFollowRedirects(t *testing.T) {
 	other := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("followed") }))
 	url := serve(t, http.RedirectHandler(other, http.StatusFound))
 	var status *artifact.StatusError
-	if _, err := artifact.Fetch(context.Background(), http.DefaultClient, url, digestOf(nil), 0); !errors.As(err, &status) || status.Code != 302 {
+	if _, err := artifact.Fetch(context.Background(), http.DefaultClient, url, digestOf(nil),
+		0); !errors.As(err, &status) || status.Code != 302 {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestFetchKeepsUserinfoOutOfErrors(t *testing.T) {
 	t.Parallel()
-	_, err := artifact.Fetch(context.Background(), http.DefaultClient, "http://user:hunter2@127.0.0.1:1", digestOf(nil), 0)
+	_, err := artifact.Fetch(context.Background(), http.DefaultClient, "http://user:hunter2@127.0.0.1:1",
+		digestOf(nil), 0)
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v", err)
 	}

@@ -76,7 +76,8 @@ func TestALayerIsTheTarInGzip(t *testing.T) {
 		resp, got := request(t, http.MethodGet, url+string(d))
 		if resp.StatusCode != http.StatusOK || digestOf(got) != is.Digest ||
 			int64(len(got)) != is.Size || resp.ContentLength != is.Size {
-			t.Errorf("%d bytes: %s, %d bytes of %d, announced %d", size, resp.Status, len(got), is.Size, resp.ContentLength)
+			t.Errorf("%d bytes: %s, %d bytes of %d, announced %d", size, resp.Status, len(got), is.Size,
+				resp.ContentLength)
 		}
 		if enc := resp.Header.Get("Content-Encoding"); enc != "" {
 			t.Errorf("%d bytes: the layer is encoded as %s besides", size, enc)
@@ -86,7 +87,8 @@ func TestALayerIsTheTarInGzip(t *testing.T) {
 		}
 		head, none := request(t, http.MethodHead, url+string(d))
 		tag := `"` + string(is.Digest) + `"`
-		if head.StatusCode != http.StatusOK || len(none) != 0 || head.ContentLength != is.Size || head.Header.Get("Etag") != tag {
+		if head.StatusCode != http.StatusOK || len(none) != 0 || head.ContentLength != is.Size ||
+			head.Header.Get("Etag") != tag {
 			t.Errorf("HEAD of %d bytes: %s, %v", size, head.Status, head.Header)
 		}
 		resp, _ = request(t, http.MethodGet, url+string(d), "If-None-Match", tag)

@@ -98,7 +98,8 @@ func TestStalledReaderIsCutOffAndASlowOneIsNot(t *testing.T) {
 
 func get(t *testing.T, to io.Writer, d artifact.Digest, enc string) {
 	t.Helper()
-	if _, err := fmt.Fprintf(to, "GET %s%s HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\n\r\n", artifact.Path, d, enc); err != nil {
+	if _, err := fmt.Fprintf(to, "GET %s%s HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\n\r\n", artifact.Path, d,
+		enc); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,10 +110,12 @@ func dialHandler(h http.Handler) (near net.Conn, ended chan struct{}, stop func(
 	l := oneConn{conn: make(chan net.Conn, 1), done: make(chan struct{})}
 	l.conn <- far
 	ended = make(chan struct{}, 10)
-	srv := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() { ended <- struct{}{} }()
-		h.ServeHTTP(w, r)
-	})}
+	srv := &http.Server{
+		ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { ended <- struct{}{} }()
+			h.ServeHTTP(w, r)
+		}),
+	}
 	go func() { _ = srv.Serve(l) }()
 	return near, ended, func() { _ = near.Close(); _ = srv.Close() }
 }

@@ -106,7 +106,8 @@ func TestPutRefusesWrongBytes(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	boom := errors.New("boom")
-	if err := s.Put(context.Background(), d, io.MultiReader(strings.NewReader("ri"), errReader{boom})); !errors.Is(err, boom) {
+	if err := s.Put(context.Background(), d,
+		io.MultiReader(strings.NewReader("ri"), errReader{boom})); !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
 	}
 	mustMiss(t, s, d)
@@ -287,7 +288,9 @@ func TestStartSweepsTemporaryFiles(t *testing.T) {
 	dir := t.TempDir()
 	b := noise(1, 1000)
 	put(t, openStore(t, dir, 0), b)
-	for name, body := range map[string]string{"tmp-123": "half", "tmp-": "", "README": "not ours", "zz.tar.zst": "not ours"} {
+	for name, body := range map[string]string{
+		"tmp-123": "half", "tmp-": "", "README": "not ours", "zz.tar.zst": "not ours",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -401,17 +404,19 @@ func TestFailingDiskIsNoSpaceAndLeavesNothing(t *testing.T) {
 				return f
 			})
 			b := noise(1, 100_000)
-			if err := s.Put(context.Background(), digestOf(b), bytes.NewReader(b)); !errors.Is(err, artifact.ErrNoSpace) {
+			if err := s.Put(context.Background(), digestOf(b),
+				bytes.NewReader(b)); !errors.Is(err, artifact.ErrNoSpace) {
 				t.Errorf("put: %v", err)
 			}
 			packed, want := pack(t, mixed())
 			sum, err := s.Build(func(w *artifact.Writer) error {
-				return artifact.Walk(bytes.NewReader(packed), artifact.Limits{}, func(e artifact.Entry, r io.Reader) error {
-					if e.Link != "" {
-						return w.Symlink(e.Path, e.Link)
-					}
-					return w.File(e.Path, e.Executable, e.Size, r)
-				})
+				return artifact.Walk(bytes.NewReader(packed), artifact.Limits{},
+					func(e artifact.Entry, r io.Reader) error {
+						if e.Link != "" {
+							return w.Symlink(e.Path, e.Link)
+						}
+						return w.File(e.Path, e.Executable, e.Size, r)
+					})
 			})
 			if !errors.Is(err, artifact.ErrNoSpace) || sum != want {
 				t.Errorf("build: %+v, %v", sum, err)
@@ -502,11 +507,12 @@ func TestCloseEndsFills(t *testing.T) {
 	started := make(chan struct{})
 	failed := make(chan error)
 	go func() {
-		_, err := s.Fill(context.Background(), digestOf(nil), func(ctx context.Context, _ artifact.Digest) (io.ReadCloser, error) {
-			close(started)
-			<-ctx.Done()
-			return nil, ctx.Err()
-		})
+		_, err := s.Fill(context.Background(), digestOf(nil),
+			func(ctx context.Context, _ artifact.Digest) (io.ReadCloser, error) {
+				close(started)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
 		failed <- err
 	}()
 	<-started
@@ -526,7 +532,8 @@ func TestFillGivesTheFetchersError(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, t.TempDir(), 0)
 	boom := errors.New("boom")
-	_, err := s.Fill(context.Background(), digestOf(nil), func(context.Context, artifact.Digest) (io.ReadCloser, error) { return nil, boom })
+	_, err := s.Fill(context.Background(), digestOf(nil),
+		func(context.Context, artifact.Digest) (io.ReadCloser, error) { return nil, boom })
 	if !errors.Is(err, boom) {
 		t.Errorf("got %v", err)
 	}
@@ -579,7 +586,8 @@ func TestStoreAgainstModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				b := contents[index.Draw(t, "b")]
-				if err := s.Put(context.Background(), digestOf(b), bytes.NewReader(b)); err != nil && !errors.Is(err, artifact.ErrNoSpace) {
+				if err := s.Put(context.Background(), digestOf(b), bytes.NewReader(b)); err != nil &&
+					!errors.Is(err, artifact.ErrNoSpace) {
 					t.Fatal(err)
 				}
 				if _, ok := pinned[digestOf(b)]; ok {

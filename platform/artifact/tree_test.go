@@ -118,8 +118,11 @@ func TestWalkGivesBackWhatWasPacked(t *testing.T) {
 func TestNamesOfAnyBytesComeBack(t *testing.T) {
 	t.Parallel()
 	odd := map[string]file{
-		"high-availability-1.21+/a b.yaml": {body: "a: 1\n"}, "a\x1b[31m": {body: "1"}, "a\nb": {body: "2"}, "caf\xe9/x": {body: "3"}, "~$#@!%^&*(){}[];'\\|?\"<>": {body: "4"},
-		"README": {body: "5"}, "readme": {body: "6"}, "A/x": {body: "7"}, "a/y": {body: "8"}, "k": {body: "9"}, "\u212A": {body: "10"}, "link": {link: "caf\xe9/x"}, "...": {body: "11"}, "a..b": {body: "12"}, " ": {body: "13"},
+		"high-availability-1.21+/a b.yaml": {body: "a: 1\n"}, "a\x1b[31m": {body: "1"}, "a\nb": {body: "2"},
+		"caf\xe9/x": {body: "3"}, "~$#@!%^&*(){}[];'\\|?\"<>": {body: "4"},
+		"README": {body: "5"}, "readme": {body: "6"}, "A/x": {body: "7"}, "a/y": {body: "8"}, "k": {body: "9"},
+		"\u212A": {body: "10"}, "link": {link: "caf\xe9/x"}, "...": {body: "11"}, "a..b": {body: "12"},
+		" ": {body: "13"},
 	}
 	packed, _ := pack(t, odd)
 	if got, err := walk(bytes.NewReader(packed), artifact.Limits{}); err != nil || !maps.Equal(got, odd) {
@@ -139,7 +142,8 @@ func TestAnArtifactNamesItsFolder(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	w := artifact.NewWriter(&out, artifact.Limits{})
-	if err := errors.Join(w.Base("deploy/1.21+/caf\xe9"), w.File("base/a", false, 1, strings.NewReader("x"))); err != nil {
+	if err := errors.Join(w.Base("deploy/1.21+/caf\xe9"),
+		w.File("base/a", false, 1, strings.NewReader("x"))); err != nil {
 		t.Fatal(err)
 	}
 	sum, err := w.Close()
@@ -160,7 +164,8 @@ func TestAnArtifactNamesItsFolder(t *testing.T) {
 		}
 	}
 	w = artifact.NewWriter(io.Discard, artifact.Limits{})
-	if err := errors.Join(w.File("a", false, 0, strings.NewReader("")), w.Base("b")); !errors.Is(err, artifact.ErrRefused) {
+	if err := errors.Join(w.File("a", false, 0, strings.NewReader("")),
+		w.Base("b")); !errors.Is(err, artifact.ErrRefused) {
 		t.Errorf("after the beginning: %v", err)
 	}
 }
@@ -168,7 +173,8 @@ func TestAnArtifactNamesItsFolder(t *testing.T) {
 func TestPrintableEscapesWhatATerminalWouldObey(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"größe 1.21+.yaml": "größe 1.21+.yaml", "a\x1b[31m": `a\x1b[31m`, "caf\xe9": `caf\xe9`, "two\nlines": "two\nlines", "\r\u202e\x00": `\r\u202e\x00`,
+		"größe 1.21+.yaml": "größe 1.21+.yaml", "a\x1b[31m": `a\x1b[31m`, "caf\xe9": `caf\xe9`,
+		"two\nlines": "two\nlines", "\r\u202e\x00": `\r\u202e\x00`,
 	} {
 		if got := artifact.Printable(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
@@ -371,8 +377,10 @@ func TestExtractRefusesSizesOfExtendedRecords(t *testing.T) {
 	for name, records := range map[string][]string{
 		"size":         {"size=9223372036854775807"},
 		"size below 0": {"size=-1"},
-		"sparse 1.0":   {"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.realsize=1099511627776", "GNU.sparse.name=a"},
-		"sparse 0.1":   {"GNU.sparse.map=0,1,1099511627775,1", "GNU.sparse.size=1099511627776", "GNU.sparse.numblocks=2"},
+		"sparse 1.0": {
+			"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.realsize=1099511627776", "GNU.sparse.name=a",
+		},
+		"sparse 0.1": {"GNU.sparse.map=0,1,1099511627775,1", "GNU.sparse.size=1099511627776", "GNU.sparse.numblocks=2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -383,13 +391,17 @@ func TestExtractRefusesSizesOfExtendedRecords(t *testing.T) {
 			}
 			var buf bytes.Buffer
 			w := tar.NewWriter(&buf)
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: int64(extended.Len()), Format: tar.FormatUSTAR}); err != nil {
+			if err := w.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Size: int64(extended.Len()), Format: tar.FormatUSTAR,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.WriteString(w, extended.String()); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Format: tar.FormatUSTAR}); err != nil {
+			if err := w.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeReg, Name: "a", Mode: 0o644, Format: tar.FormatUSTAR,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if err := w.Close(); err != nil {
@@ -555,7 +567,10 @@ func TestParseDigest(t *testing.T) {
 	if d, err := artifact.ParseDigest("sha256:" + hex); err != nil || d.Hex() != hex {
 		t.Errorf("%v, %v", d, err)
 	}
-	for _, bad := range []string{"", hex, "sha256:", "sha256:" + hex[1:], "sha256:" + hex + "0", "sha256:" + strings.ToUpper(hex), "sha512:" + hex, "sha256:../" + hex[3:]} {
+	for _, bad := range []string{
+		"", hex, "sha256:", "sha256:" + hex[1:], "sha256:" + hex + "0", "sha256:" + strings.ToUpper(hex),
+		"sha512:" + hex, "sha256:../" + hex[3:],
+	} {
 		if d, err := artifact.ParseDigest(bad); err == nil {
 			t.Errorf("%q parsed as %s", bad, d)
 		}

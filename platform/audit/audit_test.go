@@ -50,7 +50,9 @@ func newConsole() *console {
 	return &console{events: map[string]*consolev1.AuditEvent{}, news: make(chan struct{}, 1)}
 }
 
-func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
+func (c *console) RecordAuditEvents(_ context.Context,
+	req *consolev1.RecordAuditEventsRequest,
+) (*consolev1.RecordAuditEventsResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer signal(c.news)
@@ -154,7 +156,10 @@ func TestEventsReachTheConsole(t *testing.T) {
 	for i := range 4 {
 		recording.Go(func() {
 			for j := range 600 {
-				r.Record(Event{Action: "test", Name: fmt.Sprint(i, j), Actor: Of(identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{"dev"}})})
+				r.Record(Event{
+					Action: "test", Name: fmt.Sprint(i, j),
+					Actor: Of(identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{"dev"}}),
+				})
 			}
 		})
 	}
@@ -163,7 +168,8 @@ func TestEventsReachTheConsole(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.events {
-		if e.GetActor().GetName() != "ada" || len(e.GetActor().GetGroups()) != 1 || time.Since(e.GetTime().AsTime()) > time.Hour {
+		if e.GetActor().GetName() != "ada" || len(e.GetActor().GetGroups()) != 1 ||
+			time.Since(e.GetTime().AsTime()) > time.Hour {
 			t.Fatalf("got %v", e)
 		}
 	}
@@ -210,7 +216,8 @@ func TestFullSpoolIsCountedAndTold(t *testing.T) {
 	c.setDown(nil)
 	c.await(t, "what fits, and how many did not", func(events []*consolev1.AuditEvent, _ int) bool {
 		lost := named(events, actionLost)
-		return len(named(events, "test")) > 0 && len(lost) == 1 && strings.Contains(lost[0].GetReason(), "2 events are lost at replica "+hostname(t)+": ")
+		return len(named(events, "test")) > 0 && len(lost) == 1 &&
+			strings.Contains(lost[0].GetReason(), "2 events are lost at replica "+hostname(t)+": ")
 	})
 }
 
@@ -231,7 +238,9 @@ func TestRefusedEventDoesNotHoldOthersUp(t *testing.T) {
 func leftBehind(t *testing.T, closed bool) (data []byte, ends []int) {
 	t.Helper()
 	for i := range 3 {
-		record, err := encode([]*consolev1.AuditEvent{Event{ID: NewID(), Time: time.Now(), Action: "test", Name: fmt.Sprint(i)}.Proto()})
+		record, err := encode([]*consolev1.AuditEvent{
+			Event{ID: NewID(), Time: time.Now(), Action: "test", Name: fmt.Sprint(i)}.Proto(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +274,8 @@ func sent(t *testing.T, left []byte) (names string, lost []string) {
 			}
 		}
 	}
-	if slices.ContainsFunc(named(slices.Collect(maps.Values(c.events)), "test"), func(e *consolev1.AuditEvent) bool { return e.GetName() == "new" }) {
+	if slices.ContainsFunc(named(slices.Collect(maps.Values(c.events)), "test"),
+		func(e *consolev1.AuditEvent) bool { return e.GetName() == "new" }) {
 		names += " new"
 	}
 	for _, e := range named(slices.Collect(maps.Values(c.events)), actionLost) {
@@ -288,8 +298,10 @@ func TestSegmentCutAtEachByteKeepsTheBatchesBefore(t *testing.T) {
 				want += fmt.Sprint(i)
 			}
 		}
-		if names, lost := sent(t, data[:cut]); names != want+" new" || len(lost) == 0 || !strings.Contains(strings.Join(lost, "\n"), "was killed") {
-			t.Errorf("cut at %d of %d: the console has %q, not %q, and %q is lost", cut, len(data), names, want+" new", lost)
+		if names, lost := sent(t, data[:cut]); names != want+" new" || len(lost) == 0 ||
+			!strings.Contains(strings.Join(lost, "\n"), "was killed") {
+			t.Errorf("cut at %d of %d: the console has %q, not %q, and %q is lost", cut, len(data), names, want+
+				" new", lost)
 		}
 	}
 	if names, lost := sent(t, data); names != "012 new" || len(lost) > 0 {
@@ -303,7 +315,8 @@ func TestCutSegmentIsCountedOnce(t *testing.T) {
 	c, dir := newConsole(), t.TempDir()
 	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
 	data, ends := leftBehind(t, false)
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:ends[2]-1], 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:ends[2]-1],
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for start := range 20 {
@@ -311,7 +324,9 @@ func TestCutSegmentIsCountedOnce(t *testing.T) {
 		stop := run(t, r)
 		synced(t, r)
 		stop()
-		if lost, want := testutil.ToFloat64(r.total.WithLabelValues("lost")), map[bool]float64{true: 1}[start == 0]; lost != want {
+		if lost, want := testutil.ToFloat64(r.total.WithLabelValues("lost")), map[bool]float64{
+			true: 1,
+		}[start == 0]; lost != want {
 			t.Errorf("start %d counts %g as lost, want %g", start, lost, want)
 		}
 	}
@@ -319,15 +334,16 @@ func TestCutSegmentIsCountedOnce(t *testing.T) {
 	r := open(t, dir, c)
 	r.Record(Event{Action: "last"})
 	run(t, r)
-	c.await(t, "what was whole, and a word of the kill and one of the cut", func(events []*consolev1.AuditEvent, _ int) bool {
-		if len(named(events, "last")) == 0 {
-			return false
-		}
-		if whole, lost := named(events, "test"), named(events, actionLost); len(whole) != 2 || len(lost) != 2 {
-			t.Errorf("the console has %v, and %v is lost", whole, lost)
-		}
-		return true
-	})
+	c.await(t, "what was whole, and a word of the kill and one of the cut",
+		func(events []*consolev1.AuditEvent, _ int) bool {
+			if len(named(events, "last")) == 0 {
+				return false
+			}
+			if whole, lost := named(events, "test"), named(events, actionLost); len(whole) != 2 || len(lost) != 2 {
+				t.Errorf("the console has %v, and %v is lost", whole, lost)
+			}
+			return true
+		})
 }
 
 // A cut does not end the segment well.
@@ -336,7 +352,8 @@ func TestCutSegmentStillTellsOfTheKill(t *testing.T) {
 	data, ends := leftBehind(t, true)
 	for _, cut := range []int{ends[0] - 1, ends[2] - 1, ends[2] + 1} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:cut], 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%016x%s", 7, extension)), data[:cut],
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		open(t, dir, newConsole()) // and is killed before it writes
@@ -358,8 +375,10 @@ func TestDamageAtAnyByteIsTold(t *testing.T) {
 				want += fmt.Sprint(i)
 			}
 		}
-		if names, lost := sent(t, bad); !strings.HasPrefix(names, want) || !strings.HasSuffix(names, " new") || len(lost) == 0 {
-			t.Errorf("damaged at %d of %d: the console has %q, which shall begin with %q, and %q is lost", at, len(data), names, want, lost)
+		if names, lost := sent(t, bad); !strings.HasPrefix(names, want) || !strings.HasSuffix(names, " new") ||
+			len(lost) == 0 {
+			t.Errorf("damaged at %d of %d: the console has %q, which shall begin with %q, and %q is lost", at,
+				len(data), names, want, lost)
 		}
 	}
 }
@@ -413,17 +432,20 @@ func TestWithAFullDiskAndNoConsoleWhatIsLostIsTold(t *testing.T) {
 		r.Record(Event{Action: "test"})
 	}
 	c.setDown(nil)
-	c.await(t, "what there was room for, and how many there was none for", func(events []*consolev1.AuditEvent, _ int) bool {
-		lost := named(events, actionLost)
-		return len(named(events, "test")) == maxMemory && len(lost) == 1 && strings.Contains(lost[0].GetReason(), "5 events are lost")
-	})
+	c.await(t, "what there was room for, and how many there was none for",
+		func(events []*consolev1.AuditEvent, _ int) bool {
+			lost := named(events, actionLost)
+			return len(named(events, "test")) == maxMemory && len(lost) == 1 &&
+				strings.Contains(lost[0].GetReason(), "5 events are lost")
+		})
 	// An event that is in memory when the recorder has to end is lost, and the next recorder says so.
 	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
 	r.Record(Event{Action: "last"})
 	stop()
 	c.setDown(nil)
 	run(t, open(t, dir, c))
-	c.await(t, "a word about it", func(events []*consolev1.AuditEvent, _ int) bool { return len(named(events, actionLost)) == 2 })
+	c.await(t, "a word about it",
+		func(events []*consolev1.AuditEvent, _ int) bool { return len(named(events, actionLost)) == 2 })
 }
 
 // A long absence of the console fills many segments; all are sent, and none is left.
@@ -464,7 +486,8 @@ func TestStrangeTextIsTakenIn(t *testing.T) {
 		groups[i] = long
 	}
 	r.Record(Event{
-		Action: "test", Actor: Actor{Kind: identity.KindUser, Name: long, Groups: groups}, Cluster: strings.Repeat("c", 63), Resource: long,
+		Action: "test", Actor: Actor{Kind: identity.KindUser, Name: long, Groups: groups},
+		Cluster: strings.Repeat("c", 63), Resource: long,
 		Namespace: long, Name: long, Verb: long, Code: -5, TraceID: long, Remote: long, Reason: long, Request: long,
 	})
 	c.await(t, "the event", func(events []*consolev1.AuditEvent, _ int) bool { return len(named(events, "test")) == 1 })
@@ -490,7 +513,9 @@ func child(dir string) {
 
 type nobody struct{}
 
-func (nobody) RecordAuditEvents(context.Context, *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
+func (nobody) RecordAuditEvents(context.Context,
+	*consolev1.RecordAuditEventsRequest,
+) (*consolev1.RecordAuditEventsResponse, error) {
 	return nil, errors.New("nobody is there")
 }
 
@@ -543,7 +568,8 @@ func TestKillBeforeTheFirstEventIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, open(t, dir, c))
-	c.await(t, "a word about it", func(events []*consolev1.AuditEvent, _ int) bool { return len(named(events, actionLost)) == 1 })
+	c.await(t, "a word about it",
+		func(events []*consolev1.AuditEvent, _ int) bool { return len(named(events, actionLost)) == 1 })
 }
 
 func FuzzSegment(f *testing.F) {
@@ -583,7 +609,10 @@ func BenchmarkRecord(b *testing.B) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = r.Run(ctx) }()
 	for b.Loop() {
-		r.Record(Event{Action: "tunnel.request", Actor: Actor{Kind: identity.KindUser, Name: "ada"}, Cluster: "edge-1", Resource: "pods", Verb: "list"})
+		r.Record(Event{
+			Action: "tunnel.request", Actor: Actor{Kind: identity.KindUser, Name: "ada"}, Cluster: "edge-1",
+			Resource: "pods", Verb: "list",
+		})
 	}
 	cancel()
 	<-done
@@ -596,7 +625,9 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	events := make([]*consolev1.AuditEvent, 100)
 	for i := range events {
-		events[i] = Event{ID: NewID(), Time: time.Now(), Action: "tunnel.request", Cluster: "edge-1", Resource: "pods", Verb: "list"}.Proto()
+		events[i] = Event{
+			ID: NewID(), Time: time.Now(), Action: "tunnel.request", Cluster: "edge-1", Resource: "pods", Verb: "list",
+		}.Proto()
 	}
 	for b.Loop() {
 		if err := s.append(events); err != nil {

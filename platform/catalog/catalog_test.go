@@ -41,8 +41,12 @@ type watch struct {
 	gone  <-chan struct{} // the client left
 }
 
-func (c *console) Watch(ctx context.Context, req *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
-	w := &watch{token: req.GetResumeToken(), kinds: req.GetKinds(), send: make(chan *consolev1.WatchResponse), gone: ctx.Done()}
+func (c *console) Watch(ctx context.Context, req *consolev1.WatchRequest,
+	out *connect.ServerStream[consolev1.WatchResponse],
+) error {
+	w := &watch{
+		token: req.GetResumeToken(), kinds: req.GetKinds(), send: make(chan *consolev1.WatchResponse), gone: ctx.Done(),
+	}
 	select {
 	case c.streams <- w:
 	case <-ctx.Done():
@@ -108,7 +112,9 @@ func (w *watch) end(err error) {
 	close(w.send)
 }
 
-func open(t testing.TB, dir string, client consolev1connect.CatalogServiceClient, kinds ...consolev1.Kind) *catalog.Catalog {
+func open(t testing.TB, dir string, client consolev1connect.CatalogServiceClient,
+	kinds ...consolev1.Kind,
+) *catalog.Catalog {
 	t.Helper()
 	c, err := catalog.Open(dir, client, slog.New(slog.DiscardHandler), kinds...)
 	if err != nil {
@@ -140,19 +146,27 @@ func run(t testing.TB, c *catalog.Catalog) (stop func()) {
 }
 
 func begin() *consolev1.WatchResponse {
-	return &consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}}
+	return &consolev1.WatchResponse{
+		Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}},
+	}
 }
 
 func end(token string) *consolev1.WatchResponse {
-	return &consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: token}
+	return &consolev1.WatchResponse{
+		Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: token,
+	}
 }
 
 func heartbeat(token string) *consolev1.WatchResponse {
-	return &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}, ResumeToken: token}
+	return &consolev1.WatchResponse{
+		Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}, ResumeToken: token,
+	}
 }
 
 func changes(token string, cs ...*consolev1.Change) *consolev1.WatchResponse {
-	return &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: cs}}, ResumeToken: token}
+	return &consolev1.WatchResponse{
+		Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: cs}}, ResumeToken: token,
+	}
 }
 
 func meta(name, uid string) *consolev1.Metadata { return &consolev1.Metadata{Name: name, Uid: uid} }
@@ -166,7 +180,9 @@ func source(name string, heads ...string) *consolev1.Change {
 }
 
 func cluster(name string) *consolev1.Change {
-	return &consolev1.Change{Change: &consolev1.Change_Cluster{Cluster: &consolev1.Cluster{Metadata: meta(name, "uid-"+name)}}}
+	return &consolev1.Change{
+		Change: &consolev1.Change_Cluster{Cluster: &consolev1.Cluster{Metadata: meta(name, "uid-"+name)}},
+	}
 }
 
 func service(name, source, ref, cluster string) *consolev1.Change {
@@ -182,7 +198,9 @@ func secret(name string) *consolev1.Change {
 }
 
 func deleted(kind consolev1.Kind, name, uid string) *consolev1.Change {
-	return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: kind, Name: name, Uid: uid}}}
+	return &consolev1.Change{
+		Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: kind, Name: name, Uid: uid}},
+	}
 }
 
 // shop is a small whole catalog.
@@ -247,7 +265,8 @@ func TestCatalogIsReadyOnlyAfterAWholeSnapshot(t *testing.T) {
 	if names(c) != shopNames || !sub.Take().All {
 		t.Errorf("got %s", names(c))
 	}
-	if s, ok := c.Service("hello"); !ok || s.Folder().Source != "shop" || s.Cluster() != "edge-1" || s.UID != "uid-hello" {
+	if s, ok := c.Service("hello"); !ok || s.Folder().Source != "shop" || s.Cluster() != "edge-1" ||
+		s.UID != "uid-hello" {
 		t.Error("no service hello")
 	}
 	if _, ok := c.Cluster("nope"); ok {
@@ -275,11 +294,13 @@ func TestChangesAreNamedAndMerged(t *testing.T) {
 	sub.Take()
 	w.say(t,
 		changes("t2", service("hello", "shop", "v2", "edge-2"), cluster("edge-3")),
-		changes("t3", deleted(consolev1.Kind_KIND_SERVICE, "world", "uid-world"), deleted(consolev1.Kind_KIND_CLUSTER, "edge-1", "another uid")),
+		changes("t3", deleted(consolev1.Kind_KIND_SERVICE, "world", "uid-world"),
+			deleted(consolev1.Kind_KIND_CLUSTER, "edge-1", "another uid")),
 	)
 	await(t, sub, func() bool { _, ok := c.Service("world"); return !ok })
 	d := sub.Take()
-	if _, ok := d.Services["hello"]; !ok || d.All || len(d.Services) != 2 || len(d.Clusters) != 1 || len(d.Sources) != 0 {
+	if _, ok := d.Services["hello"]; !ok || d.All || len(d.Services) != 2 || len(d.Clusters) != 1 ||
+		len(d.Sources) != 0 {
 		t.Errorf("delta %+v", d)
 	}
 	if _, ok := c.Cluster("edge-1"); !ok {
@@ -474,7 +495,9 @@ func TestBadSnapshotIsPutAside(t *testing.T) {
 	}
 	flipped := bytes.Clone(good)
 	flipped[len(flipped)/2] ^= 1
-	for name, bad := range map[string][]byte{"flipped": flipped, "truncated": good[:len(good)-3], "empty": nil, "other": []byte("hello")} {
+	for name, bad := range map[string][]byte{
+		"flipped": flipped, "truncated": good[:len(good)-3], "empty": nil, "other": []byte("hello"),
+	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(c.Saved())), bad, 0o600); err != nil {
 			t.Fatal(err)
@@ -499,7 +522,8 @@ func TestOnlyTheKindsThatAreWantedAreKept(t *testing.T) {
 		t.Errorf("asked for %v", w.kinds)
 	}
 	w.say(t, shop()...) // an older console tells everything
-	w.say(t, changes("t2", service("web", "shop", "", "edge-1"), deleted(consolev1.Kind_KIND_SOURCE, "shop", ""), cluster("edge-3")))
+	w.say(t, changes("t2", service("web", "shop", "", "edge-1"), deleted(consolev1.Kind_KIND_SOURCE, "shop", ""),
+		cluster("edge-3")))
 	const want = "cluster/edge-1 cluster/edge-2 cluster/edge-3 secret/shop-git"
 	await(t, sub, func() bool { return names(c) == want })
 	if d := sub.Take(); len(d.Services)+len(d.Sources) != 0 {
@@ -547,7 +571,8 @@ func TestCanonicalRef(t *testing.T) {
 	t.Parallel()
 	sha := strings.Repeat("0a", 20)
 	for in, want := range map[string]string{
-		"": "HEAD", "HEAD": "HEAD", "main": "refs/heads/main", "feature/x": "refs/heads/feature/x", "refs/tags/v1": "refs/tags/v1",
+		"": "HEAD", "HEAD": "HEAD", "main": "refs/heads/main", "feature/x": "refs/heads/feature/x",
+		"refs/tags/v1":    "refs/tags/v1",
 		"refs/heads/main": "refs/heads/main", sha: sha, strings.ToUpper(sha): sha, sha[1:]: "refs/heads/" + sha[1:],
 	} {
 		if got := catalog.CanonicalRef(in); got != want {
@@ -578,7 +603,9 @@ func TestIndexAgreesWithTheServices(t *testing.T) {
 			} else {
 				said := service(n, name.Draw(rt, "source"), "", name.Draw(rt, "cluster"))
 				if rapid.Bool().Draw(rt, "pin") {
-					said.GetService().Spec.Sync, said.GetService().Spec.UnpinAfter = &deliveryv1.SyncSpec{Pin: strings.Repeat("a", 40)}, strings.Repeat("b", 40)
+					said.GetService().Spec.Sync, said.GetService().Spec.UnpinAfter = &deliveryv1.SyncSpec{
+						Pin: strings.Repeat("a", 40),
+					}, strings.Repeat("b", 40)
 				}
 				w.say(t, changes("t", said))
 			}

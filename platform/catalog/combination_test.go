@@ -34,12 +34,14 @@ func TestSeveralSourcesAreARefOfTheFirst(t *testing.T) {
 	ref := catalog.RefOf(several("", "$values/env/prod.yaml").GetSpec())
 	pin := strings.Repeat("a", 40)
 	for _, s := range []*catalog.Service{
-		catalog.NewService(several("", "$values/env/prod.yaml")), catalog.Kept(catalog.NewService(several("", "$values/env/prod.yaml"))),
+		catalog.NewService(several("", "$values/env/prod.yaml")),
+		catalog.Kept(catalog.NewService(several("", "$values/env/prod.yaml"))),
 	} {
 		if f := s.Folder(); f.Source != "charts" || f.Ref != ref || f.Path != "" || catalog.CanonicalRef(ref) != ref {
 			t.Errorf("the folder is %v", f)
 		}
-		if !s.Follows("charts", ref) || !s.Follows("charts", "chart:web@^1") || !s.Follows("shop", "refs/heads/main") || s.Follows("charts", "refs/heads/main") {
+		if !s.Follows("charts", ref) || !s.Follows("charts", "chart:web@^1") ||
+			!s.Follows("shop", "refs/heads/main") || s.Follows("charts", "refs/heads/main") {
 			t.Error("it does not follow its sources")
 		}
 		parts := s.Parts()
@@ -53,7 +55,8 @@ func TestSeveralSourcesAreARefOfTheFirst(t *testing.T) {
 			t.Errorf("pinned, the folder is %v", f)
 		}
 	}
-	if combination, commit, ok := catalog.ParseCombinationRef(ref + "@" + pin); !ok || combination != ref || commit != pin {
+	if combination, commit, ok := catalog.ParseCombinationRef(ref + "@" + pin); !ok || combination != ref ||
+		commit != pin {
 		t.Errorf("got %q, %q", combination, commit)
 	}
 }
@@ -103,7 +106,10 @@ func TestSourcesAreSideBySideForTheAgent(t *testing.T) {
 		path, first, want string
 		files, placed     []string
 	}{
-		{"", "", "chart", []string{"$values/env/prod.yaml", "ci.yaml"}, []string{"values/env/prod.yaml", "chart/ci.yaml"}},
+		{
+			"", "", "chart", []string{"$values/env/prod.yaml", "ci.yaml"},
+			[]string{"values/env/prod.yaml", "chart/ci.yaml"},
+		},
 		{"", "deploy/web", "chart/deploy/web", []string{"ci.yaml"}, []string{"chart/deploy/web/ci.yaml"}},
 		{"values/web", "", "values/web", nil, nil},
 		{".", "", "", nil, nil},
@@ -129,7 +135,8 @@ func TestFoldersOfAPartAreItsOwnAndItsFiles(t *testing.T) {
 		t.Errorf("files alone are %v", folders)
 	}
 	part.Path = "deploy"
-	if folders = part.Folders(); len(folders) != 2 || folders[0].Path != "deploy" || folders[0].Include != "" || folders[1].Include == "" {
+	if folders = part.Folders(); len(folders) != 2 || folders[0].Path != "deploy" || folders[0].Include != "" ||
+		folders[1].Include == "" {
 		t.Errorf("a folder and files are %v", folders)
 	}
 }
@@ -145,7 +152,8 @@ func TestSeveralSourcesAreCountedAtEach(t *testing.T) {
 	change := func(s *consolev1.Service) *consolev1.Change {
 		return &consolev1.Change{Change: &consolev1.Change_Service{Service: s}}
 	}
-	w.say(t, begin(), changes("", source("shop"), source("charts"), change(several("", "$values/prod.yaml"))), end("t1"))
+	w.say(t, begin(), changes("", source("shop"), source("charts"), change(several("", "$values/prod.yaml"))),
+		end("t1"))
 	ref := catalog.RefOf(several("", "$values/prod.yaml").GetSpec())
 	await(t, changed, func() bool { return got.RefsOf("shop")["refs/heads/main"] == 1 })
 	if refs := got.RefsOf("charts"); !maps.Equal(refs, map[string]int{ref: 1, "chart:web@^1": 1}) {
@@ -162,7 +170,8 @@ func TestSeveralSourcesAreCountedAtEach(t *testing.T) {
 	}
 	w.say(t, changes("t3", deleted(consolev1.Kind_KIND_SERVICE, "web", "")))
 	await(t, changed, func() bool { return len(got.RefsOf("charts")) == 0 })
-	if refs := got.RefsOf("shop"); len(refs) != 0 || got.CombinationsOf("charts") != nil || len(got.ServicesOf("shop")) != 0 {
+	if refs := got.RefsOf("shop"); len(refs) != 0 || got.CombinationsOf("charts") != nil ||
+		len(got.ServicesOf("shop")) != 0 {
 		t.Errorf("deleted, the refs are %v", refs)
 	}
 }
@@ -171,7 +180,9 @@ func TestARevisionOfSeveralSourcesIsOneThatTheyHadTogether(t *testing.T) {
 	t.Parallel()
 	s := catalog.NewService(several("", "$values/prod.yaml"))
 	ref, commit := s.Folder().Ref, strings.Repeat("a", 40)
-	for revision, want := range map[string]string{"": ref, "HEAD": ref, ref: ref, commit: ref + "@" + commit, "main": "", "aaaaaaa": ""} {
+	for revision, want := range map[string]string{
+		"": ref, "HEAD": ref, ref: ref, commit: ref + "@" + commit, "main": "", "aaaaaaa": "",
+	} {
 		if got, err := s.RevisionRef(revision); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v", revision, got, err)
 		}

@@ -41,7 +41,8 @@ func recorded(t testing.TB, dir string) (file []byte, holds map[int]string) {
 	w.say(t, shop()...)
 	grown()
 	for i, change := range []*consolev1.Change{
-		cluster("edge-3"), service("third", "shop", "", "edge-3"), deleted(consolev1.Kind_KIND_SERVICE, "hello", ""), secret("more"),
+		cluster("edge-3"), service("third", "shop", "", "edge-3"), deleted(consolev1.Kind_KIND_SERVICE, "hello", ""),
+		secret("more"),
 	} {
 		w.say(t, changes(fmt.Sprint("t", i+2), change))
 		grown()

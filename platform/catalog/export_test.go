@@ -7,7 +7,10 @@ import (
 
 // Hurry makes a catalog's waits short.
 func (c *Catalog) Hurry(silence time.Duration) {
-	c.timing = timing{silence: silence, firstBackoff: time.Millisecond, lastBackoff: 5 * time.Millisecond, saveDelay: time.Millisecond}
+	c.timing = timing{
+		silence: silence, firstBackoff: time.Millisecond, lastBackoff: 5 * time.Millisecond,
+		saveDelay: time.Millisecond,
+	}
 }
 
 // Decode reads a file, for its fuzz target, and says how much of it counts.

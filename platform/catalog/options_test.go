@@ -13,7 +13,8 @@ import (
 
 func withOptions(render *deliveryv1.RenderSpec, sync *deliveryv1.SyncSpec) *consolev1.Service {
 	return &consolev1.Service{
-		Metadata: meta("hello", "1"), Spec: &consolev1.ServiceSpec{Source: "shop", Ref: "main", Cluster: "edge-1", Render: render, Sync: sync},
+		Metadata: meta("hello", "1"),
+		Spec:     &consolev1.ServiceSpec{Source: "shop", Ref: "main", Cluster: "edge-1", Render: render, Sync: sync},
 	}
 }
 
@@ -50,7 +51,8 @@ func TestAPinnedServiceFollowsItsRef(t *testing.T) {
 		of.Spec.UnpinAfter = after
 		s := catalog.NewService(of)
 		for _, s := range []*catalog.Service{s, catalog.Kept(s), catalog.Kept(catalog.Kept(s))} {
-			if !s.Follows("shop", pin) || !s.Follows("shop", "refs/heads/main") || s.Follows("shop", "HEAD") || s.Folder().Ref != pin || s.Options(nil) != "" {
+			if !s.Follows("shop", pin) || !s.Follows("shop", "refs/heads/main") || s.Follows("shop", "HEAD") ||
+				s.Folder().Ref != pin || s.Options(nil) != "" {
 				t.Errorf("until %q: %v", after, s)
 			}
 		}
@@ -76,7 +78,9 @@ func TestLabelsGoToThoseThatSeeThem(t *testing.T) {
 		deliveryv1.Renderer_RENDERER_HELM: true, deliveryv1.Renderer_RENDERER_TEMPLATE: true,
 	} {
 		s := catalog.NewService(withOptions(&deliveryv1.RenderSpec{Renderer: renderer}, nil))
-		one, other := s.Options(map[string]string{"zone": "a", "b": "c"}), s.Options(map[string]string{"zone": "b", "b": "c"})
+		one, other := s.Options(map[string]string{
+			"zone": "a", "b": "c",
+		}), s.Options(map[string]string{"zone": "b", "b": "c"})
 		if (one != other) != sees {
 			t.Errorf("%s: labels count: %v", renderer, one != other)
 		}
@@ -94,13 +98,16 @@ func TestOptionsComeBackFromTheDisk(t *testing.T) {
 	stop := run(t, c)
 	sub := c.Subscribe()
 	defer sub.Close()
-	s := withOptions(&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE}, &deliveryv1.SyncSpec{Pin: strings.Repeat("a", 40), Reason: "x"})
-	con.next(t).say(t, begin(), changes("", &consolev1.Change{Change: &consolev1.Change_Service{Service: s}}), end("t1"))
+	s := withOptions(&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE},
+		&deliveryv1.SyncSpec{Pin: strings.Repeat("a", 40), Reason: "x"})
+	con.next(t).say(t, begin(), changes("", &consolev1.Change{Change: &consolev1.Change_Service{Service: s}}),
+		end("t1"))
 	await(t, sub, func() bool { _, ok := c.Service("hello"); return ok })
 	before, _ := c.Service("hello")
 	stop()
 	after, ok := open(t, dir, client).Service("hello")
-	if !ok || after.Options(nil) != before.Options(nil) || after.FolderID() != before.FolderID() || after.Options(nil) == "" {
+	if !ok || after.Options(nil) != before.Options(nil) || after.FolderID() != before.FolderID() ||
+		after.Options(nil) == "" {
 		t.Errorf("%+v became %+v", before, after)
 	}
 }
@@ -109,7 +116,8 @@ func TestOptionsComeBackFromTheDisk(t *testing.T) {
 func TestTestsAreOptionsButNoContent(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{"zone": "a"}
-	plain := withOptions(&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM}, &deliveryv1.SyncSpec{Reason: "x"})
+	plain := withOptions(&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM},
+		&deliveryv1.SyncSpec{Reason: "x"})
 	want := catalog.NewService(plain).Options(labels)
 	seen := map[string]bool{want: true}
 	for name, set := range map[string]func(*consolev1.ServiceSpec){
@@ -129,7 +137,8 @@ func TestTestsAreOptionsButNoContent(t *testing.T) {
 			if err := proto.Unmarshal([]byte(s.Options(labels)), &sent); err != nil {
 				t.Fatal(err)
 			}
-			if !proto.Equal(sent.GetTests(), of.GetSpec().GetTests()) || !proto.Equal(sent.GetTestRequest(), of.GetSpec().GetTestRequest()) {
+			if !proto.Equal(sent.GetTests(), of.GetSpec().GetTests()) ||
+				!proto.Equal(sent.GetTestRequest(), of.GetSpec().GetTestRequest()) {
 				t.Errorf("%s: delivered as %v", name, &sent)
 			}
 			seen[s.Options(labels)] = true
@@ -139,7 +148,9 @@ func TestTestsAreOptionsButNoContent(t *testing.T) {
 		t.Errorf("%d kinds of options for 4 services", len(seen))
 	}
 	none := proto.CloneOf(plain)
-	none.Spec.Tests, none.Spec.TestRequest = &deliveryv1.TestSpec{On: deliveryv1.TestTrigger_TEST_TRIGGER_NONE}, &deliveryv1.TestRequest{}
+	none.Spec.Tests, none.Spec.TestRequest = &deliveryv1.TestSpec{
+		On: deliveryv1.TestTrigger_TEST_TRIGGER_NONE,
+	}, &deliveryv1.TestRequest{}
 	if got := catalog.NewService(none).Options(labels); got != want {
 		t.Errorf("tests by default: %q, want %q", got, want)
 	}

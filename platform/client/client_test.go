@@ -111,7 +111,9 @@ func TestTokenIsSentWithCallsStreamsAndPlainRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	for _, want := range []string{tunnelv1connect.TunnelServiceListSessionsProcedure, tunnelv1connect.TunnelServiceConnectProcedure, "/plain"} {
+	for _, want := range []string{
+		tunnelv1connect.TunnelServiceListSessionsProcedure, tunnelv1connect.TunnelServiceConnectProcedure, "/plain",
+	} {
 		if got := <-seen; got != want+" Bearer t0k" {
 			t.Errorf("got %q, want %s", got, want)
 		}

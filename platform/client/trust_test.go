@@ -86,8 +86,10 @@ func TestOnlyTheHubsAuthorityIsTrustedWhereItIsGiven(t *testing.T) {
 func TestAddressesThatWouldLeakTheTokenAreRefused(t *testing.T) {
 	t.Parallel()
 	for url, good := range map[string]bool{
-		"https://10.0.0.1:7401": true, "http://127.0.0.1:7401": true, "http://[::1]:7401": true, "http://localhost:7401": true,
-		"http://10.0.0.1:7401": false, "https://user:x@host": false, "": false, "ftp://host": false, "https://": false, "http://127.0.0.1.evil.example": false,
+		"https://10.0.0.1:7401": true, "http://127.0.0.1:7401": true, "http://[::1]:7401": true,
+		"http://localhost:7401": true,
+		"http://10.0.0.1:7401":  false, "https://user:x@host": false, "": false, "ftp://host": false,
+		"https://": false, "http://127.0.0.1.evil.example": false,
 	} {
 		if err := client.CheckPeer(url); (err == nil) != good {
 			t.Errorf("%q: %v", url, err)

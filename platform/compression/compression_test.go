@@ -20,7 +20,9 @@ type echo struct {
 }
 
 func (echo) Sync(_ context.Context, req *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
-	return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_Changes{Changes: &deliveryv1.Changes{Removed: []string{req.GetDigest()}}}}, nil
+	return &deliveryv1.SyncResponse{
+		Result: &deliveryv1.SyncResponse_Changes{Changes: &deliveryv1.Changes{Removed: []string{req.GetDigest()}}},
+	}, nil
 }
 
 func TestOnlyLargeMessagesAreCompressed(t *testing.T) {
@@ -45,7 +47,8 @@ func TestOnlyLargeMessagesAreCompressed(t *testing.T) {
 			return res, err
 		}
 	})
-	client := deliveryv1connect.NewDeliveryServiceClient(s.Client(), s.URL, compression.Client(), connect.WithInterceptors(see))
+	client := deliveryv1connect.NewDeliveryServiceClient(s.Client(), s.URL, compression.Client(),
+		connect.WithInterceptors(see))
 	for _, test := range []struct {
 		digest, encoding string
 	}{
@@ -60,8 +63,10 @@ func TestOnlyLargeMessagesAreCompressed(t *testing.T) {
 			if back := res.GetChanges().GetRemoved()[0]; back != test.digest {
 				t.Errorf("%d bytes came back as %d", len(test.digest), len(back))
 			}
-			if encoding != test.encoding || answered != test.encoding || test.encoding != "" && length > int64(len(test.digest)/5) {
-				t.Errorf("%d bytes travel there as %d with encoding %q, back with %q", len(test.digest), length, encoding, answered)
+			if encoding != test.encoding || answered != test.encoding ||
+				test.encoding != "" && length > int64(len(test.digest)/5) {
+				t.Errorf("%d bytes travel there as %d with encoding %q, back with %q", len(test.digest), length,
+					encoding, answered)
 			}
 		}
 	}

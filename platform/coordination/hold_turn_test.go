@@ -122,7 +122,8 @@ func TestWhoseTurnItIsNotDoesNotTryUntilWoken(t *testing.T) {
 		if len(got) != 0 {
 			t.Error("it had the lease before its turn")
 		}
-		for _, next := range []time.Duration{coordination.MaxTTL, 0} { // also out of the pause in which it leaves it to others
+		// also out of the pause in which it leaves it to others
+		for _, next := range []time.Duration{coordination.MaxTTL, 0} {
 			<-may
 			may <- next
 			wake <- struct{}{}

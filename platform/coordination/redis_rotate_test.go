@@ -25,7 +25,8 @@ func TestRedisIsVerifiedByTheAuthorityThatIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := freePort(t)
-	redistest.Start(t, "--tls-port", port, "--tls-cert-file", ours.CertFile, "--tls-key-file", ours.KeyFile, "--tls-ca-cert-file", ours.CAFile, "--tls-auth-clients", "no")
+	redistest.Start(t, "--tls-port", port, "--tls-cert-file", ours.CertFile, "--tls-key-file", ours.KeyFile,
+		"--tls-ca-cert-file", ours.CAFile, "--tls-auth-clients", "no")
 	url := "rediss://127.0.0.1:" + port
 	for name, tt := range map[string]struct {
 		coordination.Config
@@ -62,7 +63,8 @@ func TestRedisIsVerifiedByTheAuthorityThatIsNamed(t *testing.T) {
 	}
 }
 
-// The steps are those of docs/operate/rotate.md: the file has the new authority beside the old one before Redis has a certificate of it.
+// The steps are those of docs/operate/rotate.md: the file has the new authority beside the old one before Redis has a
+// certificate of it.
 func TestTheAuthorityOfRedisChangesWithoutAStop(t *testing.T) {
 	t.Parallel()
 	var authorities [2]localca.Files
@@ -88,7 +90,8 @@ func TestTheAuthorityOfRedisChangesWithoutAStop(t *testing.T) {
 		}
 	}
 	port := freePort(t)
-	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", authorities[0].CertFile, "--tls-key-file", authorities[0].KeyFile, "--tls-ca-cert-file", authorities[0].CAFile, "--tls-auth-clients", "no")
+	s := redistest.Start(t, "--tls-port", port, "--tls-cert-file", authorities[0].CertFile, "--tls-key-file",
+		authorities[0].KeyFile, "--tls-ca-cert-file", authorities[0].CAFile, "--tls-auth-clients", "no")
 	write(pem(0))
 	c, err := coordination.Config{URL: "rediss://127.0.0.1:" + port, CAFile: file}.Open()
 	if err != nil {
@@ -109,7 +112,8 @@ func TestTheAuthorityOfRedisChangesWithoutAStop(t *testing.T) {
 	}
 
 	write(append(pem(0), pem(1)...))
-	s.Do("CONFIG", "SET", "tls-cert-file", authorities[1].CertFile, "tls-key-file", authorities[1].KeyFile, "tls-ca-cert-file", authorities[1].CAFile)
+	s.Do("CONFIG", "SET", "tls-cert-file", authorities[1].CertFile, "tls-key-file", authorities[1].KeyFile,
+		"tls-ca-cert-file", authorities[1].CAFile)
 	s.Do("CLIENT", "KILL", "TYPE", "normal") // so that all connections are opened again
 	eventually(t, func() error { return c.Ping(t.Context()) })
 }

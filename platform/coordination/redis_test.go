@@ -278,7 +278,8 @@ func asUser(s *redistest.Server, user, password string) string {
 func TestRedisWrongLoginAndACLSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("ACL", "SETUSER", "right", "on", ">s3cret", "resetkeys", "resetchannels", "~fairlead:*", "&fairlead:*", "+@all", "-@dangerous")
+	s.Do("ACL", "SETUSER", "right", "on", ">s3cret", "resetkeys", "resetchannels", "~fairlead:*", "&fairlead:*",
+		"+@all", "-@dangerous")
 	s.Do("ACL", "SETUSER", "otherkeys", "on", ">s3cret", "resetkeys", "resetchannels", "~other:*", "&other:*", "+@all")
 
 	if _, err := openRedis(t, asUser(s, "right", "s3cret")).Acquire(t.Context(), "k", "one", time.Minute); err != nil {

@@ -93,7 +93,8 @@ func TestRedisCluster(t *testing.T) {
 	var servers []*redistest.Server
 	for i := range nodes {
 		port, busPort := freePort(t), freePort(t)
-		s := redistest.Start(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", busPort)
+		s := redistest.Start(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port",
+			busPort)
 		const slots = 16384
 		s.Do("CLUSTER", "ADDSLOTSRANGE", i*slots/nodes, (i+1)*slots/nodes-1)
 		s.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
@@ -104,7 +105,8 @@ func TestRedisCluster(t *testing.T) {
 	}
 	eventually(t, func() error {
 		for _, s := range servers {
-			if info := s.Do("CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:2") {
+			if info := s.Do("CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") ||
+				!strings.Contains(info, "cluster_known_nodes:2") {
 				return errors.New(info)
 			}
 		}

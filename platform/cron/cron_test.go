@@ -29,11 +29,14 @@ func TestWhenAScheduleIsDue(t *testing.T) {
 		{"5/20 9-10 * * *", "", "2026-11-21T09:30:00Z", "2026-11-21T09:45:00Z", "2026-11-21T09:25:00Z"},
 		{"0 0 * * mon-fri", "", "2026-11-21T10:00:00Z", "2026-11-23T00:00:00Z", "2026-11-20T00:00:00Z"},
 		{"0 0 * * 7", "", "2026-11-21T10:00:00Z", "2026-11-22T00:00:00Z", "2026-11-15T00:00:00Z"},
-		{"0 0 1,15 Feb sun", "", "2026-02-01T00:00:00Z", "2026-02-08T00:00:00Z", "2026-02-01T00:00:00Z"}, // one of the two days
+		// one of the two days
+		{"0 0 1,15 Feb sun", "", "2026-02-01T00:00:00Z", "2026-02-08T00:00:00Z", "2026-02-01T00:00:00Z"},
 		{"0 0 29 2 *", "", "2026-03-01T00:00:00Z", "2028-02-29T00:00:00Z", "2024-02-29T00:00:00Z"},
 		{"0 3 * * *", "Europe/Berlin", "2026-07-01T00:30:00Z", "2026-07-01T01:00:00Z", "2026-06-30T01:00:00Z"},
-		{"30 2 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z", "2026-03-28T01:30:00Z"},   // there is no 2:30 that day
-		{"30 2 25 10 *", "Europe/Berlin", "2026-10-25T01:30:00Z", "2027-10-25T00:30:00Z", "2026-10-25T01:30:00Z"}, // twice, and counted once
+		// there is no 2:30 that day
+		{"30 2 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z", "2026-03-28T01:30:00Z"},
+		// twice, and counted once
+		{"30 2 25 10 *", "Europe/Berlin", "2026-10-25T01:30:00Z", "2027-10-25T00:30:00Z", "2026-10-25T01:30:00Z"},
 		{"59 23 31 12 *", "Pacific/Kiritimati", "2026-12-31T09:58:00Z", "2026-12-31T09:59:00Z", "2025-12-31T09:59:00Z"},
 	} {
 		s, err := cron.Parse(test.schedule, test.zone)
@@ -74,7 +77,9 @@ func TestWhatIsNoSchedule(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"0 3 * * *", "*/5 1-3,7 1 jan-dec sun", "0 0 31 2 *", "99999999999999999999 * * * *"} {
+	for _, seed := range []string{
+		"0 3 * * *", "*/5 1-3,7 1 jan-dec sun", "0 0 31 2 *", "99999999999999999999 * * * *",
+	} {
 		f.Add(seed, "")
 	}
 	now := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
@@ -90,11 +95,14 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A schedule is looked up by arithmetic on days without a change of the clock. The reference makes every time of the days around.
+// A schedule is looked up by arithmetic on days without a change of the clock. The reference makes every time of the
+// days around.
 func TestEveryDueTimeIsFoundInItsOrder(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(21, 1))
-	for _, zone := range []string{"", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns"} {
+	for _, zone := range []string{
+		"", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns",
+	} {
 		location, err := time.LoadLocation(zone)
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +115,8 @@ func TestEveryDueTimeIsFoundInItsOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Days with a change of the clock in one of the zones are among those of spring and autumn.
-			from := time.Date(2017, time.Month(1+random.IntN(12)), 1+random.IntN(28), random.IntN(24), random.IntN(60), random.IntN(60), 0, location)
+			from := time.Date(2017, time.Month(1+random.IntN(12)), 1+random.IntN(28), random.IntN(24), random.IntN(60),
+				random.IntN(60), 0, location)
 			for _, gaps := range []bool{false, true} {
 				is := s
 				if gaps {

@@ -23,7 +23,9 @@ func TestSharesWithoutModesAreToldTheirMountOptions(t *testing.T) {
 		}
 	}
 	err := exposed("/data/key", "file_mode=0600,dir_mode=0700,uid=7,gid=7")
-	for _, words := range []string{"/data/key", "takes modes from its mount alone", "file_mode=0600,dir_mode=0700,uid=7,gid=7", "mountOptions"} {
+	for _, words := range []string{
+		"/data/key", "takes modes from its mount alone", "file_mode=0600,dir_mode=0700,uid=7,gid=7", "mountOptions",
+	} {
 		if !strings.Contains(err.Error(), words) {
 			t.Errorf("%q does not say %q", err, words)
 		}

@@ -16,7 +16,9 @@ func TestDigestsAreGolden(t *testing.T) {
 	if got, want := delivery.ServiceDigest(s), "sha256:498f7435f57c1d568d699fe076a0ecdae24005bf60acc8d8f0c1bf2c62dbd1f8"; got != want {
 		t.Errorf("service digest %s, want %s", got, want)
 	}
-	if got, want := delivery.SetDigest(map[string]string{"b": "2", "a": "1"}), "sha256:df9d7c8b5d61073c1f63845a5faa9d20f7a545a1d1d96572cf2e398fa4e947d1"; got != want {
+	if got, want := delivery.SetDigest(map[string]string{
+		"b": "2", "a": "1",
+	}), "sha256:df9d7c8b5d61073c1f63845a5faa9d20f7a545a1d1d96572cf2e398fa4e947d1"; got != want {
 		t.Errorf("set digest %s, want %s", got, want)
 	}
 	if got := delivery.SetDigest(nil); got != "" {

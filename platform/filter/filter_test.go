@@ -23,25 +23,47 @@ func parse(t *testing.T, include, ignore []string) filter.Rules {
 func TestWhichFilesAreLeft(t *testing.T) {
 	t.Parallel()
 	const rulesFile = filter.FileName
-	files := []string{"a.yaml", "b.md", "charts/x/Chart.yaml", "charts/x/templates/a.yaml", "charts/x/templates/tests/t.yaml", "prod/a.yaml", "prod/deep/b.yaml", "test/a.yaml"}
+	files := []string{
+		"a.yaml", "b.md", "charts/x/Chart.yaml", "charts/x/templates/a.yaml", "charts/x/templates/tests/t.yaml",
+		"prod/a.yaml", "prod/deep/b.yaml", "test/a.yaml",
+	}
 	for name, tt := range map[string]struct {
 		include, ignore []string
 		files           map[string]string
 		want            []string
 	}{
-		"no rules":           {want: files},
-		"by ending":          {ignore: []string{"*.md", "charts/"}, want: []string{"a.yaml", "prod/a.yaml", "prod/deep/b.yaml", "test/a.yaml"}},
-		"anchored":           {include: []string{"/a.yaml", "prod/*.yaml"}, want: []string{"a.yaml", "prod/a.yaml"}},
-		"any depth":          {include: []string{"**/deep/*", "**/tests/**"}, want: []string{"charts/x/templates/tests/t.yaml", "prod/deep/b.yaml"}},
-		"a whole folder":     {include: []string{"prod/"}, want: []string{"prod/a.yaml", "prod/deep/b.yaml"}},
-		"both":               {include: []string{"prod", "test"}, ignore: []string{"deep"}, want: []string{"prod/a.yaml", "test/a.yaml"}},
-		"the last rule wins": {ignore: []string{"*.yaml", "!b.yaml"}, want: []string{"b.md", "prod/deep/b.yaml"}},
-		"nothing comes back into what is left out": {ignore: []string{"prod/", "!prod/a.yaml", "*.md", "charts", "test"}, want: []string{"a.yaml"}},
-		"a rule for folders is none for files":     {ignore: []string{"a.yaml/", "charts", "prod", "test"}, want: []string{"a.yaml", "b.md"}},
-		"classes and escapes":                      {include: []string{`[[:alpha:]].m[!x]`, `\a.yam?`}, want: []string{"a.yaml", "b.md", "charts/x/templates/a.yaml", "prod/a.yaml", "test/a.yaml"}},
+		"no rules": {want: files},
+		"by ending": {
+			ignore: []string{"*.md", "charts/"},
+			want:   []string{"a.yaml", "prod/a.yaml", "prod/deep/b.yaml", "test/a.yaml"},
+		},
+		"anchored": {include: []string{"/a.yaml", "prod/*.yaml"}, want: []string{"a.yaml", "prod/a.yaml"}},
+		"any depth": {
+			include: []string{"**/deep/*", "**/tests/**"},
+			want:    []string{"charts/x/templates/tests/t.yaml", "prod/deep/b.yaml"},
+		},
+		"a whole folder": {include: []string{"prod/"}, want: []string{"prod/a.yaml", "prod/deep/b.yaml"}},
+		"both": {
+			include: []string{"prod", "test"}, ignore: []string{"deep"}, want: []string{"prod/a.yaml", "test/a.yaml"},
+		},
+		"the last rule wins": {
+			ignore: []string{"*.yaml", "!b.yaml"}, want: []string{"b.md", "prod/deep/b.yaml"},
+		},
+		"nothing comes back into what is left out": {
+			ignore: []string{"prod/", "!prod/a.yaml", "*.md", "charts", "test"}, want: []string{"a.yaml"},
+		},
+		"a rule for folders is none for files": {
+			ignore: []string{"a.yaml/", "charts", "prod", "test"}, want: []string{"a.yaml", "b.md"},
+		},
+		"classes and escapes": {
+			include: []string{`[[:alpha:]].m[!x]`, `\a.yam?`},
+			want:    []string{"a.yaml", "b.md", "charts/x/templates/a.yaml", "prod/a.yaml", "test/a.yaml"},
+		},
 		"a file of rules, and one below": {
-			files: map[string]string{rulesFile: "# not for clusters\n*.md\ntest\ncharts\r\n", "prod/" + rulesFile: "a.yaml\n/b.yaml"},
-			want:  []string{"a.yaml", "prod/deep/b.yaml"},
+			files: map[string]string{
+				rulesFile: "# not for clusters\n*.md\ntest\ncharts\r\n", "prod/" + rulesFile: "a.yaml\n/b.yaml",
+			},
+			want: []string{"a.yaml", "prod/deep/b.yaml"},
 		},
 		"the nearer file wins": {
 			files: map[string]string{rulesFile: "*.yaml\n", "prod/" + rulesFile: "!*.yaml\n"},
@@ -166,7 +188,9 @@ func TestFilesOfRulesHaveLimits(t *testing.T) {
 		"line":   {"a\n" + strings.Repeat("b", 600), "line 2"},
 		"binary": {"a\x00b", "not a text file"},
 	} {
-		if err := (filter.Rules{}).Begin().Enter("sub", filter.In).Read([]byte(tt.content)); !errors.Is(err, filter.ErrRules) || !strings.Contains(err.Error(), tt.words) || !strings.Contains(err.Error(), `"sub/.fairleadignore"`) {
+		if err := (filter.Rules{}).Begin().Enter("sub",
+			filter.In).Read([]byte(tt.content)); !errors.Is(err, filter.ErrRules) ||
+			!strings.Contains(err.Error(), tt.words) || !strings.Contains(err.Error(), `"sub/.fairleadignore"`) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -215,7 +239,8 @@ func FuzzRule(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := filter.ParseCanonical(rules.Canonical()); err != nil || again.Canonical() != rules.Canonical() {
+		if again, err := filter.ParseCanonical(rules.Canonical()); err != nil ||
+			again.Canonical() != rules.Canonical() {
 			t.Errorf("%q: %v", rules.Canonical(), err)
 		}
 		at := rules.Begin()
@@ -224,7 +249,8 @@ func FuzzRule(f *testing.F) {
 			if err != nil {
 				t.Skip(err)
 			}
-			if file, err := at.Judge(name, false); err != nil || file == filter.Perhaps || file == filter.In && verdict == filter.Out {
+			if file, err := at.Judge(name, false); err != nil || file == filter.Perhaps ||
+				file == filter.In && verdict == filter.Out {
 				t.Errorf("%q is %v as a file and %v as a folder, %v", name, file, verdict, err)
 			}
 			at = at.Enter(name, verdict)

@@ -20,11 +20,13 @@ import (
 
 var (
 	names = rapid.SampledFrom([]string{
-		"a", "b", "ab", "aab", "a.b", "b.yaml", "A", "a b", "a ", "é", "[a]", "!a", "#a", "a*", `a\b`, "-", "ba-b", "a]", "x", "^",
+		"a", "b", "ab", "aab", "a.b", "b.yaml", "A", "a b", "a ", "é", "[a]", "!a", "#a", "a*", `a\b`, "-", "ba-b",
+		"a]", "x", "^",
 	})
 	pieces = rapid.SampledFrom([]string{
 		"a", "b", "ab", ".yaml", "A", "x", "é", "*", "*", "**", "?", "/", "/", "/", "**/", "/**", "/**/", "***",
-		"[ab]", "[!a]", "[^b]", "[a-c]", "[]a]", "[a-]", "[!]-]", `[\]a]`, "[[:alpha:]]", "[[:upper:][:space:]]", "[[:no:]]", "[[:alpha]", "[a/b]", "[b-a]", `[a-\c]`,
+		"[ab]", "[!a]", "[^b]", "[a-c]", "[]a]", "[a-]", "[!]-]", `[\]a]`, "[[:alpha:]]", "[[:upper:][:space:]]",
+		"[[:no:]]", "[[:alpha]", "[a/b]", "[b-a]", `[a-\c]`,
 		`\a`, `\*`, `\!`, `\#`, `\ `, `\/`, `\`, "!", "#", " ", "[", "]", "-", "^",
 	})
 )
@@ -36,7 +38,8 @@ var midName = regexp.MustCompile(`^!?/?[^*?\[\\]*[^*?\[\\/]\*\*`)
 // rule draws a line.
 func rule() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		return rapid.SampledFrom([]string{"", "", "", "!"}).Draw(t, "not") + strings.Join(rapid.SliceOfN(pieces, 1, 6).Draw(t, "pieces"), "")
+		return rapid.SampledFrom([]string{"", "", "", "!"}).Draw(t, "not") +
+			strings.Join(rapid.SliceOfN(pieces, 1, 6).Draw(t, "pieces"), "")
 	}).Filter(func(line string) bool { return !midName.MatchString(line) })
 }
 
@@ -90,7 +93,8 @@ func newWorktree(t *rapid.T, git string, files map[string]string) worktree {
 
 // run returns the paths that Git prints.
 func (w worktree) run(stdin string, args ...string) []string {
-	cmd := exec.CommandContext(w.t.Context(), "git", append([]string{"--git-dir", w.git, "--work-tree", "."}, args...)...)
+	cmd := exec.CommandContext(w.t.Context(), "git",
+		append([]string{"--git-dir", w.git, "--work-tree", "."}, args...)...)
 	cmd.Dir, cmd.Stdin = w.dir, strings.NewReader(stdin)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
 	var stderr bytes.Buffer
@@ -110,7 +114,8 @@ func (w worktree) run(stdin string, args ...string) []string {
 func newGit(t *testing.T) string {
 	t.Helper()
 	git := filepath.Join(t.TempDir(), "repo.git")
-	if out, err := exec.CommandContext(t.Context(), "git", "init", "--quiet", "--bare", "--template=", git).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "--quiet", "--bare", "--template=",
+		git).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v: %s", err, out)
 	}
 	return git
@@ -141,7 +146,8 @@ func TestIncludeNamesWhatGitWouldIgnore(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.Remove(excludes) })
-		want := w.run(strings.Join(paths, "\x00")+"\x00", "-c", "core.excludesFile="+excludes, "check-ignore", "--no-index", "-z", "--stdin")
+		want := w.run(strings.Join(paths, "\x00")+"\x00", "-c", "core.excludesFile="+excludes, "check-ignore",
+			"--no-index", "-z", "--stdin")
 		if got := left(t, rules, files); !slices.Equal(got, want) {
 			t.Fatalf("include %q of %q\n here: %q\n Git:  %q", lines, paths, got, want)
 		}
@@ -164,9 +170,12 @@ func TestIgnoreLeavesOutWhatGitIgnores(t *testing.T) {
 		}
 		slices.Sort(folders)
 		folders = slices.Compact(folders)
-		for _, dir := range rapid.SliceOfNDistinct(rapid.SampledFrom(folders), 0, 3, rapid.ID).Draw(t, "folders with rules") {
+		for _, dir := range rapid.SliceOfNDistinct(rapid.SampledFrom(folders), 0, 3, rapid.ID).Draw(t,
+			"folders with rules") {
 			end := rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(t, "end")
-			files[filepath.Join(dir, filter.FileName)] = strings.Join(rapid.SliceOfN(rule(), 0, 4).Draw(t, "file"), end) + rapid.SampledFrom([]string{"", end}).Draw(t, "last")
+			files[filepath.Join(dir,
+				filter.FileName)] = strings.Join(rapid.SliceOfN(rule(), 0, 4).Draw(t, "file"), end) +
+				rapid.SampledFrom([]string{"", end}).Draw(t, "last")
 		}
 		var lines []string
 		args := []string{"ls-files", "--others", "-z", "--exclude-per-directory=" + filter.FileName}
@@ -180,7 +189,8 @@ func TestIgnoreLeavesOutWhatGitIgnores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := slices.DeleteFunc(newWorktree(t, git, files).run("", args...), func(p string) bool { return filepath.Base(p) == filter.FileName })
+		want := slices.DeleteFunc(newWorktree(t, git, files).run("", args...),
+			func(p string) bool { return filepath.Base(p) == filter.FileName })
 		if got := left(t, rules, files); !slices.Equal(got, want) {
 			t.Fatalf("ignore %q of %q\n here: %q\n Git:  %q", lines, files, got, want)
 		}

@@ -43,7 +43,9 @@ func env(pairs ...string) func(string) string {
 func TestCommandLineWinsOverEnvironmentWinsOverDefault(t *testing.T) {
 	t.Parallel()
 	fs, c := newSet(&bytes.Buffer{})
-	err := flags.Parse(fs, []string{"--every=3s"}, env("FAIRLEAD_HUB_URL", "https://env", "FAIRLEAD_EVERY", "9s", "FAIRLEAD_NO_SUCH_FLAG", "x", "FAIRLEAD_VERSION", "true"))
+	err := flags.Parse(fs, []string{"--every=3s"},
+		env("FAIRLEAD_HUB_URL", "https://env", "FAIRLEAD_EVERY", "9s", "FAIRLEAD_NO_SUCH_FLAG", "x",
+			"FAIRLEAD_VERSION", "true"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,12 +65,14 @@ func TestValuesMayLieInFiles(t *testing.T) {
 		t.Errorf("got %q, %v", c.url, err)
 	}
 	fs, c = newSet(&bytes.Buffer{})
-	if err := flags.Parse(fs, []string{"--hub-url=https://flag"}, env("FAIRLEAD_HUB_URL_FILE", file)); err != nil || c.url != "https://flag" {
+	if err := flags.Parse(fs, []string{"--hub-url=https://flag"}, env("FAIRLEAD_HUB_URL_FILE", file)); err != nil ||
+		c.url != "https://flag" {
 		t.Errorf("besides the flag: got %q, %v", c.url, err)
 	}
 	fs, c = newSet(&bytes.Buffer{})
 	ca := fs.String("hub-url-file", "", "a flag of that name")
-	if err := flags.Parse(fs, nil, env("FAIRLEAD_HUB_URL_FILE", file)); err != nil || c.url != "https://default" || *ca != file {
+	if err := flags.Parse(fs, nil, env("FAIRLEAD_HUB_URL_FILE", file)); err != nil || c.url != "https://default" ||
+		*ca != file {
 		t.Errorf("a flag that has the variable's name: got %q and %q, %v", c.url, *ca, err)
 	}
 }
@@ -80,14 +84,24 @@ func TestMistakesAreNamed(t *testing.T) {
 		env  []string
 		want []string
 	}{
-		"unknown flag":      {args: []string{"--hub-ulr=x"}, want: []string{"-hub-ulr", "gitcache --help"}},
-		"bad value":         {args: []string{"--every=soon"}, want: []string{"soon", "-every"}},
-		"argument":          {args: []string{"serve"}, want: []string{`"serve"`}},
-		"bad environment":   {env: []string{"FAIRLEAD_EVERY", "s3cret"}, want: []string{"FAIRLEAD_EVERY", "--every"}},
-		"no file":           {env: []string{"FAIRLEAD_EVERY_FILE", "/nowhere"}, want: []string{"FAIRLEAD_EVERY_FILE", "/nowhere"}},
-		"empty file":        {env: []string{"FAIRLEAD_EVERY_FILE", os.DevNull}, want: []string{"FAIRLEAD_EVERY_FILE", "empty"}},
-		"both":              {env: []string{"FAIRLEAD_EVERY_FILE", os.DevNull, "FAIRLEAD_EVERY", "9s"}, want: []string{"FAIRLEAD_EVERY_FILE", "both"}},
-		"two bad variables": {env: []string{"FAIRLEAD_EVERY", "x", "FAIRLEAD_PLAINTEXT", "x"}, want: []string{"FAIRLEAD_EVERY", "FAIRLEAD_PLAINTEXT"}},
+		"unknown flag":    {args: []string{"--hub-ulr=x"}, want: []string{"-hub-ulr", "gitcache --help"}},
+		"bad value":       {args: []string{"--every=soon"}, want: []string{"soon", "-every"}},
+		"argument":        {args: []string{"serve"}, want: []string{`"serve"`}},
+		"bad environment": {env: []string{"FAIRLEAD_EVERY", "s3cret"}, want: []string{"FAIRLEAD_EVERY", "--every"}},
+		"no file": {
+			env: []string{"FAIRLEAD_EVERY_FILE", "/nowhere"}, want: []string{"FAIRLEAD_EVERY_FILE", "/nowhere"},
+		},
+		"empty file": {
+			env: []string{"FAIRLEAD_EVERY_FILE", os.DevNull}, want: []string{"FAIRLEAD_EVERY_FILE", "empty"},
+		},
+		"both": {
+			env:  []string{"FAIRLEAD_EVERY_FILE", os.DevNull, "FAIRLEAD_EVERY", "9s"},
+			want: []string{"FAIRLEAD_EVERY_FILE", "both"},
+		},
+		"two bad variables": {
+			env:  []string{"FAIRLEAD_EVERY", "x", "FAIRLEAD_PLAINTEXT", "x"},
+			want: []string{"FAIRLEAD_EVERY", "FAIRLEAD_PLAINTEXT"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +128,9 @@ func TestMistakesAreNamed(t *testing.T) {
 
 func TestHelpAndVersionArePrintedAndDone(t *testing.T) {
 	t.Parallel()
-	for arg, want := range map[string]string{"--help": "FAIRLEAD_DATA_DIR", "-h": "-hub-url", "--version": "gitcache "} {
+	for arg, want := range map[string]string{
+		"--help": "FAIRLEAD_DATA_DIR", "-h": "-hub-url", "--version": "gitcache ",
+	} {
 		var out bytes.Buffer
 		fs, _ := newSet(&out)
 		if err := flags.Parse(fs, []string{arg}, env()); !errors.Is(err, flags.ErrDone) {

@@ -41,7 +41,8 @@ func start(t *testing.T) (*gitserver.Server, string, <-chan string) {
 	pushed := make(chan string, 16)
 	dir := filepath.Join(t.TempDir(), "git")
 	s, err := gitserver.New(gitserver.Config{
-		Dir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), AfterPush: func(name string) { pushed <- name },
+		Dir: dir, Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+		AfterPush: func(name string) { pushed <- name },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,9 @@ func start(t *testing.T) (*gitserver.Server, string, <-chan string) {
 
 func TestAFolderMayBeRelative(t *testing.T) {
 	t.Chdir(t.TempDir())
-	s, err := gitserver.New(gitserver.Config{Dir: "repositories", Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	s, err := gitserver.New(gitserver.Config{
+		Dir: "repositories", Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +78,8 @@ func TestAFolderMayBeRelative(t *testing.T) {
 
 func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "git",
+		append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -107,7 +111,8 @@ func TestCloneAndPush(t *testing.T) {
 		if name := <-pushed; name != "sample" {
 			t.Errorf("told of a push to %q", name)
 		}
-		if there, here := git(t, filepath.Join(dir, "sample.git"), "rev-parse", "main"), git(t, clone, "rev-parse", "HEAD"); there != here {
+		if there, here := git(t, filepath.Join(dir, "sample.git"), "rev-parse",
+			"main"), git(t, clone, "rev-parse", "HEAD"); there != here {
 			t.Errorf("pushed %s, the server has %s", here, there)
 		}
 	}
@@ -129,22 +134,30 @@ func TestWhatIsNotGitOnThisMachineIsRefused(t *testing.T) {
 		method, path, contentType, origin, site, host string
 		want                                          int
 	}{
-		"good":                 {path: "/sample.git/info/refs?service=git-upload-pack", want: 200},
-		"localhost":            {path: "/sample.git/info/refs?service=git-upload-pack", host: "localhost:1", want: 200},
-		"web page":             {path: "/sample.git/info/refs?service=git-upload-pack", origin: "https://evil.example.com", want: 403},
-		"image of a web page":  {path: "/new.git/info/refs?service=git-receive-pack", site: "cross-site", want: 403},
-		"rebound name":         {path: "/sample.git/info/refs?service=git-upload-pack", host: "evil.example.com", want: 403},
-		"no service":           {path: "/sample.git/info/refs", want: 404},
-		"another service":      {path: "/sample.git/info/refs?service=git-upload-archive", want: 404},
-		"plain file":           {path: "/sample.git/HEAD", want: 404},
-		"form of a web page":   {method: "POST", path: "/sample.git/git-receive-pack", contentType: "text/plain", want: 404},
-		"push from a web page": {method: "POST", path: "/sample.git/git-receive-pack", contentType: push, origin: "null", want: 403},
-		"no repository":        {path: "/other.git/info/refs?service=git-upload-pack", want: 404},
-		"file beside":          {path: "/secret", want: 404},
-		"out of the folder":    {path: "/../sample.git/info/refs?service=git-upload-pack", want: 404},
-		"out, escaped":         {path: "/%2e%2e%2fsample.git/info/refs?service=git-upload-pack", want: 404},
-		"option":               {path: "/-sample.git/info/refs?service=git-upload-pack", want: 404},
-		"deeper":               {path: "/sample.git/../sample.git/info/refs?service=git-upload-pack", want: 404},
+		"good":      {path: "/sample.git/info/refs?service=git-upload-pack", want: 200},
+		"localhost": {path: "/sample.git/info/refs?service=git-upload-pack", host: "localhost:1", want: 200},
+		"web page": {
+			path: "/sample.git/info/refs?service=git-upload-pack", origin: "https://evil.example.com", want: 403,
+		},
+		"image of a web page": {path: "/new.git/info/refs?service=git-receive-pack", site: "cross-site", want: 403},
+		"rebound name": {
+			path: "/sample.git/info/refs?service=git-upload-pack", host: "evil.example.com", want: 403,
+		},
+		"no service":      {path: "/sample.git/info/refs", want: 404},
+		"another service": {path: "/sample.git/info/refs?service=git-upload-archive", want: 404},
+		"plain file":      {path: "/sample.git/HEAD", want: 404},
+		"form of a web page": {
+			method: "POST", path: "/sample.git/git-receive-pack", contentType: "text/plain", want: 404,
+		},
+		"push from a web page": {
+			method: "POST", path: "/sample.git/git-receive-pack", contentType: push, origin: "null", want: 403,
+		},
+		"no repository":     {path: "/other.git/info/refs?service=git-upload-pack", want: 404},
+		"file beside":       {path: "/secret", want: 404},
+		"out of the folder": {path: "/../sample.git/info/refs?service=git-upload-pack", want: 404},
+		"out, escaped":      {path: "/%2e%2e%2fsample.git/info/refs?service=git-upload-pack", want: 404},
+		"option":            {path: "/-sample.git/info/refs?service=git-upload-pack", want: 404},
+		"deeper":            {path: "/sample.git/../sample.git/info/refs?service=git-upload-pack", want: 404},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -187,8 +200,12 @@ func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := &gitserver.Account{User: "git", Password: "very secret", CertFile: files.CertFile, KeyFile: files.KeyFile}
-	s, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: "0.0.0.0:0", Log: slog.New(slog.DiscardHandler), Account: account})
+	account := &gitserver.Account{
+		User: "git", Password: "very secret", CertFile: files.CertFile, KeyFile: files.KeyFile,
+	}
+	s, err := gitserver.New(gitserver.Config{
+		Dir: t.TempDir(), Listen: "0.0.0.0:0", Log: slog.New(slog.DiscardHandler), Account: account,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,8 +218,10 @@ func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	try := func(args ...string) error {
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_SSL_CAINFO="+files.CAFile, "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
+		cmd := exec.CommandContext(t.Context(), "git",
+			append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_SSL_CAINFO="+files.CAFile, "GIT_TERMINAL_PROMPT=0",
+			"GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("git %v: %w: %s", args, err, out)
@@ -212,7 +231,8 @@ func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
 	at := func(credentials string) string { return "https://" + credentials + "127.0.0.1:" + port + "/sample.git" }
 	tree := filepath.Join(t.TempDir(), "tree")
 	for _, args := range [][]string{
-		{"clone", "--quiet", at("git:very%20secret@"), tree}, {"-C", tree, "commit", "--quiet", "--allow-empty", "--message=more"}, {"-C", tree, "push", "--quiet"},
+		{"clone", "--quiet", at("git:very%20secret@"), tree},
+		{"-C", tree, "commit", "--quiet", "--allow-empty", "--message=more"}, {"-C", tree, "push", "--quiet"},
 	} {
 		if err := try(args...); err != nil {
 			t.Fatal(err)
@@ -224,7 +244,9 @@ func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
 		}
 	}
 	account.Password = ""
-	if _, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), Account: account}); err == nil {
+	if _, err := gitserver.New(gitserver.Config{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), Account: account,
+	}); err == nil {
 		t.Error("serves an account without a password")
 	}
 }
@@ -232,7 +254,9 @@ func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
 func TestOnlyLoopbackAndGoodNames(t *testing.T) {
 	t.Parallel()
 	for _, listen := range []string{":7480", "0.0.0.0:7480", "192.0.2.1:1", "example.com:1", "127.0.0.1"} {
-		if _, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: listen, Log: slog.New(slog.DiscardHandler)}); err == nil {
+		if _, err := gitserver.New(gitserver.Config{
+			Dir: t.TempDir(), Listen: listen, Log: slog.New(slog.DiscardHandler),
+		}); err == nil {
 			t.Errorf("would listen at %s", listen)
 		}
 	}
@@ -248,9 +272,11 @@ func TestTheVersionOfTheProtocolIsTheClients(t *testing.T) {
 	t.Parallel()
 	s, _, _ := start(t)
 	for version, want := range map[string]string{
-		"version=2": "000eversion 2\n", "version=1": "001e# service=git-upload-pack\n0000000eversion 1\n", "": "001e# service=git-upload-pack\n0000", "version=3; x": "001e# service=git-upload-pack\n0000",
+		"version=2": "000eversion 2\n", "version=1": "001e# service=git-upload-pack\n0000000eversion 1\n",
+		"": "001e# service=git-upload-pack\n0000", "version=3; x": "001e# service=git-upload-pack\n0000",
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL("sample")+"/info/refs?service=git-upload-pack", http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			s.URL("sample")+"/info/refs?service=git-upload-pack", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +297,8 @@ func TestTheFirstPushMakesARepository(t *testing.T) {
 	t.Parallel()
 	pushed := make(chan string, 16)
 	s, err := gitserver.New(gitserver.Config{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), CreateOnPush: true, AfterPush: func(name string) { pushed <- name },
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), CreateOnPush: true,
+		AfterPush: func(name string) { pushed <- name },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -281,11 +308,14 @@ func TestTheFirstPushMakesARepository(t *testing.T) {
 	git := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = work
-		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_TERMINAL_PROMPT=0")
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+			"GIT_COMMITTER_EMAIL=a@example.com", "GIT_TERMINAL_PROMPT=0")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	for _, args := range [][]string{{"init", "--quiet", "--initial-branch=trunk"}, {"commit", "--quiet", "--allow-empty", "--message=first"}} {
+	for _, args := range [][]string{
+		{"init", "--quiet", "--initial-branch=trunk"}, {"commit", "--quiet", "--allow-empty", "--message=first"},
+	} {
 		if out, err := git(args...); err != nil {
 			t.Fatal(out, err)
 		}
@@ -319,7 +349,8 @@ func TestAPushToAWrongNameSaysWhichNamesThereAre(t *testing.T) {
 		"shop":            "repositories here are called NAME.git: write shop.git",
 		"sample.git/tree": `"sample.git/tree" has others`,
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path+"/info/refs?service=git-receive-pack", nil)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			base+path+"/info/refs?service=git-receive-pack", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

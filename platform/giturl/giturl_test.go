@@ -45,7 +45,8 @@ func TestPathsOfSSHAreWhatTheServerGets(t *testing.T) {
 		"ssh://git@git.example.com/shop.git": "/shop.git",
 	} {
 		u, err := giturl.Parse(text)
-		if err != nil || u.Path != want || u.Scheme != "ssh" || u.User.Username() != "git" || u.Host != "git.example.com" {
+		if err != nil || u.Path != want || u.Scheme != "ssh" || u.User.Username() != "git" ||
+			u.Host != "git.example.com" {
 			t.Errorf("%q: got %+v, %v", text, u, err)
 		}
 	}
@@ -120,7 +121,9 @@ func TestWhatIsNoRepositorySaysWhy(t *testing.T) {
 
 func TestProxies(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"http://proxy.example.com:3128", "https://proxy.example.com/", "http://10.0.0.1:3128"} {
+	for _, text := range []string{
+		"http://proxy.example.com:3128", "https://proxy.example.com/", "http://10.0.0.1:3128",
+	} {
 		if u, err := giturl.ParseProxy(text); err != nil || u.Path != "" {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -135,7 +138,8 @@ func TestProxies(t *testing.T) {
 		"http://proxy.example.com:port":          "can't be parsed",
 		"http://proxy.example.com\r\nX: hunter2": "control characters",
 	} {
-		if _, err := giturl.ParseProxy(text); err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := giturl.ParseProxy(text); err == nil || !strings.Contains(err.Error(), words) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, want %q", text, err, words)
 		}
 	}
@@ -153,7 +157,8 @@ func FuzzParse(f *testing.F) {
 		}
 		_, password := u.User.Password()
 		switch {
-		case u.Hostname() == "", strings.HasPrefix(u.Host, "-"), password, u.RawQuery != "", u.Fragment != "", u.Path == "", strings.HasPrefix(u.Path, "-"),
+		case u.Hostname() == "", strings.HasPrefix(u.Host,
+			"-"), password, u.RawQuery != "", u.Fragment != "", u.Path == "", strings.HasPrefix(u.Path, "-"),
 			u.Scheme == "https" && u.User != nil,
 			u.Scheme == "ssh" && strings.HasPrefix(u.User.Username(), "-"),
 			u.Scheme == "http" && !loopback.Host(u.Hostname()),
@@ -163,8 +168,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestFoldersMayBeTheRoot: a chart repository often is a whole host. Other URLs that a repository of Git may not have, it may not
-// have either.
+// TestFoldersMayBeTheRoot: a chart repository often is a whole host. Other URLs that a repository of Git may not have,
+// it may not have either.
 func TestFoldersMayBeTheRoot(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -193,7 +198,8 @@ func TestFoldersMayBeTheRoot(t *testing.T) {
 		"https://charts.example.com/" + "a b":  "spaces",
 		"https://" + strings.Repeat("a", 3000): "longer than",
 	} {
-		if u, err := giturl.ParseFolder(text); err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "hush") {
+		if u, err := giturl.ParseFolder(text); err == nil || !strings.Contains(err.Error(), word) ||
+			strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s is read as %v, %v; want an error with %q", text, u, err, word)
 		}
 	}
@@ -201,12 +207,17 @@ func TestFoldersMayBeTheRoot(t *testing.T) {
 
 func TestBucketsHaveURLs(t *testing.T) {
 	t.Parallel()
-	for _, endpoint := range []string{"s3.eu-central-1.amazonaws.com", "minio.example.com:9000", "[fd00::1]:9000", "127.0.0.1:80"} {
+	for _, endpoint := range []string{
+		"s3.eu-central-1.amazonaws.com", "minio.example.com:9000", "[fd00::1]:9000", "127.0.0.1:80",
+	} {
 		if err := giturl.ParseEndpoint(endpoint); err != nil {
 			t.Errorf("%q: %v", endpoint, err)
 		}
 	}
-	for _, endpoint := range []string{"https://s3.example.com", "s3.example.com/shop", "s3.example.com?a", "s3.example.com#a", "a@s3.example.com", "s3.example.com:x", "127.1", "", "a b", "-a"} {
+	for _, endpoint := range []string{
+		"https://s3.example.com", "s3.example.com/shop", "s3.example.com?a", "s3.example.com#a", "a@s3.example.com",
+		"s3.example.com:x", "127.1", "", "a b", "-a",
+	} {
 		if err := giturl.ParseEndpoint(endpoint); err == nil {
 			t.Errorf("%q is taken", endpoint)
 		}
@@ -230,7 +241,10 @@ func TestBucketsHaveURLs(t *testing.T) {
 			t.Errorf("got %s, want %s, %v", got, want, err)
 		}
 	}
-	for _, text := range []string{"oci://s3.example.com/shop", "https://ada:hush@s3.example.com/shop", "https:///shop", "https://s3.example.com/shop?a"} {
+	for _, text := range []string{
+		"oci://s3.example.com/shop", "https://ada:hush@s3.example.com/shop", "https:///shop",
+		"https://s3.example.com/shop?a",
+	} {
 		if u, err := giturl.ParseBucket(text); err == nil {
 			t.Errorf("%q is taken for %s", text, u)
 		}

@@ -20,11 +20,14 @@ func TestAnAnswerInTheLastMomentIsBytesOrAnError(t *testing.T) {
 	t.Parallel()
 	slow := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 		<-time.After(answerTime)
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Header: http.Header{}}, nil
+		return &http.Response{
+			StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Header: http.Header{},
+		}, nil
 	})}
 	for range 500 {
 		synctest.Test(t, func(t *testing.T) {
-			content, err := begin(t.Context(), slow, "http://hub", artifact.Digest("sha256:"+strings.Repeat("0", 64)), "")
+			content, err := begin(t.Context(), slow, "http://hub", artifact.Digest("sha256:"+
+				strings.Repeat("0", 64)), "")
 			if (content == nil) == (err == nil) {
 				t.Fatalf("content %v, error %v", content, err)
 			}

@@ -49,7 +49,10 @@ func TestTryTellsTheLastErrorAndAsksEachOnce(t *testing.T) {
 		t.Errorf("without a distributor: %v", err)
 	}
 	d.Set([]string{"http://a", "http://b"})
-	for code, want := range map[connect.Code]int{connect.CodeUnavailable: 2, connect.CodeNotFound: 2, connect.CodeUnauthenticated: 1, connect.CodeInvalidArgument: 1} {
+	for code, want := range map[connect.Code]int{
+		connect.CodeUnavailable: 2, connect.CodeNotFound: 2, connect.CodeUnauthenticated: 1,
+		connect.CodeInvalidArgument: 1,
+	} {
 		count := 0
 		err := d.Try(t.Context(), func(context.Context, hub.Distributor) error {
 			count++
@@ -86,7 +89,9 @@ func TestBackoffGrowsWithinItsBounds(t *testing.T) {
 
 func TestBackoffHonoursWhatTheHubAskedFor(t *testing.T) {
 	t.Parallel()
-	for text, least := range map[string]time.Duration{"7": 7 * time.Second, "100000": time.Minute, "x": 0, "": 0, "-3": 0} {
+	for text, least := range map[string]time.Duration{
+		"7": 7 * time.Second, "100000": time.Minute, "x": 0, "": 0, "-3": 0,
+	} {
 		refused := connect.NewError(connect.CodeUnavailable, errors.New("busy"))
 		refused.Meta().Set("Retry-After", text)
 		backoff := hub.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}

@@ -42,7 +42,9 @@ func TestTheFirstSecretSignsAndAllAreAccepted(t *testing.T) {
 			t.Errorf("%s: not so", name)
 		}
 	}
-	for secret, want := range map[string]bool{older: true, newer: true, newer + "\n" + older: true, "": false, "another": false, older[:10]: false} {
+	for secret, want := range map[string]bool{
+		older: true, newer: true, newer + "\n" + older: true, "": false, "another": false, older[:10]: false,
+	} {
 		if got, err := during.Accepts(secret); got != want || err != nil {
 			t.Errorf("%q is accepted: %t, %v", secret, got, err)
 		}
@@ -93,7 +95,10 @@ func TestAReplacedFileCountsAndOneThatIsAwayDoesNot(t *testing.T) {
 
 func TestSecretsThatAreNoneAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"empty": "\n", "many": strings.Repeat("x", 20) + strings.Repeat("\n0123456789abcdef", 1) + numbered(9), "short": "short"} {
+	for name, text := range map[string]string{
+		"empty": "\n", "many": strings.Repeat("x", 20) + strings.Repeat("\n0123456789abcdef", 1) + numbered(9),
+		"short": "short",
+	} {
 		path := filepath.Join(t.TempDir(), "secret")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func verifying(t testing.TB, keys *identity.KeySet, proofs *identity.Proofs) ide
 // asks sends headers to a door for agents and returns the answer's code and text.
 func asks(t *testing.T, v identity.Verifier, header http.Header) (int, string) {
 	t.Helper()
-	door := identity.Middleware(v, identity.RoleAgent, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	door := identity.Middleware(v, identity.RoleAgent,
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	r.Header = header
 	w := httptest.NewRecorder()
@@ -94,17 +95,21 @@ func TestTokenOfAnAgentOpensNothingWithoutItsKey(t *testing.T) {
 		return strconv.FormatInt(time.Now().Add(by).Unix(), 10) + "." + signature
 	}
 	for name, header := range map[string]http.Header{
-		"no proof":               with(func(h http.Header) { h.Del(identity.ProofHeader) }),
-		"two proofs":             with(func(h http.Header) { h.Add(identity.ProofHeader, proof) }),
-		"an empty one":           with(func(h http.Header) { h.Set(identity.ProofHeader, "") }),
-		"by another key":         headers(t, identitytest.Prover(token, other, identity.ServiceDistributor)),
-		"for another service":    headers(t, identitytest.Prover(token, key, identity.ServiceTunnel)),
-		"for another token":      with(func(h http.Header) { h.Set("Authorization", "Bearer "+agentToken(t, keys, key.Public())) }),
-		"of another key's token": with(func(h http.Header) { h.Set("Authorization", "Bearer "+agentToken(t, keys, other.Public())) }),
-		"with a later time":      with(func(h http.Header) { h.Set(identity.ProofHeader, moved(time.Minute)) }),
-		"with a sign":            with(func(h http.Header) { h.Set(identity.ProofHeader, "+"+proof) }),
-		"with a longer end":      with(func(h http.Header) { h.Set(identity.ProofHeader, proof+"A") }),
-		"garbage":                with(func(h http.Header) { h.Set(identity.ProofHeader, strings.Repeat(".", 1<<16)) }),
+		"no proof":            with(func(h http.Header) { h.Del(identity.ProofHeader) }),
+		"two proofs":          with(func(h http.Header) { h.Add(identity.ProofHeader, proof) }),
+		"an empty one":        with(func(h http.Header) { h.Set(identity.ProofHeader, "") }),
+		"by another key":      headers(t, identitytest.Prover(token, other, identity.ServiceDistributor)),
+		"for another service": headers(t, identitytest.Prover(token, key, identity.ServiceTunnel)),
+		"for another token": with(func(h http.Header) {
+			h.Set("Authorization", "Bearer "+agentToken(t, keys, key.Public()))
+		}),
+		"of another key's token": with(func(h http.Header) {
+			h.Set("Authorization", "Bearer "+agentToken(t, keys, other.Public()))
+		}),
+		"with a later time": with(func(h http.Header) { h.Set(identity.ProofHeader, moved(time.Minute)) }),
+		"with a sign":       with(func(h http.Header) { h.Set(identity.ProofHeader, "+"+proof) }),
+		"with a longer end": with(func(h http.Header) { h.Set(identity.ProofHeader, proof+"A") }),
+		"garbage":           with(func(h http.Header) { h.Set(identity.ProofHeader, strings.Repeat(".", 1<<16)) }),
 	} {
 		if code, text := asks(t, v, header); code != http.StatusUnauthorized || !strings.Contains(text, "join-token") {
 			t.Errorf("%s: %d %s", name, code, text)
@@ -123,7 +128,9 @@ func TestVerifierWithoutProofsRefusesAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, text := asks(t, v, http.Header{"Authorization": {"Bearer " + agentToken(t, keys, "")}}); code != http.StatusUnauthorized {
+	if code, text := asks(t, v, http.Header{
+		"Authorization": {"Bearer " + agentToken(t, keys, "")},
+	}); code != http.StatusUnauthorized {
 		t.Errorf("%d %s", code, text)
 	}
 }
@@ -135,22 +142,27 @@ func TestTokenWithoutAKeyIsAcceptedWhileTheSwitchIsOnAndNotAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	header := http.Header{"Authorization": {"Bearer " + agentToken(t, keys, "")}}
-	if code, text := asks(t, verifying(t, keys, &identity.Proofs{AcceptUnbound: true}), header); code != http.StatusNoContent {
+	if code, text := asks(t, verifying(t, keys, &identity.Proofs{AcceptUnbound: true}),
+		header); code != http.StatusNoContent {
 		t.Errorf("on: %d %s", code, text)
 	}
-	if code, text := asks(t, verifying(t, keys, &identity.Proofs{}), header); code != http.StatusUnauthorized || !strings.Contains(text, "--unsigned-members=accept") {
+	if code, text := asks(t, verifying(t, keys, &identity.Proofs{}), header); code != http.StatusUnauthorized ||
+		!strings.Contains(text, "--unsigned-members=accept") {
 		t.Errorf("off: %d %s", code, text)
 	}
-	// An agent that was put back to a version of before has a token with a key, and no proof. A wrong proof opens nothing.
+	// An agent that was put back to a version of before has a token with a key, and no proof. A wrong proof opens
+	// nothing.
 	bound := http.Header{"Authorization": {"Bearer " + agentToken(t, keys, newKey(t).Public())}}
-	if code, text := asks(t, verifying(t, keys, &identity.Proofs{AcceptUnbound: true}), bound); code != http.StatusNoContent {
+	if code, text := asks(t, verifying(t, keys, &identity.Proofs{AcceptUnbound: true}),
+		bound); code != http.StatusNoContent {
 		t.Errorf("on, put back: %d %s", code, text)
 	}
 	if code, text := asks(t, verifying(t, keys, &identity.Proofs{}), bound); code != http.StatusUnauthorized {
 		t.Errorf("off, put back: %d %s", code, text)
 	}
 	bound.Set(identity.ProofHeader, "1."+strings.Repeat("A", 86))
-	if code, text := asks(t, verifying(t, keys, &identity.Proofs{AcceptUnbound: true}), bound); code != http.StatusUnauthorized {
+	if code, text := asks(t, verifying(t, keys, &identity.Proofs{AcceptUnbound: true}),
+		bound); code != http.StatusUnauthorized {
 		t.Errorf("on, a wrong proof: %d %s", code, text)
 	}
 }
@@ -162,7 +174,9 @@ type answering struct {
 }
 
 func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: a.code, Header: http.Header{"Date": {a.at.UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
+	return &http.Response{
+		StatusCode: a.code, Header: http.Header{"Date": {a.at.UTC().Format(http.TimeFormat)}}, Body: http.NoBody,
+	}, nil
 }
 
 // An agent whose clock is wrong is refused once. The agent goes by the hub's clock from then on.
@@ -179,7 +193,9 @@ func TestAgentWithAWrongClockProvesByTheHubsClock(t *testing.T) {
 		return time.Unix(at, 0)
 	}
 	hears := func(code int, ahead time.Duration) {
-		resp, err := source.Clock.Heed(answering{code, time.Now().Add(ahead)}).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		resp, err := source.Clock.Heed(answering{
+			code, time.Now().Add(ahead),
+		}).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,8 +235,11 @@ func TestAgentKeyComesBackFromItsFile(t *testing.T) {
 	if err != nil || again.Public() != key.Public() {
 		t.Errorf("got %v, %v", again, err)
 	}
-	for _, damaged := range []string{"", "key", string(text[:len(text)/2]), strings.Replace(string(text), "PRIVATE", "PUBLIC", 2)} {
-		if _, err := identity.ParseAgentKey([]byte(damaged)); err == nil || len(damaged) > 10 && strings.Contains(err.Error(), damaged[:10]) {
+	for _, damaged := range []string{
+		"", "key", string(text[:len(text)/2]), strings.Replace(string(text), "PRIVATE", "PUBLIC", 2),
+	} {
+		if _, err := identity.ParseAgentKey([]byte(damaged)); err == nil ||
+			len(damaged) > 10 && strings.Contains(err.Error(), damaged[:10]) {
 			t.Errorf("%q: %v", damaged, err)
 		}
 	}
@@ -265,7 +284,9 @@ func BenchmarkProofAgain(b *testing.B) {
 	if err := source.SetHeader(b.Context(), "token", header); err != nil {
 		b.Fatal(err)
 	}
-	id := identity.Identity{Kind: identity.KindAgent, Name: "edge-1", Key: key.Public(), TokenID: "a", IssuedAt: time.Now()}
+	id := identity.Identity{
+		Kind: identity.KindAgent, Name: "edge-1", Key: key.Public(), TokenID: "a", IssuedAt: time.Now(),
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := proofs.VerifyProof(id, "token", header.Get(identity.ProofHeader)); err != nil {
@@ -278,10 +299,15 @@ func BenchmarkProofAgain(b *testing.B) {
 func FuzzProof(f *testing.F) {
 	key := newKey(f)
 	now := strconv.FormatInt(time.Now().Unix(), 10)
-	for _, text := range []string{"", ".", now + ".", now + "." + strings.Repeat("A", 86), "-1." + strings.Repeat("A", 86), "9223372036854775807." + strings.Repeat("A", 86)} {
+	for _, text := range []string{
+		"", ".", now + ".", now + "." + strings.Repeat("A", 86), "-1." + strings.Repeat("A", 86),
+		"9223372036854775807." + strings.Repeat("A", 86),
+	} {
 		f.Add(text)
 	}
-	id := identity.Identity{Kind: identity.KindAgent, Name: "edge-1", Key: key.Public(), TokenID: "a", IssuedAt: time.Now()}
+	id := identity.Identity{
+		Kind: identity.KindAgent, Name: "edge-1", Key: key.Public(), TokenID: "a", IssuedAt: time.Now(),
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if err := new(identity.Proofs).VerifyProof(id, "token", text); err == nil {
 			t.Errorf("%q passes", text)

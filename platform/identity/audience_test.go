@@ -25,7 +25,9 @@ func TestATokenOfAServiceIsForOneServiceOnly(t *testing.T) {
 	a := identitytest.New(t)
 	token := a.Service(identity.ServiceDistributor)
 	at := func(name, replica, secret string, unbound bool) service {
-		return service{a, &identity.Audience{Service: name, Replica: replica, Secret: hubsecret.Text(secret), Unbound: unbound}}
+		return service{
+			a, &identity.Audience{Service: name, Replica: replica, Secret: hubsecret.Text(secret), Unbound: unbound},
+		}
 	}
 	sent := func(to, replica, secret string) http.Header {
 		header := http.Header{"Authorization": {"Bearer " + token}}
@@ -33,7 +35,8 @@ func TestATokenOfAServiceIsForOneServiceOnly(t *testing.T) {
 		if replica != "" {
 			ctx = identity.ForReplica(ctx, replica)
 		}
-		if err := identity.SendTo(to, identity.StaticToken(token), hubsecret.Text(secret)).SetHeader(ctx, token, header); err != nil {
+		if err := identity.SendTo(to, identity.StaticToken(token), hubsecret.Text(secret)).SetHeader(ctx, token,
+			header); err != nil {
 			t.Fatal(err)
 		}
 		return header
@@ -52,26 +55,43 @@ func TestATokenOfAServiceIsForOneServiceOnly(t *testing.T) {
 		header http.Header
 		want   int
 	}{
-		"for it":               {gitcache, sent(identity.ServiceGitcache, "", hubSecret), 200},
-		"for this replica":     {gitcache, sent(identity.ServiceGitcache, "g 1/ü", hubSecret), 200},
-		"for another replica":  {gitcache, sent(identity.ServiceGitcache, "g2", hubSecret), 401},
-		"for another service":  {gitcache, sent(identity.ServiceTunnel, "", hubSecret), 401},
-		"its name at another":  {at(identity.ServiceTunnel, "g 1/ü", hubSecret, false), sent(identity.ServiceGitcache, "g 1/ü", hubSecret), 401},
-		"for nobody":           {gitcache, bare, 401},
-		"twice":                {gitcache, twice, 401},
-		"another hub's":        {gitcache, sent(identity.ServiceGitcache, "", "the secret of another hub"), 401},
-		"of another token":     {gitcache, with(sent(identity.ServiceGitcache, "", hubSecret), "Authorization", "Bearer "+a.Service(identity.ServiceGitcache)), 401},
-		"renamed":              {gitcache, with(bare, identity.AudienceHeader, "gitcache "+strings.TrimPrefix(sent(identity.ServiceTunnel, "", hubSecret).Get(identity.AudienceHeader), "tunnel ")), 401},
-		"nonsense":             {gitcache, with(bare, identity.AudienceHeader, "gitcache"), 401},
-		"upgrade, for nobody":  {at(identity.ServiceGitcache, "", hubSecret, true), bare, 200},
-		"upgrade, for another": {at(identity.ServiceGitcache, "", hubSecret, true), sent(identity.ServiceTunnel, "", hubSecret), 401},
-		"a user's":             {gitcache, http.Header{"Authorization": {"Bearer " + a.User("ada")}}, 200},
-		"an agent's":           {gitcache, http.Header{"Authorization": {"Bearer " + a.Agent("edge-1")}}, 200},
+		"for it":              {gitcache, sent(identity.ServiceGitcache, "", hubSecret), 200},
+		"for this replica":    {gitcache, sent(identity.ServiceGitcache, "g 1/ü", hubSecret), 200},
+		"for another replica": {gitcache, sent(identity.ServiceGitcache, "g2", hubSecret), 401},
+		"for another service": {gitcache, sent(identity.ServiceTunnel, "", hubSecret), 401},
+		"its name at another": {
+			at(identity.ServiceTunnel, "g 1/ü", hubSecret, false), sent(identity.ServiceGitcache, "g 1/ü", hubSecret),
+			401,
+		},
+		"for nobody":    {gitcache, bare, 401},
+		"twice":         {gitcache, twice, 401},
+		"another hub's": {gitcache, sent(identity.ServiceGitcache, "", "the secret of another hub"), 401},
+		"of another token": {
+			gitcache,
+			with(sent(identity.ServiceGitcache, "", hubSecret), "Authorization",
+				"Bearer "+a.Service(identity.ServiceGitcache)),
+			401,
+		},
+		"renamed": {
+			gitcache,
+			with(bare, identity.AudienceHeader,
+				"gitcache "+strings.TrimPrefix(sent(identity.ServiceTunnel, "",
+					hubSecret).Get(identity.AudienceHeader), "tunnel ")),
+			401,
+		},
+		"nonsense":            {gitcache, with(bare, identity.AudienceHeader, "gitcache"), 401},
+		"upgrade, for nobody": {at(identity.ServiceGitcache, "", hubSecret, true), bare, 200},
+		"upgrade, for another": {
+			at(identity.ServiceGitcache, "", hubSecret, true), sent(identity.ServiceTunnel, "", hubSecret), 401,
+		},
+		"a user's":   {gitcache, http.Header{"Authorization": {"Bearer " + a.User("ada")}}, 200},
+		"an agent's": {gitcache, http.Header{"Authorization": {"Bearer " + a.Agent("edge-1")}}, 200},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.Header = c.header
 		w := httptest.NewRecorder()
-		identity.Middleware(c.at, identity.RoleAny, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		identity.Middleware(c.at, identity.RoleAny,
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
 		if w.Code != c.want {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
@@ -89,7 +109,9 @@ func TestATokenForAnotherServiceIsNotValid(t *testing.T) {
 
 func TestTheSwitchForAnUpgradeIsOffUnlessItIsSwitchedOn(t *testing.T) {
 	t.Parallel()
-	for args, want := range map[string]bool{"": false, "--unsigned-members=refuse": false, "--unsigned-members=accept": true} {
+	for args, want := range map[string]bool{
+		"": false, "--unsigned-members=refuse": false, "--unsigned-members=accept": true,
+	} {
 		var u identity.Unsigned
 		fs := flag.NewFlagSet("", flag.ContinueOnError)
 		u.RegisterFlags(fs)

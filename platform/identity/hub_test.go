@@ -140,7 +140,9 @@ func (c *console) issueLocked(id identity.Identity) (*consolev1.Token, error) {
 	return &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)}, err
 }
 
-func (c *console) ExchangeHubSecret(_ context.Context, req *consolev1.ExchangeHubSecretRequest) (*consolev1.ExchangeHubSecretResponse, error) {
+func (c *console) ExchangeHubSecret(_ context.Context,
+	req *consolev1.ExchangeHubSecretRequest,
+) (*consolev1.ExchangeHubSecretResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down != nil {
@@ -154,7 +156,9 @@ func (c *console) ExchangeHubSecret(_ context.Context, req *consolev1.ExchangeHu
 	return &consolev1.ExchangeHubSecretResponse{Token: token}, err
 }
 
-func (c *console) RenewToken(ctx context.Context, _ *consolev1.RenewTokenRequest) (*consolev1.RenewTokenResponse, error) {
+func (c *console) RenewToken(ctx context.Context,
+	_ *consolev1.RenewTokenRequest,
+) (*consolev1.RenewTokenResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down != nil {
@@ -169,7 +173,9 @@ func (c *console) RenewToken(ctx context.Context, _ *consolev1.RenewTokenRequest
 	}, err
 }
 
-func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
+func (c *console) GetTrustBundle(context.Context,
+	*consolev1.GetTrustBundleRequest,
+) (*consolev1.GetTrustBundleResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down != nil {
@@ -189,7 +195,8 @@ func (c *console) serve(t *testing.T) consolev1connect.IdentityServiceClient {
 		consolev1connect.IdentityServiceRevokeTokensProcedure:      identity.RoleNone,
 	}
 	mux := http.NewServeMux()
-	mux.Handle(consolev1connect.NewIdentityServiceHandler(c, connect.WithInterceptors(identity.Interceptor(c.withProofs(), policy))))
+	mux.Handle(consolev1connect.NewIdentityServiceHandler(c,
+		connect.WithInterceptors(identity.Interceptor(c.withProofs(), policy))))
 	return consolev1connect.NewIdentityServiceClient(serve(t, mux, true), "http://console")
 }
 
@@ -200,7 +207,9 @@ type tunnel struct {
 	ended chan error
 }
 
-func (h *tunnel) Connect(ctx context.Context, s *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
+func (h *tunnel) Connect(ctx context.Context,
+	s *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse],
+) error {
 	if _, err := s.Receive(); err != nil {
 		return err
 	}
@@ -216,7 +225,8 @@ func (h *tunnel) serve(t *testing.T, v identity.Verifier) tunnelv1connect.Tunnel
 	t.Helper()
 	policy := identity.Policy{tunnelv1connect.TunnelServiceConnectProcedure: identity.RoleAgent}
 	mux := http.NewServeMux()
-	mux.Handle(tunnelv1connect.NewTunnelServiceHandler(h, connect.WithInterceptors(identity.Interceptor(v, policy)), connect.WithCompressMinBytes(1<<30)))
+	mux.Handle(tunnelv1connect.NewTunnelServiceHandler(h, connect.WithInterceptors(identity.Interceptor(v, policy)),
+		connect.WithCompressMinBytes(1<<30)))
 	return tunnelv1connect.NewTunnelServiceClient(serve(t, mux, true), "http://tunnel", connect.WithGRPC())
 }
 

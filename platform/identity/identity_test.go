@@ -116,7 +116,8 @@ func TestSignAndVerifyAnyName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Subject() != id.Subject() || fmt.Sprint(got.Groups) != fmt.Sprint(id.Groups) ||
-			got.TokenID != signed.TokenID || !got.IssuedAt.Equal(signed.IssuedAt) || !got.ExpiresAt.Equal(signed.ExpiresAt) {
+			got.TokenID != signed.TokenID || !got.IssuedAt.Equal(signed.IssuedAt) ||
+			!got.ExpiresAt.Equal(signed.ExpiresAt) {
 			t.Fatalf("signed %+v, got %+v", signed, got)
 		}
 	})
@@ -137,11 +138,13 @@ func TestSignRefuses(t *testing.T) {
 		id  identity.Identity
 		ttl time.Duration
 	}{
-		"no kind":        {identity.Identity{Name: "ann"}, time.Hour},
-		"no name":        {identity.Identity{Kind: identity.KindUser}, time.Hour},
-		"long name":      {identity.Identity{Kind: identity.KindUser, Name: strings.Repeat("x", 254)}, time.Hour},
-		"system name":    {identity.Identity{Kind: identity.KindUser, Name: "system:admin"}, time.Hour},
-		"system group":   {identity.Identity{Kind: identity.KindUser, Name: "ann", Groups: []string{"system:masters"}}, time.Hour},
+		"no kind":     {identity.Identity{Name: "ann"}, time.Hour},
+		"no name":     {identity.Identity{Kind: identity.KindUser}, time.Hour},
+		"long name":   {identity.Identity{Kind: identity.KindUser, Name: strings.Repeat("x", 254)}, time.Hour},
+		"system name": {identity.Identity{Kind: identity.KindUser, Name: "system:admin"}, time.Hour},
+		"system group": {
+			identity.Identity{Kind: identity.KindUser, Name: "ann", Groups: []string{"system:masters"}}, time.Hour,
+		},
 		"not UTF-8":      {identity.Identity{Kind: identity.KindUser, Name: "\xff"}, time.Hour},
 		"many groups":    {identity.Identity{Kind: identity.KindUser, Name: "ann", Groups: many}, time.Hour},
 		"group of agent": {identity.Identity{Kind: identity.KindAgent, Name: "edge", Groups: []string{"g"}}, time.Hour},
@@ -249,11 +252,12 @@ func TestParseKeySetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string]string{
-		"nothing":     "",
-		"garbage":     "garbage",
-		"no keys":     `{"keys":[]}`,
-		"public keys": `{"keys":[{"jwk":` + strings.TrimSuffix(strings.TrimPrefix(string(keys.PublicJWKS()), `{"keys":[`), "]}") + `}]}`,
-		"symmetric":   `{"keys":[{"jwk":{"kty":"oct","kid":"x","k":"c2VjcmV0"}}]}`,
+		"nothing": "",
+		"garbage": "garbage",
+		"no keys": `{"keys":[]}`,
+		"public keys": `{"keys":[{"jwk":` +
+			strings.TrimSuffix(strings.TrimPrefix(string(keys.PublicJWKS()), `{"keys":[`), "]}") + `}]}`,
+		"symmetric": `{"keys":[{"jwk":{"kty":"oct","kid":"x","k":"c2VjcmV0"}}]}`,
 	} {
 		if _, err := identity.ParseKeySet([]byte(data)); err == nil {
 			t.Errorf("%s: accepted", name)

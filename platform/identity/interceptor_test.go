@@ -27,7 +27,8 @@ func TestInterceptorUnary(t *testing.T) {
 	c := newConsole(t)
 	client := c.serve(t)
 	user := c.token(identity.Identity{Kind: identity.KindUser, Name: "ann"}, time.Hour)
-	admin := c.token(identity.Identity{Kind: identity.KindUser, Name: "root", Groups: []string{identity.AdminsGroup}}, time.Hour)
+	admin := c.token(identity.Identity{Kind: identity.KindUser, Name: "root", Groups: []string{identity.AdminsGroup}},
+		time.Hour)
 	agent := c.token(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}, time.Hour)
 	gitcache := c.token(identity.Identity{Kind: identity.KindService, Name: identity.ServiceGitcache}, time.Hour)
 
@@ -44,7 +45,9 @@ func TestInterceptorUnary(t *testing.T) {
 		return err
 	}
 	exchange := func(ctx context.Context, client consolev1connect.IdentityServiceClient) error {
-		_, err := client.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{HubSecret: hubSecret, Subject: &consolev1.ExchangeHubSecretRequest_Service{Service: "tunnel"}})
+		_, err := client.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
+			HubSecret: hubSecret, Subject: &consolev1.ExchangeHubSecretRequest_Service{Service: "tunnel"},
+		})
 		return err
 	}
 	revoke := func(ctx context.Context, client consolev1connect.IdentityServiceClient) error {
@@ -94,7 +97,8 @@ func TestDuplicateAndGarbageAuthorizationHeaders(t *testing.T) {
 	t.Parallel()
 	a := identitytest.New(t)
 	token := a.User("ann")
-	hc := serve(t, identity.Middleware(a, identity.RoleUser, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), false)
+	hc := serve(t, identity.Middleware(a, identity.RoleUser,
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), false)
 	for name, values := range map[string][]string{
 		"twice":      {"Bearer " + token, "Bearer " + token},
 		"second bad": {"Bearer " + token, "Basic eDp5"},
@@ -137,13 +141,23 @@ func TestMiddlewareAnswers(t *testing.T) {
 		status   int
 		body     string
 	}{
-		"agent":        {a, identity.RoleAgent, a.Agent("edge-1"), 200, `{"agent":true,"cluster":"edge-1","subject":"agent:edge-1"}`},
-		"service":      {a, identity.RoleHub | identity.RoleAgent, a.Service("tunnel"), 200, `"agent":false,"cluster":"","subject":"service:tunnel"`},
-		"open":         {a, identity.RoleOpen, "", 200, `"subject":":"`},
-		"no token":     {a, identity.RoleUser, "", 401, "no token: run `fairlead login`"},
-		"revoked":      {a, identity.RoleAgent, revoked, 401, "token is revoked: run `fairlead login` and, for kubectl, `fairlead kubeconfig`; an agent needs a new join token"},
-		"bad":          {a, identity.RoleUser, "x.y.z", 401, "token is not valid"},
-		"agent tries":  {a, identity.RoleUser, a.Agent("edge-1"), 403, "agent:edge-1 may not call this: it is for user"},
+		"agent": {
+			a, identity.RoleAgent, a.Agent("edge-1"), 200, `{"agent":true,"cluster":"edge-1","subject":"agent:edge-1"}`,
+		},
+		"service": {
+			a, identity.RoleHub | identity.RoleAgent, a.Service("tunnel"), 200,
+			`"agent":false,"cluster":"","subject":"service:tunnel"`,
+		},
+		"open":     {a, identity.RoleOpen, "", 200, `"subject":":"`},
+		"no token": {a, identity.RoleUser, "", 401, "no token: run `fairlead login`"},
+		"revoked": {
+			a, identity.RoleAgent, revoked, 401,
+			"token is revoked: run `fairlead login` and, for kubectl, `fairlead kubeconfig`; an agent needs a new join token",
+		},
+		"bad": {a, identity.RoleUser, "x.y.z", 401, "token is not valid"},
+		"agent tries": {
+			a, identity.RoleUser, a.Agent("edge-1"), 403, "agent:edge-1 may not call this: it is for user",
+		},
 		"for nobody":   {a, identity.RoleNone, a.Admin(), 403, "nobody may call this"},
 		"without keys": {new(identity.BundleVerifier), identity.RoleUser, a.Admin(), 503, "try again"},
 	} {
@@ -167,7 +181,8 @@ func TestMiddlewareAnswers(t *testing.T) {
 					Kind, Message string
 					Code          int
 				}
-				if err := json.Unmarshal([]byte(body), &status); err != nil || status.Kind != "Status" || status.Code != tt.status {
+				if err := json.Unmarshal([]byte(body), &status); err != nil || status.Kind != "Status" ||
+					status.Code != tt.status {
 					t.Errorf("%s: not a Status: %s", name, body)
 				}
 				body = status.Message
@@ -223,7 +238,10 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	}
 }
 
-func streamEnds(t *testing.T, wait func(context.Context, *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error, end func(*identitytest.Authority), within time.Duration) {
+func streamEnds(t *testing.T,
+	wait func(context.Context, *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error,
+	end func(*identitytest.Authority), within time.Duration,
+) {
 	a := identitytest.New(t)
 	h := &tunnel{wait: wait, ended: make(chan error, 1)}
 	client := h.serve(t, a)
@@ -268,10 +286,14 @@ func TestStreamTellsTheClientWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := identitytest.New(t)
-		h := &tunnel{ended: make(chan error, 1), wait: func(_ context.Context, s *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
-			_, err := s.Receive()
-			return err
-		}}
+		h := &tunnel{
+			ended: make(chan error, 1),
+			wait: func(_ context.Context,
+				s *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
+				_, err := s.Receive()
+				return err
+			},
+		}
 		client := h.serve(t, a)
 		s, err := client.Connect(bearing(t.Context(), a.Agent("edge-1")))
 		if err != nil {
@@ -297,7 +319,8 @@ func TestStreamIsRefusedToOthers(t *testing.T) {
 	a := identitytest.New(t)
 	client := (&tunnel{}).serve(t, a)
 	for token, want := range map[string]connect.Code{
-		"garbage": connect.CodeUnauthenticated, a.Admin(): connect.CodePermissionDenied, a.Service("tunnel"): connect.CodePermissionDenied,
+		"garbage": connect.CodeUnauthenticated, a.Admin(): connect.CodePermissionDenied,
+		a.Service("tunnel"): connect.CodePermissionDenied,
 	} {
 		s, err := client.Connect(bearing(t.Context(), token))
 		if err != nil {
@@ -321,11 +344,12 @@ func TestMiddlewareEndsLongRequests(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := identitytest.New(t)
 				ended := make(chan error, 1)
-				hc := serve(t, identity.Middleware(a, identity.RoleUser, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					_ = http.NewResponseController(w).Flush()
-					<-r.Context().Done()
-					ended <- context.Cause(r.Context())
-				})), http2)
+				hc := serve(t, identity.Middleware(a, identity.RoleUser,
+					http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						_ = http.NewResponseController(w).Flush()
+						<-r.Context().Done()
+						ended <- context.Cause(r.Context())
+					})), http2)
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://x/", nil)
 				if err != nil {
 					t.Fatal(err)
@@ -349,7 +373,8 @@ func TestMiddlewareEndsLongRequests(t *testing.T) {
 	}
 }
 
-// A token that its owner was lent is short, and what the owner began with it goes on until the login ends. Another one ends what began with it.
+// A token that its owner was lent is short, and what the owner began with it goes on until the login ends. Another one
+// ends what began with it.
 func TestRequestsRunAsLongAsTheLogin(t *testing.T) {
 	t.Parallel()
 	const leeway = time.Minute
@@ -362,16 +387,29 @@ func TestRequestsRunAsLongAsTheLogin(t *testing.T) {
 		revoke time.Duration // 0: never
 		within time.Duration
 	}{
-		"lent to its owner": {func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(login(id), 10*time.Minute) }, 0, time.Hour + leeway},
-		"lent to its owner and revoked": {
-			func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(login(id), 10*time.Minute) }, 30 * time.Minute, 30*time.Minute + identity.RecheckInterval,
+		"lent to its owner": {
+			func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(login(id), 10*time.Minute) },
+			0, time.Hour + leeway,
 		},
-		"lent to somebody else":  {func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(id, 10*time.Minute) }, 0, 10*time.Minute + leeway},
-		"a session in a browser": {func(a *identitytest.Authority, id identity.Identity) string { return a.Session(id) }, 0, time.Hour + leeway},
+		"lent to its owner and revoked": {
+			func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(login(id), 10*time.Minute) },
+			30 * time.Minute, 30*time.Minute + identity.RecheckInterval,
+		},
+		"lent to somebody else": {
+			func(a *identitytest.Authority, id identity.Identity) string { return a.Lend(id, 10*time.Minute) }, 0,
+			10*time.Minute + leeway,
+		},
+		"a session in a browser": {
+			func(a *identitytest.Authority, id identity.Identity) string { return a.Session(id) }, 0,
+			time.Hour + leeway,
+		},
 		"a session that a lent token began": {func(a *identitytest.Authority, id identity.Identity) string {
 			return a.Session(a.Verified(a.Lend(login(id), 10*time.Minute)))
 		}, 0, 10*time.Minute + leeway},
-		"a session, and its user is revoked": {func(a *identitytest.Authority, id identity.Identity) string { return a.Session(id) }, time.Minute, time.Minute + identity.RecheckInterval},
+		"a session, and its user is revoked": {
+			func(a *identitytest.Authority, id identity.Identity) string { return a.Session(id) }, time.Minute,
+			time.Minute + identity.RecheckInterval,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -382,9 +420,10 @@ func TestRequestsRunAsLongAsTheLogin(t *testing.T) {
 				if tt.revoke > 0 {
 					time.AfterFunc(tt.revoke, func() { a.Revoke("user:ann") })
 				}
-				h := identity.Middleware(a, identity.RoleUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-					<-r.Context().Done()
-				}))
+				h := identity.Middleware(a, identity.RoleUser,
+					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+						<-r.Context().Done()
+					}))
 				r := httptest.NewRequest(http.MethodGet, "/", nil)
 				r.Header.Set("Authorization", "Bearer "+token)
 				w := httptest.NewRecorder()
@@ -392,7 +431,8 @@ func TestRequestsRunAsLongAsTheLogin(t *testing.T) {
 				if w.Code != http.StatusOK {
 					t.Fatal(w.Code, w.Body)
 				}
-				if took := time.Since(began); took > tt.within+time.Second || took < tt.within-identity.RecheckInterval-time.Second {
+				if took := time.Since(began); took > tt.within+time.Second ||
+					took < tt.within-identity.RecheckInterval-time.Second {
 					t.Errorf("ended after %s, want about %s", took, tt.within)
 				}
 			})
@@ -428,22 +468,24 @@ func TestHandlerSaysLastWordsBeforeItIsEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := identitytest.New(t)
 				token := a.User("ann")
-				h := identity.Middleware(a, identity.RoleUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-					last := make(chan struct{})
-					defer identity.BeforeEnd(r.Context(), func() { close(last) })()
-					<-last
-					if err := r.Context().Err(); err != nil {
-						t.Errorf("ended before its last words: %v", err)
-					}
-					said := time.Now()
-					if heeds {
-						return
-					}
-					<-r.Context().Done()
-					if took := time.Since(said); took != time.Second || !errors.Is(context.Cause(r.Context()), identity.ErrRevoked) {
-						t.Errorf("ended after %s by %v", took, context.Cause(r.Context()))
-					}
-				}))
+				h := identity.Middleware(a, identity.RoleUser,
+					http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+						last := make(chan struct{})
+						defer identity.BeforeEnd(r.Context(), func() { close(last) })()
+						<-last
+						if err := r.Context().Err(); err != nil {
+							t.Errorf("ended before its last words: %v", err)
+						}
+						said := time.Now()
+						if heeds {
+							return
+						}
+						<-r.Context().Done()
+						if took := time.Since(said); took != time.Second ||
+							!errors.Is(context.Cause(r.Context()), identity.ErrRevoked) {
+							t.Errorf("ended after %s by %v", took, context.Cause(r.Context()))
+						}
+					}))
 				a.Revoke("user:bob")
 				time.AfterFunc(time.Minute, func() { a.Revoke("user:ann") })
 				r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -464,7 +506,9 @@ func (f verifierFunc) VerifyProof(identity.Identity, string, string) error { ret
 // Between the head of a call and the end of its body a minute may pass, and the token may be revoked.
 func TestWhoSendsSlowlyIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
-	for wait, want := range map[time.Duration]connect.Code{0: 0, identity.RecheckInterval: connect.CodeUnauthenticated} {
+	for wait, want := range map[time.Duration]connect.Code{
+		0: 0, identity.RecheckInterval: connect.CodeUnauthenticated,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			revoked := false
 			verifier := verifierFunc(func(string) (identity.Identity, error) {
@@ -509,7 +553,8 @@ func TestRunningRequestsAreVerifiedTogether(t *testing.T) {
 			moments[time.Now()] = struct{}{}
 			return identity.Identity{Kind: identity.KindUser, Name: token, ExpiresAt: time.Now().Add(time.Hour)}, nil
 		})
-		h := identity.Middleware(verifier, identity.RoleUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		h := identity.Middleware(verifier, identity.RoleUser,
+			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 		ctx, cancel := context.WithCancel(t.Context())
 		const requests, intervals = 400, 5
 		for n := range requests {
@@ -554,7 +599,8 @@ func TestSlowVerificationHoldsUpNoOther(t *testing.T) {
 			}
 			return identity.Identity{Kind: identity.KindUser, Name: token, ExpiresAt: time.Now().Add(time.Hour)}, nil
 		})
-		h := identity.Middleware(verifier, identity.RoleUser, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		h := identity.Middleware(verifier, identity.RoleUser,
+			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		serve := func(token string) {

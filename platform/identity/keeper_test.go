@@ -27,9 +27,12 @@ import (
 func secret() *hubsecret.File { return hubsecret.Text(hubSecret) }
 
 // runKeeper runs a keeper until the returned function is called.
-func runKeeper(t *testing.T, dir string, client consolev1connect.IdentityServiceClient, log *slog.Logger) (*identity.Keeper, func()) {
+func runKeeper(t *testing.T, dir string, client consolev1connect.IdentityServiceClient,
+	log *slog.Logger,
+) (*identity.Keeper, func()) {
 	t.Helper()
-	k, err := identity.NewKeeper(identity.KeeperConfig{Dir: dir, Service: identity.ServiceGitcache, Secret: secret()}, client, log)
+	k, err := identity.NewKeeper(identity.KeeperConfig{Dir: dir, Service: identity.ServiceGitcache, Secret: secret()},
+		client, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +195,8 @@ func TestKeeperStartsBeforeTheConsole(t *testing.T) {
 			t.Errorf("verify: %v", err)
 		}
 		began := time.Now()
-		if _, err := k.Token(t.Context()); !errors.Is(err, identity.ErrNoToken) || !strings.Contains(err.Error(), "console is down") {
+		if _, err := k.Token(t.Context()); !errors.Is(err, identity.ErrNoToken) ||
+			!strings.Contains(err.Error(), "console is down") {
 			t.Errorf("token: %v", err)
 		}
 		if took := time.Since(began); took > 10*time.Second {
@@ -292,7 +296,8 @@ func TestKeeperWithTheWrongSecretSaysSo(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- k.Run(ctx) }()
 		<-time.After(10 * time.Minute)
-		if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "hub secret") || strings.Contains(err.Error(), wrong) {
+		if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "hub secret") ||
+			strings.Contains(err.Error(), wrong) {
 			t.Errorf("ready: %v", err)
 		}
 		cancel()
@@ -310,7 +315,9 @@ func TestKeeperWithTheWrongSecretSaysSo(t *testing.T) {
 
 func TestKeeperIgnoresABrokenDisk(t *testing.T) {
 	t.Parallel()
-	for name, content := range map[string]string{"garbage": "\x00garbage", "empty": "", "no keys": `{"keys":{"keys":[]}}`} {
+	for name, content := range map[string]string{
+		"garbage": "\x00garbage", "empty": "", "no keys": `{"keys":{"keys":[]}}`,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -370,7 +377,9 @@ func TestNewKeeperRefuses(t *testing.T) {
 	}
 }
 
-func renewer(t *testing.T, c *console, file string, obtain func(context.Context) (string, error)) (*identity.TokenFile, *identity.Renewer, func()) {
+func renewer(t *testing.T, c *console, file string,
+	obtain func(context.Context) (string, error),
+) (*identity.TokenFile, *identity.Renewer, func()) {
 	t.Helper()
 	tokens := identity.NewTokenFile(file)
 	r := identity.NewRenewer(identity.RenewerConfig{Tokens: tokens, Client: c.serve(t), Obtain: obtain, Log: discard()})
@@ -441,12 +450,13 @@ func TestRenewerJoinsWhenItHasNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConsole(t)
 		var joins atomic.Int32
-		tokens, r, stop := renewer(t, c, filepath.Join(t.TempDir(), "deep", "token"), func(context.Context) (string, error) {
-			if joins.Add(1) < 3 {
-				return "", fmt.Errorf("join: %w", unavailable())
-			}
-			return c.token(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}, time.Hour), nil
-		})
+		tokens, r, stop := renewer(t, c, filepath.Join(t.TempDir(), "deep", "token"),
+			func(context.Context) (string, error) {
+				if joins.Add(1) < 3 {
+					return "", fmt.Errorf("join: %w", unavailable())
+				}
+				return c.token(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}, time.Hour), nil
+			})
 		defer stop()
 		<-time.After(time.Minute)
 		if _, err := tokens.Token(t.Context()); err != nil || r.Err() != nil || joins.Load() != 3 {
@@ -470,7 +480,8 @@ func TestRenewerOfARevokedAgent(t *testing.T) {
 		tokens, r, stop := renewer(t, c, file, nil)
 		defer stop()
 		<-time.After(time.Hour)
-		if err := r.Err(); connect.CodeOf(err) != connect.CodeUnauthenticated || !strings.Contains(err.Error(), "new join token") {
+		if err := r.Err(); connect.CodeOf(err) != connect.CodeUnauthenticated ||
+			!strings.Contains(err.Error(), "new join token") {
 			t.Errorf("problem: %v", err)
 		}
 		if err := tokens.Store(c.token(agent, time.Hour)); err != nil {
@@ -489,7 +500,9 @@ type brokenConsole struct {
 	asked int
 }
 
-func (b *brokenConsole) RenewToken(context.Context, *consolev1.RenewTokenRequest) (*consolev1.RenewTokenResponse, error) {
+func (b *brokenConsole) RenewToken(context.Context,
+	*consolev1.RenewTokenRequest,
+) (*consolev1.RenewTokenResponse, error) {
 	b.asked++
 	return &consolev1.RenewTokenResponse{Token: &consolev1.Token{Token: "garbage"}}, nil
 }

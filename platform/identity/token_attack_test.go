@@ -252,7 +252,9 @@ func TestAttackRevokedSubject(t *testing.T) {
 	if _, err := v.Verify(after); err != nil {
 		t.Errorf("token issued %s after the revocation: %v", signed.IssuedAt.Sub(at), err)
 	}
-	for _, other := range []identity.Identity{{Kind: identity.KindAgent, Name: "edge-10"}, {Kind: identity.KindUser, Name: "edge-1"}} {
+	for _, other := range []identity.Identity{
+		{Kind: identity.KindAgent, Name: "edge-10"}, {Kind: identity.KindUser, Name: "edge-1"},
+	} {
 		token, _, err := f.keys.Sign(other, time.Hour)
 		if err != nil {
 			t.Fatal(err)
@@ -312,7 +314,8 @@ func TestAttackUnknownKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, v, stranger.sign(t, with(f.header(), map[string]any{"jwk": json.RawMessage(jwk)}), goodClaims()), identity.ErrInvalid)
+	refused(t, v, stranger.sign(t, with(f.header(), map[string]any{"jwk": json.RawMessage(jwk)}), goodClaims()),
+		identity.ErrInvalid)
 }
 
 func TestAttackGarbageHeader(t *testing.T) {
@@ -370,10 +373,11 @@ func TestAttackOtherSpelling(t *testing.T) {
 	head, rest, _ := strings.Cut(token, ".")
 	signature := token[strings.LastIndexByte(token, '.')+1:]
 	for name, spelled := range map[string]string{
-		"newline":    head[:4] + "\n" + head[4:] + "." + rest,
-		"space":      token + " ",
-		"padding":    token + "==",
-		"JSON":       `{"protected":"` + head + `","payload":"` + strings.Split(token, ".")[1] + `","signature":"` + signature + `"}`,
+		"newline": head[:4] + "\n" + head[4:] + "." + rest,
+		"space":   token + " ",
+		"padding": token + "==",
+		"JSON": `{"protected":"` + head + `","payload":"` + strings.Split(token, ".")[1] + `","signature":"` +
+			signature + `"}`,
 		"four parts": token + ".x",
 		"five parts": token + ".x.y",
 		"empty":      "",
@@ -444,7 +448,8 @@ func TestVerifiedGroupsBelongToTheCaller(t *testing.T) {
 	t.Parallel()
 	f := newForge(t)
 	v := f.verifier(t)
-	token, _, err := f.keys.Sign(identity.Identity{Kind: identity.KindUser, Name: "a", Groups: []string{"devs"}}, time.Hour)
+	token, _, err := f.keys.Sign(identity.Identity{Kind: identity.KindUser, Name: "a", Groups: []string{"devs"}},
+		time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

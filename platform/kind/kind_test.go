@@ -14,7 +14,8 @@ func TestEachKindIsWhole(t *testing.T) {
 	numbers := map[consolev1.Kind]bool{consolev1.Kind_KIND_UNSPECIFIED: true}
 	for _, k := range kind.All() {
 		if numbers[k.Number()] {
-			t.Errorf("%s: its number %s is none, or another kind's: the enum Kind has to name the field of Resource", k.Name(), k.Number())
+			t.Errorf("%s: its number %s is none, or another kind's: the enum Kind has to name the field of Resource",
+				k.Name(), k.Number())
 		}
 		numbers[k.Number()] = true
 		for _, verb := range []string{"Get", "List", "Update", "Delete"} {

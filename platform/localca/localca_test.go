@@ -38,7 +38,9 @@ func TestServerIsTrustedThroughTheAuthority(t *testing.T) {
 	if !roots.AppendCertsFromPEM([]byte(contents(t, files.CAFile))) {
 		t.Fatal("no certificate in the CA file")
 	}
-	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
+	hc := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	}
 	defer hc.CloseIdleConnections()
 	resp, err := hc.Get(srv.URL)
 	if err != nil {
@@ -78,11 +80,13 @@ func TestWhatIsStillGoodIsKept(t *testing.T) {
 		damage                string
 		wantNewCA, wantNewOne bool
 	}{
-		"a day later":             {after: day, hosts: []string{"localhost", "127.0.0.1"}},
-		"fewer hosts":             {after: day, hosts: []string{"127.0.0.1"}},
-		"another host":            {after: day, hosts: []string{"hub.example.com"}, wantNewOne: true},
-		"near the server's end":   {after: 61 * day, hosts: []string{"localhost"}, wantNewOne: true},
-		"near the CA's end":       {after: 9*365*day + day, hosts: []string{"localhost"}, wantNewCA: true, wantNewOne: true},
+		"a day later":           {after: day, hosts: []string{"localhost", "127.0.0.1"}},
+		"fewer hosts":           {after: day, hosts: []string{"127.0.0.1"}},
+		"another host":          {after: day, hosts: []string{"hub.example.com"}, wantNewOne: true},
+		"near the server's end": {after: 61 * day, hosts: []string{"localhost"}, wantNewOne: true},
+		"near the CA's end": {
+			after: 9*365*day + day, hosts: []string{"localhost"}, wantNewCA: true, wantNewOne: true,
+		},
 		"clock far in the past":   {after: -10 * day, hosts: []string{"localhost"}, wantNewCA: true, wantNewOne: true},
 		"half a certificate":      {hosts: []string{"localhost"}, damage: "server.crt", wantNewOne: true},
 		"half a key":              {hosts: []string{"localhost"}, damage: "server.key", wantNewOne: true},
@@ -118,7 +122,9 @@ func TestWhatIsStillGoodIsKept(t *testing.T) {
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM([]byte(contents(t, files.CAFile)))
 			for _, host := range c.hosts {
-				if _, err := got.cert.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: now.Add(c.after)}); err != nil {
+				if _, err := got.cert.Verify(x509.VerifyOptions{
+					DNSName: host, Roots: roots, CurrentTime: now.Add(c.after),
+				}); err != nil {
 					t.Errorf("certificate is not good for %s: %v", host, err)
 				}
 			}

@@ -28,7 +28,9 @@ func open(t *testing.T, url string) coordination.Coordinator {
 }
 
 func config() members.Config {
-	return members.Config{Secret: hubsecret.Text(hubSecret), Plain: func() bool { return false }, Log: slog.New(slog.DiscardHandler)}
+	return members.Config{
+		Secret: hubsecret.Text(hubSecret), Plain: func() bool { return false }, Log: slog.New(slog.DiscardHandler),
+	}
 }
 
 // listed are the ids in a group as a service sees it.
@@ -62,7 +64,9 @@ func TestWhoCanWriteToTheStoreForgesNoMember(t *testing.T) {
 			t.Parallel()
 			store := open(t, url)
 			hub := members.Authenticate(store, config())
-			join(t, hub, "gitcache", coordination.Member{ID: "g1", URL: "https://g1", Meta: map[string]string{"a": "b", "c": "d"}})
+			join(t, hub, "gitcache", coordination.Member{
+				ID: "g1", URL: "https://g1", Meta: map[string]string{"a": "b", "c": "d"},
+			})
 			stored, err := store.Members(t.Context(), "gitcache")
 			if err != nil || len(stored) != 1 || stored[0].MAC == "" {
 				t.Fatalf("stored %+v, %v", stored, err)
@@ -74,15 +78,17 @@ func TestWhoCanWriteToTheStoreForgesNoMember(t *testing.T) {
 				return m
 			}
 			for what, forged := range map[string]coordination.Member{
-				"unsigned":           {ID: "evil", URL: "https://evil"},
-				"another id":         copied(func(m *coordination.Member) { m.ID = "g2" }),
-				"another URL":        copied(func(m *coordination.Member) { m.ID, m.URL = "g1", "https://evil" }),
-				"no URL":             copied(func(m *coordination.Member) { m.URL = "" }),
-				"longer":             copied(func(m *coordination.Member) { m.Expires += 3600_000 }),
-				"draining":           copied(func(m *coordination.Member) { m.Meta["draining"] = "1" }),
-				"parts run together": copied(func(m *coordination.Member) { m.Meta = map[string]string{"a": "bc", "": "d"} }),
-				"half a signature":   copied(func(m *coordination.Member) { m.MAC = m.MAC[:20] }),
-				"no base64":          copied(func(m *coordination.Member) { m.MAC = "!" }),
+				"unsigned":    {ID: "evil", URL: "https://evil"},
+				"another id":  copied(func(m *coordination.Member) { m.ID = "g2" }),
+				"another URL": copied(func(m *coordination.Member) { m.ID, m.URL = "g1", "https://evil" }),
+				"no URL":      copied(func(m *coordination.Member) { m.URL = "" }),
+				"longer":      copied(func(m *coordination.Member) { m.Expires += 3600_000 }),
+				"draining":    copied(func(m *coordination.Member) { m.Meta["draining"] = "1" }),
+				"parts run together": copied(func(m *coordination.Member) {
+					m.Meta = map[string]string{"a": "bc", "": "d"}
+				}),
+				"half a signature": copied(func(m *coordination.Member) { m.MAC = m.MAC[:20] }),
+				"no base64":        copied(func(m *coordination.Member) { m.MAC = "!" }),
 			} {
 				group := "gitcache/" + what // a group for each; the copied signature is of another one
 				join(t, store, group, forged)
@@ -137,7 +143,8 @@ func TestPlainHTTPIsForServicesThatAreReachedSoThemselves(t *testing.T) {
 	secure, local := config(), config()
 	local.Plain = func() bool { return true }
 	for id, url := range map[string]string{
-		"1-https": "https://g1:7401", "2-loopback": "http://127.0.0.1:7401", "3-other": "http://10.0.0.1:7401", "4-user": "https://u:p@g1", "5-name": "http://127.0.0.1.evil.example",
+		"1-https": "https://g1:7401", "2-loopback": "http://127.0.0.1:7401", "3-other": "http://10.0.0.1:7401",
+		"4-user": "https://u:p@g1", "5-name": "http://127.0.0.1.evil.example",
 		"6-nothing": "https://", "7-entry": "",
 	} {
 		join(t, members.Authenticate(store, secure), "gitcache", coordination.Member{ID: id, URL: url})
@@ -159,7 +166,8 @@ func TestTheSwitchForUnsignedMembersCloses(t *testing.T) {
 	otherSecret := config()
 	otherSecret.Secret = hubsecret.Text("the secret of another hub")
 	join(t, store, "gitcache", coordination.Member{ID: "old", URL: "https://old"})
-	join(t, members.Authenticate(store, otherSecret), "gitcache", coordination.Member{ID: "other", URL: "https://other"})
+	join(t, members.Authenticate(store,
+		otherSecret), "gitcache", coordination.Member{ID: "other", URL: "https://other"})
 	join(t, members.Authenticate(store, config()), "gitcache", coordination.Member{ID: "new", URL: "https://new"})
 	if got := listed(t, members.Authenticate(store, upgrading), "gitcache"); got != "new old" {
 		t.Errorf("on: %q", got)
@@ -179,7 +187,8 @@ func TestIgnoredRecordsAreWarnedOfOnce(t *testing.T) {
 		cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
 		hub := members.Authenticate(store, cfg)
 		for _, id := range []string{"a", "b", "c"} {
-			if err := store.Join(context.Background(), "gitcache", coordination.Member{ID: id, URL: "https://evil"}, time.Hour); err != nil {
+			if err := store.Join(context.Background(), "gitcache", coordination.Member{ID: id, URL: "https://evil"},
+				time.Hour); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,7 +196,8 @@ func TestIgnoredRecordsAreWarnedOfOnce(t *testing.T) {
 		for range 100 {
 			listed(t, hub, "gitcache")
 		}
-		if lines() != 1 || !strings.Contains(log.String(), "ignored=3") || !strings.Contains(log.String(), "https://evil") || !strings.Contains(log.String(), "not signed") {
+		if lines() != 1 || !strings.Contains(log.String(), "ignored=3") ||
+			!strings.Contains(log.String(), "https://evil") || !strings.Contains(log.String(), "not signed") {
 			t.Errorf("logged %s", log.String())
 		}
 		<-time.After(11 * time.Minute)
@@ -202,9 +212,13 @@ func TestIgnoredRecordsAreWarnedOfOnce(t *testing.T) {
 func TestOldServicesReadSignedRecords(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Start(t).URL())
-	join(t, members.Authenticate(store, config()), "gitcache", coordination.Member{ID: "g1", URL: "https://g1", Meta: map[string]string{"draining": "1"}})
+	join(t, members.Authenticate(store,
+		config()), "gitcache", coordination.Member{
+		ID: "g1", URL: "https://g1", Meta: map[string]string{"draining": "1"},
+	})
 	all, err := store.Members(t.Context(), "gitcache")
-	if err != nil || len(all) != 1 || all[0].ID != "g1" || all[0].URL != "https://g1" || all[0].Meta["draining"] != "1" {
+	if err != nil || len(all) != 1 || all[0].ID != "g1" || all[0].URL != "https://g1" ||
+		all[0].Meta["draining"] != "1" {
 		t.Errorf("an old service reads %+v, %v", all, err)
 	}
 }

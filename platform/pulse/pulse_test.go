@@ -25,12 +25,14 @@ func TestSinceIsTheBeginningOfTheState(t *testing.T) {
 		begin := time.Now()
 		go func() { done <- p.Run(ctx) }()
 		<-time.After(3*every + time.Second)
-		if got := p.Last(); got.Problem != nil || !got.Since.Equal(begin) || got.Asked.Sub(begin) != 3*every || got.Took != time.Millisecond {
+		if got := p.Last(); got.Problem != nil || !got.Since.Equal(begin) || got.Asked.Sub(begin) != 3*every ||
+			got.Took != time.Millisecond {
 			t.Errorf("got %+v", got)
 		}
 		answer = away
 		<-time.After(2 * every)
-		if got := p.Last(); !errors.Is(got.Problem, away) || got.Since.Sub(begin) != 4*every || got.Asked.Sub(begin) != 5*every {
+		if got := p.Last(); !errors.Is(got.Problem, away) || got.Since.Sub(begin) != 4*every ||
+			got.Asked.Sub(begin) != 5*every {
 			t.Errorf("got %+v", got)
 		}
 		answer = nil

@@ -57,10 +57,14 @@ func (a *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if about.Namespace != "" {
 		resource = about.Namespace + "/" + resource
 	}
-	ok := review.Spec.User == "alice" && slices.Equal(review.Spec.Groups, []string{"dev", "fairlead:admins", "system:authenticated"}) && about.Verb == "impersonate" &&
+	ok := review.Spec.User == "alice" &&
+		slices.Equal(review.Spec.Groups, []string{"dev", "fairlead:admins", "system:authenticated"}) &&
+		about.Verb == "impersonate" &&
 		slices.Contains(a.allowed, resource+" "+about.Name)
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(map[string]any{"kind": "SubjectAccessReview", "status": map[string]any{"allowed": ok, "reason": "because"}})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"kind": "SubjectAccessReview", "status": map[string]any{"allowed": ok, "reason": "because"},
+	})
 }
 
 func (a *reviewer) asked() int {
@@ -77,7 +81,13 @@ func as(of muxhttp.Impersonated) muxhttp.Caller {
 
 func TestCallerPassesOffOnlyAsWhomTheClusterSays(t *testing.T) {
 	t.Parallel()
-	api := &reviewer{allowed: []string{"users bob", "groups ops", "userextras/scopes a", "uids 7", "shop/serviceaccounts web", "groups system:authenticated", "users system:anonymous", "groups system:masters", "users system:node:n1", "userextras/Scopes x"}}
+	api := &reviewer{
+		allowed: []string{
+			"users bob", "groups ops", "userextras/scopes a", "uids 7", "shop/serviceaccounts web",
+			"groups system:authenticated", "users system:anonymous", "groups system:masters", "users system:node:n1",
+			"userextras/Scopes x",
+		},
+	}
 	h := newHub(t)
 	startWith(t, h, newAPI(t, api.ServeHTTP).URL, reach.Policy{})
 	s := next(t, h)
@@ -85,37 +95,68 @@ func TestCallerPassesOffOnlyAsWhomTheClusterSays(t *testing.T) {
 		as   muxhttp.Impersonated
 		want string // of a refusal; empty: it passes
 	}{
-		"a user":            {muxhttp.Impersonated{User: "bob"}, ""},
-		"all of a user":     {muxhttp.Impersonated{User: "bob", UID: "7", Groups: []string{"ops"}, Extra: map[string][]string{"scopes": {"a"}}}, ""},
+		"a user": {muxhttp.Impersonated{User: "bob"}, ""},
+		"all of a user": {
+			muxhttp.Impersonated{
+				User: "bob", UID: "7", Groups: []string{"ops"}, Extra: map[string][]string{"scopes": {"a"}},
+			},
+			"",
+		},
 		"a service account": {muxhttp.Impersonated{User: "system:serviceaccount:shop:web"}, ""},
-		"nobody":            {muxhttp.Impersonated{User: "system:anonymous", Groups: []string{"system:authenticated"}}, ""},
-		"another user":      {muxhttp.Impersonated{User: "eve"}, `users \"eve\" is forbidden: User \"alice\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope: because`},
-		"another group":     {muxhttp.Impersonated{User: "bob", Groups: []string{"ops", "root"}}, `groups \"root\" is forbidden`},
-		"another uid":       {muxhttp.Impersonated{User: "bob", UID: "8"}, `uids \"8\" is forbidden: User \"alice\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\"`},
-		"another extra":     {muxhttp.Impersonated{User: "bob", Extra: map[string][]string{"scopes": {"a", "b"}}}, `userextras \"b\" is forbidden`},
-		"a key's case":      {muxhttp.Impersonated{User: "bob", Extra: map[string][]string{"scopes": {"x"}}}, `userextras \"x\" is forbidden`},
-		"another account":   {muxhttp.Impersonated{User: "system:serviceaccount:shop:db"}, `resource \"serviceaccounts\" in API group \"\" in the namespace \"shop\"`},
-		"no account":        {muxhttp.Impersonated{User: "system:serviceaccount:shop:web:x"}, "is no service account"},
-		"the masters":       {muxhttp.Impersonated{User: "bob", Groups: []string{"system:masters"}}, "belongs to Kubernetes itself"},
-		"a node":            {muxhttp.Impersonated{User: "system:node:n1"}, "belongs to Kubernetes itself"},
-		"blanks":            {muxhttp.Impersonated{User: " bob"}, "can't be impersonated"},
-		"lines":             {muxhttp.Impersonated{User: "bob", UID: "7\r\nImpersonate-Group: root"}, "no header can carry"},
+		"nobody": {
+			muxhttp.Impersonated{User: "system:anonymous", Groups: []string{"system:authenticated"}}, "",
+		},
+		"another user": {
+			muxhttp.Impersonated{User: "eve"},
+			`users \"eve\" is forbidden: User \"alice\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope: because`,
+		},
+		"another group": {
+			muxhttp.Impersonated{User: "bob", Groups: []string{"ops", "root"}}, `groups \"root\" is forbidden`,
+		},
+		"another uid": {
+			muxhttp.Impersonated{User: "bob", UID: "8"},
+			`uids \"8\" is forbidden: User \"alice\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\"`,
+		},
+		"another extra": {
+			muxhttp.Impersonated{User: "bob", Extra: map[string][]string{"scopes": {"a", "b"}}},
+			`userextras \"b\" is forbidden`,
+		},
+		"a key's case": {
+			muxhttp.Impersonated{User: "bob", Extra: map[string][]string{"scopes": {"x"}}},
+			`userextras \"x\" is forbidden`,
+		},
+		"another account": {
+			muxhttp.Impersonated{User: "system:serviceaccount:shop:db"},
+			`resource \"serviceaccounts\" in API group \"\" in the namespace \"shop\"`,
+		},
+		"no account": {muxhttp.Impersonated{User: "system:serviceaccount:shop:web:x"}, "is no service account"},
+		"the masters": {
+			muxhttp.Impersonated{User: "bob", Groups: []string{"system:masters"}}, "belongs to Kubernetes itself",
+		},
+		"a node": {muxhttp.Impersonated{User: "system:node:n1"}, "belongs to Kubernetes itself"},
+		"blanks": {muxhttp.Impersonated{User: " bob"}, "can't be impersonated"},
+		"lines":  {muxhttp.Impersonated{User: "bob", UID: "7\r\nImpersonate-Group: root"}, "no header can carry"},
 	} {
 		resp, body := get(t, s, as(tt.as), "/api", http.Header{"Impersonate-User": {"root"}})
 		if tt.want != "" {
-			if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, tt.want) || !strings.Contains(body, `"kind":"Status"`) {
+			if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, tt.want) ||
+				!strings.Contains(body, `"kind":"Status"`) {
 				t.Errorf("%s: %d %s", name, resp.StatusCode, body)
 			}
 			continue
 		}
-		if resp.StatusCode != http.StatusOK || !strings.Contains(body, "Impersonate-User: "+tt.as.User+"\r\n") || strings.Contains(body, "alice") || strings.Contains(body, "fairlead:admins") ||
-			strings.Count(body, "Impersonate-Group") != len(tt.as.Groups) || strings.Count(body, "Impersonate-Extra") != len(tt.as.Extra) || strings.Contains(body, "Impersonate-Uid: "+tt.as.UID) != (tt.as.UID != "") {
+		if resp.StatusCode != http.StatusOK || !strings.Contains(body, "Impersonate-User: "+tt.as.User+"\r\n") ||
+			strings.Contains(body, "alice") || strings.Contains(body, "fairlead:admins") ||
+			strings.Count(body, "Impersonate-Group") != len(tt.as.Groups) ||
+			strings.Count(body, "Impersonate-Extra") != len(tt.as.Extra) ||
+			strings.Contains(body, "Impersonate-Uid: "+tt.as.UID) != (tt.as.UID != "") {
 			t.Errorf("%s: API server gets %d\n%s", name, resp.StatusCode, body)
 		}
 	}
 }
 
-// The API server turns the names of header fields into lower case: what it is asked about and what it then reads have to be the same key.
+// The API server turns the names of header fields into lower case: what it is asked about and what it then reads have
+// to be the same key.
 func TestKeysOfExtraInformationAreReadAsTheyWereReviewed(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"Scopes", "example.com/Scopes", "a:b@c", "%41", "a_b", "ünï"} {
@@ -134,7 +175,8 @@ func TestKeysOfExtraInformationAreReadAsTheyWereReviewed(t *testing.T) {
 				}
 			}
 		}).URL, reach.Policy{})
-		resp, body := get(t, next(t, h), as(muxhttp.Impersonated{User: "bob", Extra: map[string][]string{key: {"x"}}}), "/api", nil)
+		resp, body := get(t, next(t, h), as(muxhttp.Impersonated{User: "bob", Extra: map[string][]string{key: {"x"}}}),
+			"/api", nil)
 		if resp.StatusCode != http.StatusOK {
 			t.Errorf("%q: %s %s", key, resp.Status, body)
 		}
@@ -149,7 +191,8 @@ func TestReviewsAreRememberedForAMoment(t *testing.T) {
 	startWith(t, h, newAPI(t, api.ServeHTTP).URL, reach.Policy{})
 	s := next(t, h)
 	for range 3 {
-		if resp, body := get(t, s, as(muxhttp.Impersonated{User: "bob", Groups: []string{"ops"}}), "/api", nil); resp.StatusCode != http.StatusOK {
+		if resp, body := get(t, s, as(muxhttp.Impersonated{User: "bob", Groups: []string{"ops"}}), "/api",
+			nil); resp.StatusCode != http.StatusOK {
 			t.Fatal(resp.Status, body)
 		}
 	}
@@ -166,11 +209,15 @@ func TestReviewsAreRememberedForAMoment(t *testing.T) {
 
 func TestImpersonationIsRefusedWhereTheAgentCannotAsk(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[int]string{http.StatusForbidden: "subjectaccessreviews is forbidden", http.StatusInternalServerError: "subjectaccessreviews"} {
+	for code, want := range map[int]string{
+		http.StatusForbidden:           "subjectaccessreviews is forbidden",
+		http.StatusInternalServerError: "subjectaccessreviews",
+	} {
 		h := newHub(t)
 		startWith(t, h, newAPI(t, (&reviewer{broken: code}).ServeHTTP).URL, reach.Policy{})
 		resp, body := get(t, next(t, h), as(muxhttp.Impersonated{User: "bob"}), "/api", nil)
-		if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, want) || !strings.Contains(body, "tunnel.impersonation.enabled") {
+		if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, want) ||
+			!strings.Contains(body, "tunnel.impersonation.enabled") {
 			t.Errorf("%d: %s %s", code, resp.Status, body)
 		}
 	}
@@ -184,18 +231,26 @@ func TestPolicyBoundsImpersonation(t *testing.T) {
 		policy reach.Policy
 		want   string
 	}{
-		"nobody":               {reach.Policy{NoImpersonation: true}, "--tunnel-no-impersonation"},
-		"people only":          {reach.Policy{Users: []string{"alice"}}, "--tunnel-impersonate-user"},
-		"other users":          {reach.Policy{ImpersonatedUsers: []string{"carol"}}, "--tunnel-impersonate-user"},
-		"groups of people":     {reach.Policy{Groups: []string{"dev", "fairlead:admins"}}, "--tunnel-impersonate-group"},
-		"these":                {reach.Policy{Users: []string{"alice"}, ImpersonatedUsers: []string{"bob"}, ImpersonatedGroups: []string{"ops"}}, ""},
+		"nobody":      {reach.Policy{NoImpersonation: true}, "--tunnel-no-impersonation"},
+		"people only": {reach.Policy{Users: []string{"alice"}}, "--tunnel-impersonate-user"},
+		"other users": {reach.Policy{ImpersonatedUsers: []string{"carol"}}, "--tunnel-impersonate-user"},
+		"groups of people": {
+			reach.Policy{Groups: []string{"dev", "fairlead:admins"}}, "--tunnel-impersonate-group",
+		},
+		"these": {
+			reach.Policy{
+				Users: []string{"alice"}, ImpersonatedUsers: []string{"bob"}, ImpersonatedGroups: []string{"ops"},
+			},
+			"",
+		},
 		"Kubernetes' own":      {reach.Policy{AllowSystem: true}, ""},
 		"read-only, as others": {reach.Policy{ReadOnly: true}, ""},
 	} {
 		h := newHub(t)
 		startWith(t, h, newAPI(t, (&reviewer{allowed: []string{"users bob", "groups ops"}}).ServeHTTP).URL, tt.policy)
 		resp, body := get(t, next(t, h), as(bob), "/api", nil)
-		if tt.want == "" && resp.StatusCode != http.StatusOK || tt.want != "" && (resp.StatusCode != http.StatusForbidden || !strings.Contains(body, tt.want)) {
+		if tt.want == "" && resp.StatusCode != http.StatusOK ||
+			tt.want != "" && (resp.StatusCode != http.StatusForbidden || !strings.Contains(body, tt.want)) {
 			t.Errorf("%s: %s %s", name, resp.Status, body)
 		}
 	}

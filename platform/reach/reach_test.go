@@ -61,7 +61,9 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-func (h *hub) Connect(ctx context.Context, stream *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
+func (h *hub) Connect(ctx context.Context,
+	stream *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse],
+) error {
 	if h.refuse != nil {
 		return h.refuse
 	}
@@ -169,8 +171,10 @@ func startAlso(t *testing.T, h *hub, kube string, policy reach.Policy, also func
 	}
 	rt := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	r, err := reach.New(reach.Config{
-		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Token: identity.StaticToken("agent-token"),
-		Kube: base, Transport: kubeTransport{rt}, Policy: policy, Also: also, Version: "v-test", Log: slog.New(slog.DiscardHandler),
+		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc,
+		Token: identity.StaticToken("agent-token"),
+		Kube:  base, Transport: kubeTransport{rt}, Policy: policy, Also: also, Version: "v-test",
+		Log: slog.New(slog.DiscardHandler),
 		Own: func(w http.ResponseWriter, _ *http.Request, as muxhttp.Impersonated) {
 			fmt.Fprint(w, "own ", as.User, as.Groups)
 		},
@@ -220,7 +224,9 @@ func next(t *testing.T, h *hub) *mux.Session {
 	}
 }
 
-func ask(t *testing.T, s *mux.Session, caller muxhttp.Caller, target string, header http.Header) (*http.Response, error) {
+func ask(t *testing.T, s *mux.Session, caller muxhttp.Caller, target string,
+	header http.Header,
+) (*http.Response, error) {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	u, err := url.ParseRequestURI(target)
@@ -238,7 +244,9 @@ func ask(t *testing.T, s *mux.Session, caller muxhttp.Caller, target string, hea
 	return resp, err
 }
 
-func get(t *testing.T, s *mux.Session, caller muxhttp.Caller, target string, header http.Header) (*http.Response, string) {
+func get(t *testing.T, s *mux.Session, caller muxhttp.Caller, target string,
+	header http.Header,
+) (*http.Response, string) {
 	t.Helper()
 	resp, err := ask(t, s, caller, target, header)
 	if err != nil {
@@ -271,20 +279,26 @@ func TestCallerIsImpersonated(t *testing.T) {
 	})
 	caller := alice
 	caller.Extra = map[string][]string{"example.com/team": {"a", "b"}}
-	if resp, _ := get(t, s, caller, "/api", http.Header{"Accept": {"application/json"}}); resp.StatusCode != http.StatusOK {
+	if resp, _ := get(t, s, caller, "/api", http.Header{
+		"Accept": {"application/json"},
+	}); resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 }
 
 // The hub strips all of this as well; the agent does not rely on it.
-// The agent's own answers are for those whom the policy lets through, as the cluster knows them; the API server is not asked.
+// The agent's own answers are for those whom the policy lets through, as the cluster knows them; the API server is not
+// asked.
 func TestTheAgentsOwnAnswersKnowTheCaller(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	startWith(t, h, newAPI(t, func(http.ResponseWriter, *http.Request) { t.Error("the API server was asked") }).URL, reach.Policy{GroupPrefix: "corp:", Groups: []string{"corp:dev"}})
+	startWith(t, h, newAPI(t, func(http.ResponseWriter, *http.Request) { t.Error("the API server was asked") }).URL,
+		reach.Policy{GroupPrefix: "corp:", Groups: []string{"corp:dev"}})
 	s := next(t, h)
 	const path = reach.OwnPrefix + "v1/services/web/diff"
-	resp, body := get(t, s, muxhttp.Caller{User: "alice", Groups: []string{"dev", "admins"}}, path, http.Header{"Impersonate-User": {"evil"}})
+	resp, body := get(t, s, muxhttp.Caller{
+		User: "alice", Groups: []string{"dev", "admins"},
+	}, path, http.Header{"Impersonate-User": {"evil"}})
 	if resp.StatusCode != http.StatusOK || body != "own alice[corp:dev]" {
 		t.Errorf("got %d %s", resp.StatusCode, body)
 	}
@@ -299,7 +313,10 @@ func TestForgedIdentityIsRemoved(t *testing.T) {
 	t.Parallel()
 	s := reachable(t, echo)
 	attacks := map[string]http.Header{
-		"impersonate":         {"Impersonate-User": {"evil"}, "Impersonate-Group": {"evil"}, "Impersonate-Uid": {"evil"}, "Impersonate-Extra-X": {"evil"}},
+		"impersonate": {
+			"Impersonate-User": {"evil"}, "Impersonate-Group": {"evil"}, "Impersonate-Uid": {"evil"},
+			"Impersonate-Extra-X": {"evil"},
+		},
 		"authorization":       {"Authorization": {"Bearer evil"}},
 		"front proxy":         {"X-Remote-User": {"evil"}, "X-Remote-Group": {"evil"}},
 		"cookie":              {"Cookie": {"evil"}},
@@ -309,7 +326,8 @@ func TestForgedIdentityIsRemoved(t *testing.T) {
 	for name, header := range attacks {
 		t.Run(name, func(t *testing.T) {
 			_, body := get(t, s, alice, "/api", header)
-			if strings.Contains(body, "evil") || !strings.Contains(body, "Impersonate-User: alice") || !strings.Contains(body, "Impersonate-Group: dev") || !strings.Contains(body, "Bearer kube-token") {
+			if strings.Contains(body, "evil") || !strings.Contains(body, "Impersonate-User: alice") ||
+				!strings.Contains(body, "Impersonate-Group: dev") || !strings.Contains(body, "Bearer kube-token") {
 				t.Errorf("API server gets\n%s", body)
 			}
 		})
@@ -320,11 +338,12 @@ func TestUnsafeCallersAreRefused(t *testing.T) {
 	t.Parallel()
 	s := reachable(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked as %v", r.Header) })
 	callers := map[string]muxhttp.Caller{
-		"nobody":                     {},
-		"groups without a user":      {Groups: []string{"dev"}},
-		"system user":                {User: "system:admin"},
-		"system group":               {User: "alice", Groups: []string{"dev", "system:masters"}},
-		"system group after a blank": {User: "alice", Groups: []string{" system:masters"}}, // blanks are cut off by HTTP servers
+		"nobody":                {},
+		"groups without a user": {Groups: []string{"dev"}},
+		"system user":           {User: "system:admin"},
+		"system group":          {User: "alice", Groups: []string{"dev", "system:masters"}},
+		// blanks are cut off by HTTP servers
+		"system group after a blank": {User: "alice", Groups: []string{" system:masters"}},
 		"system user after a tab":    {User: "\tsystem:admin"},
 		"line break":                 {User: "alice\r\nImpersonate-Group: system:masters"},
 		"empty group":                {User: "alice", Groups: []string{""}},
@@ -438,7 +457,8 @@ func TestAPIServerThatBreaksOffIsAnError(t *testing.T) {
 	}
 	close(read)
 	var reset *mux.ResetError
-	if _, err := io.ReadAll(resp.Body); !errors.As(err, &reset) || reset.Code != mux.CodeUpstream || !strings.Contains(reset.Text, "API server") {
+	if _, err := io.ReadAll(resp.Body); !errors.As(err, &reset) || reset.Code != mux.CodeUpstream ||
+		!strings.Contains(reset.Text, "API server") {
 		t.Errorf("half a list ends with %v", err)
 	}
 }
@@ -463,10 +483,12 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 	})
 	start(t, h, api.URL)
 	s := next(t, h)
-	if resp, body := get(t, s, alice, "/401", nil); resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "own credential") {
+	if resp, body := get(t, s, alice, "/401", nil); resp.StatusCode != http.StatusBadGateway ||
+		!strings.Contains(body, "own credential") {
 		t.Errorf("401: %d %s", resp.StatusCode, body)
 	}
-	if resp, _ := get(t, s, alice, "/429", nil); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "1" {
+	if resp, _ := get(t, s, alice, "/429", nil); resp.StatusCode != http.StatusTooManyRequests ||
+		resp.Header.Get("Retry-After") != "1" {
 		t.Errorf("429: %d", resp.StatusCode)
 	}
 	if resp, _ := get(t, s, alice, "/moved", nil); resp.Header.Get("Location") != "/new?x=y" {
@@ -477,7 +499,8 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 	}
 	api.CloseClientConnections()
 	api.Close()
-	if resp, body := get(t, s, alice, "/", nil); resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "can't reach its API server") {
+	if resp, body := get(t, s, alice, "/", nil); resp.StatusCode != http.StatusBadGateway ||
+		!strings.Contains(body, "can't reach its API server") {
 		t.Errorf("down: %d %s", resp.StatusCode, body)
 	}
 }

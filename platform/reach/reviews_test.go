@@ -18,13 +18,15 @@ func (wordy) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader(string(body)))}, err
 }
 
-// A caller may have 64 groups of any length, and an authorizer a long reason: what is remembered of both is bounded in bytes.
+// A caller may have 64 groups of any length, and an authorizer a long reason: what is remembered of both is bounded in
+// bytes.
 func TestRememberedReviewsAreBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	p := &proxy{base: &url.URL{Scheme: "https", Host: "api"}, transport: wordy{}}
 	for i := range maxReviews + 100 {
 		spec := reviewSpec{User: fmt.Sprint("user-", i), Groups: []string{strings.Repeat("g", 10_000)}}
-		if answer, err := p.review(t.Context(), spec); err != nil || answer.allowed || !strings.HasPrefix(answer.reason, "no no") {
+		if answer, err := p.review(t.Context(), spec); err != nil || answer.allowed ||
+			!strings.HasPrefix(answer.reason, "no no") {
 			t.Fatal(answer, err)
 		}
 	}

@@ -25,7 +25,8 @@ func TestRefusalsOfTheAPIServerArriveAsTheyAre(t *testing.T) {
 		http.Error(w, "too many", http.StatusTooManyRequests)
 	})
 	resp, body := get(t, session, alice, "/api", nil)
-	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "7" || resp.Header.Get("Warning") == "" || body != "too many\n" {
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "7" ||
+		resp.Header.Get("Warning") == "" || body != "too many\n" {
 		t.Errorf("%s %v %q", resp.Status, resp.Header, body)
 	}
 }
@@ -33,7 +34,8 @@ func TestRefusalsOfTheAPIServerArriveAsTheyAre(t *testing.T) {
 func TestUpgradesReachTheAPIServerAsTheCaller(t *testing.T) {
 	t.Parallel()
 	session := reachable(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 1 || !muxhttp.IsUpgrade(r.Header) || r.Header.Get("Impersonate-User") != alice.User || r.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io" {
+		if r.ProtoMajor != 1 || !muxhttp.IsUpgrade(r.Header) || r.Header.Get("Impersonate-User") != alice.User ||
+			r.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io" {
 			t.Errorf("%s %v", r.Proto, r.Header)
 		}
 		conn, rw, err := http.NewResponseController(w).Hijack()
@@ -119,14 +121,18 @@ func TestConnectionsToTheAPIServer(t *testing.T) {
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	kinds := map[string]map[string]bool{}
-	for kind, target := range map[string]string{"plain": "/api?watch=false", "watch": "/api?watch", "log": "/log?follow=yes", "upgrade": "/exec"} {
+	for kind, target := range map[string]string{
+		"plain": "/api?watch=false", "watch": "/api?watch", "log": "/log?follow=yes", "upgrade": "/exec",
+	} {
 		kinds[kind] = map[string]bool{}
 		for range 6 {
 			u, err := url.Parse(s.URL + target)
 			if err != nil {
 				t.Fatal(err)
 			}
-			req := (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}).WithContext(context.Background())
+			req := (&http.Request{
+				Method: http.MethodGet, URL: u, Header: http.Header{},
+			}).WithContext(context.Background())
 			if kind == "upgrade" {
 				req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"x"}}
 			}

@@ -32,7 +32,9 @@ func TestCarrierIsRememberedForAnHour(t *testing.T) {
 // Pauses are anything from nothing to the whole, which doubles up to a bound.
 func TestReconnectsAreSpreadOverTheWholePause(t *testing.T) {
 	t.Parallel()
-	for failures, most := range map[int]time.Duration{0: 500 * time.Millisecond, 1: time.Second, 5: 16 * time.Second, 6: 20 * time.Second, 1000: 20 * time.Second} {
+	for failures, most := range map[int]time.Duration{
+		0: 500 * time.Millisecond, 1: time.Second, 5: 16 * time.Second, 6: 20 * time.Second, 1000: 20 * time.Second,
+	} {
 		var quarters [4]int
 		for range 400 {
 			d := pauseAfter(failures)

@@ -23,7 +23,8 @@ import (
 func newReplica(t *testing.T) *replica.Replica {
 	t.Helper()
 	r, err := replica.New(identity.ServiceTunnel, replica.Config{
-		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), ConsoleURL: "http://127.0.0.1:1", HubSecretFile: "/nowhere",
+		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), ConsoleURL: "http://127.0.0.1:1",
+		HubSecretFile: "/nowhere",
 	}, replica.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
 	if err != nil {
 		t.Fatal(err)
@@ -179,10 +180,12 @@ func TestAReplicaThatRedisRefusesSaysSo(t *testing.T) {
 	redis := redistest.Start(t)
 	for url, want := range map[string]string{
 		redis.URL(): "ok\n",
-		strings.Replace(redis.URL(), "unix://", "unix://fairlead:wrong@", 1): "ok, but it can't agree with the other replicas: redis refuses the login: WRONGPASS",
+		strings.Replace(redis.URL(), "unix://", "unix://fairlead:wrong@",
+			1): "ok, but it can't agree with the other replicas: redis refuses the login: WRONGPASS",
 	} {
 		r, err := replica.New(identity.ServiceGitcache, replica.Config{
-			Server: server.Config{Listen: "127.0.0.1:0", MetricsTokenFile: token}, DataDir: t.TempDir(), ConsoleURL: "http://127.0.0.1:1", HubSecretFile: "/nowhere", RedisURL: url,
+			Server: server.Config{Listen: "127.0.0.1:0", MetricsTokenFile: token}, DataDir: t.TempDir(),
+			ConsoleURL: "http://127.0.0.1:1", HubSecretFile: "/nowhere", RedisURL: url,
 		}, replica.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +233,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	} {
 		c := good
 		spoil(&c)
-		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), flag) || strings.Contains(err.Error(), "hunter2") {
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), flag) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

@@ -39,7 +39,10 @@ func checkHealth(t *testing.T, cfg Config, args ...string) (string, error) {
 // serve runs a listener and returns its address.
 func serve(t *testing.T, cfg server.Config, ready func() error) string {
 	t.Helper()
-	s, err := server.New(cfg, server.Deps{Name: "demo", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: identitytest.New(t), Ready: ready})
+	s, err := server.New(cfg, server.Deps{
+		Name: "demo", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(),
+		Verifier: identitytest.New(t), Ready: ready,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +81,13 @@ func TestHealthcheckSaysWhatIsWrong(t *testing.T) {
 	if err := os.WriteFile(token, []byte("what Prometheus was given\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := serve(t, server.Config{Listen: "127.0.0.1:0", MetricsTokenFile: token}, func() error { return errors.New("the database is away") })
+	address := serve(t, server.Config{Listen: "127.0.0.1:0", MetricsTokenFile: token},
+		func() error { return errors.New("the database is away") })
 	if said, err := checkHealth(t, &listening{}, "--listen", address); err == nil || err.Error() != "not ready" {
 		t.Errorf("not ready: %q, %v", said, err)
 	}
-	if said, err := checkHealth(t, &listening{}, "--listen", address, "--metrics-token-file", token); err == nil || !strings.Contains(err.Error(), "the database is away") {
+	if said, err := checkHealth(t, &listening{}, "--listen", address, "--metrics-token-file", token); err == nil ||
+		!strings.Contains(err.Error(), "the database is away") {
 		t.Errorf("not ready, with the metrics token: %q, %v", said, err)
 	}
 	if said, err := checkHealth(t, &listening{}, "--listen", address, "--live"); err != nil || said != "ok" {
@@ -125,10 +130,12 @@ func TestHealthcheckOfAnAgentAsksWhetherItReachesTheHub(t *testing.T) {
 	if said, err := checkHealth(t, &healthListening{}, "--health-listen", address); err != nil || said != "ok" {
 		t.Errorf("ready: %q, %v", said, err)
 	}
-	if said, err := checkHealth(t, &healthListening{}, "--health-listen", address, "--hub"); err == nil || err.Error() != "there is no session to a tunnel" {
+	if said, err := checkHealth(t, &healthListening{}, "--health-listen", address, "--hub"); err == nil ||
+		err.Error() != "there is no session to a tunnel" {
 		t.Errorf("without a hub: %q, %v", said, err)
 	}
-	if _, err := checkHealth(t, &listening{}, "--listen", address, "--hub"); err == nil || !strings.Contains(err.Error(), "hub") {
+	if _, err := checkHealth(t, &listening{}, "--listen", address, "--hub"); err == nil ||
+		!strings.Contains(err.Error(), "hub") {
 		t.Errorf("a service of the hub has none to reach: %v", err)
 	}
 }
@@ -142,14 +149,16 @@ func TestHealthcheckTrustsTheServicesOwnCertificateOnly(t *testing.T) {
 		}
 		cfg := server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile}
 		address := serve(t, cfg, nil)
-		if said, err := checkHealth(t, &listening{}, "--listen", address, "--tls-cert", files.CertFile, "--tls-key", files.KeyFile); err != nil || said != "ok" {
+		if said, err := checkHealth(t, &listening{}, "--listen", address, "--tls-cert", files.CertFile, "--tls-key",
+			files.KeyFile); err != nil || said != "ok" {
 			t.Errorf("%s: %q, %v", host, said, err)
 		}
 		others, err := localca.Ensure(t.TempDir(), host)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, err := checkHealth(t, &listening{}, "--listen", address, "--tls-cert", others.CertFile); err == nil || !strings.Contains(err.Error(), "certificate") {
+		if said, err := checkHealth(t, &listening{}, "--listen", address, "--tls-cert", others.CertFile); err == nil ||
+			!strings.Contains(err.Error(), "certificate") {
 			t.Errorf("%s, somebody else's certificate: %q, %v", host, said, err)
 		}
 	}
@@ -159,7 +168,8 @@ func TestHelpTellsOfTheHealthcheck(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--help"}, {"--live", "--help"}} {
 		said, err := checkHealth(t, &listening{}, args...)
-		if !errors.Is(err, flags.ErrDone) || !strings.Contains(said, "demo healthcheck asks") || !strings.Contains(said, "-live") {
+		if !errors.Is(err, flags.ErrDone) || !strings.Contains(said, "demo healthcheck asks") ||
+			!strings.Contains(said, "-live") {
 			t.Errorf("%v: %v, %q", args, err, said)
 		}
 	}

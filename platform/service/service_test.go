@@ -58,7 +58,8 @@ func TestHelpStartsNothing(t *testing.T) {
 		t.Error("it was started")
 		return nil, errors.New("started")
 	})(t.Context(), []string{"--help"}, none, &stdout)
-	if !errors.Is(err, flags.ErrDone) || !strings.Contains(stdout.String(), "-place") || !strings.Contains(stdout.String(), "-log-format") {
+	if !errors.Is(err, flags.ErrDone) || !strings.Contains(stdout.String(), "-place") ||
+		!strings.Contains(stdout.String(), "-log-format") {
 		t.Errorf("got %v and %q", err, stdout.String())
 	}
 }

@@ -11,7 +11,8 @@ import (
 func TestCounterIsThereBeforeItCounts(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "n", Help: "n"}, []string{"result"}), "ok", "failed"))
+	registry.MustRegister(telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "n", Help: "n"},
+		[]string{"result"}), "ok", "failed"))
 	families, err := registry.Gather()
 	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 2 {
 		t.Fatalf("%v, %v", families, err)

@@ -25,7 +25,8 @@ func TestRecentLogIsTheEndInWholeLines(t *testing.T) {
 	log.Debug("not logged")
 	log.Info("last")
 	got := Recent(log)
-	if len(got) > recentBytes || len(got) < recentBytes/2 || !bytes.HasSuffix(all.Bytes(), got) || !bytes.HasPrefix(got, []byte("time=")) {
+	if len(got) > recentBytes || len(got) < recentBytes/2 || !bytes.HasSuffix(all.Bytes(), got) ||
+		!bytes.HasPrefix(got, []byte("time=")) {
 		t.Errorf("%d bytes, beginning with %.40q and ending with %q", len(got), got, got[max(0, len(got)-40):])
 	}
 	log.Info("a line that is longer than all that is kept", "text", strings.Repeat("x", 3*recentBytes))

@@ -29,7 +29,8 @@ func TestMetricsTokenIsReadAnew(t *testing.T) {
 		r.Header.Set("Authorization", header)
 		return s.Admits(r)
 	}
-	if !admits("Bearer "+first) || admits("Bearer "+second) || admits(first) || admits("") || admits("Bearer ") || admits("Bearer "+first+"a") {
+	if !admits("Bearer "+first) || admits("Bearer "+second) || admits(first) || admits("") || admits("Bearer ") ||
+		admits("Bearer "+first+"a") {
 		t.Error("the first token")
 	}
 	write(second)
@@ -54,7 +55,8 @@ func TestMetricsTokenMustNotBeGuessable(t *testing.T) {
 	if _, err := telemetry.NewScrapers(file); err == nil || !strings.Contains(err.Error(), "at least 16") {
 		t.Errorf("a short one: %v", err)
 	}
-	if s, err := telemetry.NewScrapers(""); err != nil || s.Any() || s.Admits(httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)) {
+	if s, err := telemetry.NewScrapers(""); err != nil || s.Any() ||
+		s.Admits(httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)) {
 		t.Errorf("none: %v", err)
 	}
 }

@@ -41,7 +41,8 @@ func TestChildOfWhatIsNotRecordedCostsNothing(t *testing.T) { // alone: allocati
 
 func TestTraceIsThinnedForMany(t *testing.T) {
 	t.Parallel()
-	if telemetry.Thin(recorded, "a", 100, 100) != recorded || telemetry.Thin(dropped, "a", 1, 10000) != dropped || telemetry.Thin("", "a", 1, 10000) != "" {
+	if telemetry.Thin(recorded, "a", 100, 100) != recorded || telemetry.Thin(dropped, "a", 1, 10000) != dropped ||
+		telemetry.Thin("", "a", 1, 10000) != "" {
 		t.Error("it is changed where it need not be")
 	}
 	kept := 0
@@ -62,7 +63,10 @@ func TestTraceIsThinnedForMany(t *testing.T) {
 	if kept < 50 || kept > 200 {
 		t.Errorf("%d of 10,000 are recorded, want about 100", kept)
 	}
-	for text, want := range map[string]bool{recorded: true, dropped: false, "": false, recorded[:54]: false, recorded[:53] + "03": true, recorded[:53] + "zz": false} {
+	for text, want := range map[string]bool{
+		recorded: true, dropped: false, "": false, recorded[:54]: false, recorded[:53] + "03": true,
+		recorded[:53] + "zz": false,
+	} {
 		if telemetry.Sampled(text) != want {
 			t.Errorf("%q is sampled: %v", text, !want)
 		}
@@ -76,11 +80,13 @@ func TestWhatWentWrongIsKept(t *testing.T) {
 	if got := tel.Keep(t.Context(), "x", time.Now(), "no"); !trace.SpanContextFromContext(got).IsValid() {
 		t.Error("without a collector there is no trace id")
 	}
-	tel.Kept = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sdktrace.AlwaysSample()))
+	tel.Kept = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()))
 	began := time.Now().Add(-time.Minute)
 	ctx := tel.Keep(telemetry.Extract(t.Context(), dropped), "agent.apply", began, "not applied")
 	got := spans.Ended()
-	if len(got) != 1 || got[0].Parent().SpanID().String() != "b7ad6b7169203331" || !got[0].StartTime().Equal(began) || got[0].Status().Code != codes.Error {
+	if len(got) != 1 || got[0].Parent().SpanID().String() != "b7ad6b7169203331" || !got[0].StartTime().Equal(began) ||
+		got[0].Status().Code != codes.Error {
 		t.Fatalf("got %v", got)
 	}
 	if trace.SpanContextFromContext(ctx).SpanID() != got[0].SpanContext().SpanID() {
@@ -103,7 +109,8 @@ func TestDurationHasItsTraceAsExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	buckets := m.GetHistogram().GetBucket()
-	if m.GetHistogram().GetSampleCount() != 2 || buckets[0].GetExemplar() != nil || buckets[1].GetExemplar().GetLabel()[0].GetValue() != "0af7651916cd43dd8448eb211c80319c" {
+	if m.GetHistogram().GetSampleCount() != 2 || buckets[0].GetExemplar() != nil ||
+		buckets[1].GetExemplar().GetLabel()[0].GetValue() != "0af7651916cd43dd8448eb211c80319c" {
 		t.Errorf("got %v", m.GetHistogram())
 	}
 }

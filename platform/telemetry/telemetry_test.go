@@ -76,11 +76,14 @@ func TestSpansReachTheConfiguredCollector(t *testing.T) {
 
 func TestCollectorThatIsDownIsMentionedOnce(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
 	defer collector.Close()
 	var out bytes.Buffer
 	tel, stop, err := telemetry.Setup(t.Context(), telemetry.Config{
-		Service: "gitcache", OTLPEndpoint: collector.URL, Log: telemetry.NewLogger(&out, slog.LevelInfo, telemetry.FormatText, "gitcache"),
+		Service: "gitcache", OTLPEndpoint: collector.URL,
+		Log: telemetry.NewLogger(&out, slog.LevelInfo, telemetry.FormatText, "gitcache"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +140,8 @@ func TestLogLinesCarryServiceAndTrace(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 		t.Fatalf("%v in %s", err, out.String())
 	}
-	if line.App != "gitcache" || line.Source != "shop" || line.G.Refs != 2 || line.G.TraceID != span.SpanContext().TraceID().String() {
+	if line.App != "gitcache" || line.Source != "shop" || line.G.Refs != 2 ||
+		line.G.TraceID != span.SpanContext().TraceID().String() {
 		t.Errorf("got %s", out.String())
 	}
 }

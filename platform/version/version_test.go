@@ -18,12 +18,18 @@ func TestFromBuildInfo(t *testing.T) {
 		in   *debug.BuildInfo
 		want string
 	}{
-		"nothing known":  {info(""), "dev"},
-		"work tree":      {info("(devel)", "vcs.revision", "0123456789abcdef", "vcs.modified", "false"), "dev-0123456789ab"},
-		"dirty":          {info("(devel)", "vcs.revision", "0123456789abcdef", "vcs.modified", "true"), "dev-0123456789ab-dirty"},
+		"nothing known": {info(""), "dev"},
+		"work tree": {
+			info("(devel)", "vcs.revision", "0123456789abcdef", "vcs.modified", "false"), "dev-0123456789ab",
+		},
+		"dirty": {
+			info("(devel)", "vcs.revision", "0123456789abcdef", "vcs.modified", "true"), "dev-0123456789ab-dirty",
+		},
 		"short revision": {info("(devel)", "vcs.revision", "abc"), "dev-abc"},
-		"pseudo-version": {info("v0.0.0-20260101000000-0123456789ab", "vcs.revision", "0123456789abcdef"), "dev-0123456789ab"},
-		"release":        {info("v1.2.3", "vcs.revision", "0123456789abcdef"), "v1.2.3"},
+		"pseudo-version": {
+			info("v0.0.0-20260101000000-0123456789ab", "vcs.revision", "0123456789abcdef"), "dev-0123456789ab",
+		},
+		"release": {info("v1.2.3", "vcs.revision", "0123456789abcdef"), "v1.2.3"},
 	} {
 		if got := fromBuildInfo(c.in); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)

@@ -24,7 +24,8 @@ func TestStarIsAnyText(t *testing.T) {
 
 func TestAnyPatternIsEnough(t *testing.T) {
 	t.Parallel()
-	if !wildcard.Any([]string{"ConfigMap", "*.apps"}, "Deployment.apps") || wildcard.Any([]string{"ConfigMap", "*.apps"}, "Job.batch") || wildcard.Any(nil, "") {
+	if !wildcard.Any([]string{"ConfigMap", "*.apps"}, "Deployment.apps") ||
+		wildcard.Any([]string{"ConfigMap", "*.apps"}, "Job.batch") || wildcard.Any(nil, "") {
 		t.Error("the wrong ones fit")
 	}
 }

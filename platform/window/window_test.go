@@ -23,7 +23,10 @@ func at(text string) time.Time {
 }
 
 func deny(schedule, zone string, lasts time.Duration) *deliveryv1.SyncWindow {
-	return &deliveryv1.SyncWindow{Action: deliveryv1.WindowAction_WINDOW_ACTION_DENY, Schedule: schedule, TimeZone: zone, Duration: durationpb.New(lasts)}
+	return &deliveryv1.SyncWindow{
+		Action: deliveryv1.WindowAction_WINDOW_ACTION_DENY, Schedule: schedule, TimeZone: zone,
+		Duration: durationpb.New(lasts),
+	}
 }
 
 func allow(schedule, zone string, lasts time.Duration) *deliveryv1.SyncWindow {
@@ -67,38 +70,126 @@ func TestWhatWindowsSay(t *testing.T) {
 	}{
 		{"nothing is said", nil, "2026-11-21T12:00:00Z", false, ""},
 		{"an empty set says nothing", sets{of("project")}, "2026-11-21T12:00:00Z", false, ""},
-		{"a deny window that is not open", sets{of("project", nights())}, "2026-11-21T12:00:00Z", false, "2026-11-21T21:00:00Z"},
+		{
+			"a deny window that is not open", sets{of("project", nights())}, "2026-11-21T12:00:00Z", false,
+			"2026-11-21T21:00:00Z",
+		},
 		{"its first second", sets{of("project", nights())}, "2026-11-21T21:00:00Z", true, "2026-11-22T05:00:00Z"},
 		{"its last second", sets{of("project", nights())}, "2026-11-22T04:59:59Z", true, "2026-11-22T05:00:00Z"},
 		{"when it has closed", sets{of("project", nights())}, "2026-11-22T05:00:00Z", false, "2026-11-22T21:00:00Z"},
-		{"an allow window that is open", sets{of("cluster", office())}, "2026-11-20T09:00:00Z", false, "2026-11-20T16:00:00Z"},
-		{"an allow window over the weekend", sets{of("cluster", office())}, "2026-11-21T12:00:00Z", true, "2026-11-23T08:00:00Z"},
-		{"one of two allow windows is enough", sets{of("cluster", office(), allow("0 0 * * sat", "", day))}, "2026-11-21T12:00:00Z", false, "2026-11-22T00:00:00Z"},
-		{"a deny window wins over an open allow window", sets{of("cluster", office(), deny("0 9 20 11 *", "", hour))}, "2026-11-20T09:30:00Z", true, "2026-11-20T10:00:00Z"},
-		{"each resource has to let it pass", sets{of("project", office()), of("service", allow("0 0 * * *", "", day))}, "2026-11-21T12:00:00Z", true, "2026-11-23T08:00:00Z"},
-		{"a service narrows its project", sets{of("project", office()), of("service", allow("0 14 * * *", "", hour))}, "2026-11-20T09:00:00Z", true, "2026-11-20T14:00:00Z"},
-		{"windows that touch are one", sets{of("project", deny("0 * * * *", "", hour))}, "2026-11-20T09:00:00Z", true, ""},
-		{"windows that overlap end with the last", sets{of("project", deny("0 8,9 * * *", "", 90*time.Minute))}, "2026-11-20T08:10:00Z", true, "2026-11-20T10:30:00Z"},
-		{"two deny windows in a row", sets{of("project", deny("0 8 * * *", "", hour)), of("cluster", deny("0 9 * * *", "", hour))}, "2026-11-20T08:10:00Z", true, "2026-11-20T10:00:00Z"},
+		{
+			"an allow window that is open", sets{of("cluster", office())}, "2026-11-20T09:00:00Z", false,
+			"2026-11-20T16:00:00Z",
+		},
+		{
+			"an allow window over the weekend", sets{of("cluster", office())}, "2026-11-21T12:00:00Z", true,
+			"2026-11-23T08:00:00Z",
+		},
+		{
+			"one of two allow windows is enough", sets{of("cluster", office(), allow("0 0 * * sat", "", day))},
+			"2026-11-21T12:00:00Z", false, "2026-11-22T00:00:00Z",
+		},
+		{
+			"a deny window wins over an open allow window",
+			sets{of("cluster", office(), deny("0 9 20 11 *", "", hour))}, "2026-11-20T09:30:00Z", true,
+			"2026-11-20T10:00:00Z",
+		},
+		{
+			"each resource has to let it pass",
+			sets{of("project", office()), of("service", allow("0 0 * * *", "", day))}, "2026-11-21T12:00:00Z", true,
+			"2026-11-23T08:00:00Z",
+		},
+		{
+			"a service narrows its project",
+			sets{of("project", office()), of("service", allow("0 14 * * *", "", hour))}, "2026-11-20T09:00:00Z", true,
+			"2026-11-20T14:00:00Z",
+		},
+		{
+			"windows that touch are one", sets{of("project", deny("0 * * * *", "", hour))}, "2026-11-20T09:00:00Z",
+			true, "",
+		},
+		{
+			"windows that overlap end with the last", sets{of("project", deny("0 8,9 * * *", "", 90*time.Minute))},
+			"2026-11-20T08:10:00Z", true, "2026-11-20T10:30:00Z",
+		},
+		{
+			"two deny windows in a row",
+			sets{of("project", deny("0 8 * * *", "", hour)), of("cluster", deny("0 9 * * *", "", hour))},
+			"2026-11-20T08:10:00Z", true, "2026-11-20T10:00:00Z",
+		},
 		{"a freeze without an end", sets{frozen("")}, "2026-11-20T08:10:00Z", true, ""},
-		{"a freeze with one", sets{frozen("2026-11-30T00:00:00Z")}, "2026-11-20T08:10:00Z", true, "2026-11-30T00:00:00Z"},
+		{
+			"a freeze with one", sets{frozen("2026-11-30T00:00:00Z")}, "2026-11-20T08:10:00Z", true,
+			"2026-11-30T00:00:00Z",
+		},
 		{"a freeze that is over", sets{frozen("2026-11-19T00:00:00Z")}, "2026-11-20T08:10:00Z", false, ""},
-		{"a freeze over an allow window", sets{frozen("2026-11-21T12:00:00Z"), of("cluster", office())}, "2026-11-20T09:00:00Z", true, "2026-11-23T08:00:00Z"},
-		{"an unknown action closes", sets{of("project", &deliveryv1.SyncWindow{Action: 9, Schedule: "0 0 * * *", Duration: durationpb.New(hour)})}, "2026-11-20T09:00:00Z", true, ""},
-		{"a schedule that can't be read closes", sets{of("project", deny("0 0 L * *", "", hour))}, "2026-11-20T09:00:00Z", true, ""},
+		{
+			"a freeze over an allow window", sets{frozen("2026-11-21T12:00:00Z"), of("cluster", office())},
+			"2026-11-20T09:00:00Z", true, "2026-11-23T08:00:00Z",
+		},
+		{
+			"an unknown action closes",
+			sets{
+				of("project", &deliveryv1.SyncWindow{Action: 9, Schedule: "0 0 * * *", Duration: durationpb.New(hour)}),
+			},
+			"2026-11-20T09:00:00Z", true, "",
+		},
+		{
+			"a schedule that can't be read closes", sets{of("project", deny("0 0 L * *", "", hour))},
+			"2026-11-20T09:00:00Z", true, "",
+		},
 
-		// On 29 March 2026 Berlin's clock goes from 2:00 to 3:00, at 01:00Z; on 25 October from 3:00 to 2:00, at 01:00Z.
-		{"a deny window of an hour that is left out opens at its end", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true, "2026-03-29T02:00:00Z"},
-		{"and is foreseen", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T00:30:00Z", false, "2026-03-29T01:00:00Z"},
-		{"an allow window of an hour that is left out does not open", sets{of("project", allow("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true, "2026-03-30T00:30:00Z"},
-		{"a duration is real time over the change", sets{of("project", deny("0 22 28 3 *", "Europe/Berlin", 8*hour))}, "2026-03-29T04:59:00Z", true, "2026-03-29T05:00:00Z"},
-		{"a deny window over the day of 25 hours has no hole", sets{of("project", deny("0 0 * * *", "Europe/Berlin", day))}, "2026-10-25T22:30:00Z", true, ""},
-		{"and ends by the clock on the wall", sets{of("project", deny("0 22 24 10 *", "Europe/Berlin", 8*hour))}, "2026-10-25T04:30:00Z", true, "2026-10-25T05:00:00Z"},
-		{"an allow window of 24 hours does not get longer", sets{of("project", allow("0 0 25 10 *", "Europe/Berlin", day))}, "2026-10-25T22:30:00Z", true, "2027-10-24T22:00:00Z"},
-		{"an hour that comes twice opens once", sets{of("project", deny("30 2 25 10 *", "Europe/Berlin", 30*time.Minute))}, "2026-10-25T00:40:00Z", false, ""},
-		{"in winter by winter's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))}, "2026-12-01T08:30:00Z", false, "2026-12-01T09:00:00Z"},
-		{"in summer by summer's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))}, "2026-07-01T08:30:00Z", true, "2026-07-02T07:00:00Z"},
-		{"the day is the zone's", sets{of("project", deny("0 0 1 1 *", "Pacific/Kiritimati", day))}, "2025-12-31T10:00:00Z", true, "2026-01-01T10:00:00Z"},
+		// On 29 March 2026 Berlin's clock goes from 2:00 to 3:00, at 01:00Z; on 25 October from 3:00 to 2:00, at
+		// 01:00Z.
+		{
+			"a deny window of an hour that is left out opens at its end",
+			sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true,
+			"2026-03-29T02:00:00Z",
+		},
+		{
+			"and is foreseen", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T00:30:00Z",
+			false, "2026-03-29T01:00:00Z",
+		},
+		{
+			"an allow window of an hour that is left out does not open",
+			sets{of("project", allow("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true,
+			"2026-03-30T00:30:00Z",
+		},
+		{
+			"a duration is real time over the change",
+			sets{of("project", deny("0 22 28 3 *", "Europe/Berlin", 8*hour))}, "2026-03-29T04:59:00Z", true,
+			"2026-03-29T05:00:00Z",
+		},
+		{
+			"a deny window over the day of 25 hours has no hole",
+			sets{of("project", deny("0 0 * * *", "Europe/Berlin", day))}, "2026-10-25T22:30:00Z", true, "",
+		},
+		{
+			"and ends by the clock on the wall", sets{of("project", deny("0 22 24 10 *", "Europe/Berlin", 8*hour))},
+			"2026-10-25T04:30:00Z", true, "2026-10-25T05:00:00Z",
+		},
+		{
+			"an allow window of 24 hours does not get longer",
+			sets{of("project", allow("0 0 25 10 *", "Europe/Berlin", day))}, "2026-10-25T22:30:00Z", true,
+			"2027-10-24T22:00:00Z",
+		},
+		{
+			"an hour that comes twice opens once",
+			sets{of("project", deny("30 2 25 10 *", "Europe/Berlin", 30*time.Minute))}, "2026-10-25T00:40:00Z", false,
+			"",
+		},
+		{
+			"in winter by winter's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))},
+			"2026-12-01T08:30:00Z", false, "2026-12-01T09:00:00Z",
+		},
+		{
+			"in summer by summer's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))},
+			"2026-07-01T08:30:00Z", true, "2026-07-02T07:00:00Z",
+		},
+		{
+			"the day is the zone's", sets{of("project", deny("0 0 1 1 *", "Pacific/Kiritimati", day))},
+			"2025-12-31T10:00:00Z", true, "2026-01-01T10:00:00Z",
+		},
 	} {
 		state := window.Judge(test.sets, at(test.now))
 		change := time.Time{}
@@ -113,7 +204,8 @@ func TestWhatWindowsSay(t *testing.T) {
 			continue
 		}
 		if state.Closed != test.closed || !state.Change.Equal(change) {
-			t.Errorf("%s: closed is %t until %s, want %t until %s", test.name, state.Closed, state.Change.UTC(), test.closed, change)
+			t.Errorf("%s: closed is %t until %s, want %t until %s", test.name, state.Closed, state.Change.UTC(),
+				test.closed, change)
 		}
 		if state.Closed != (state.Words() != "") {
 			t.Errorf("%s: words %q", test.name, state.Words())
@@ -134,11 +226,23 @@ func TestWhatIsLetThrough(t *testing.T) {
 		{"a person's sync waits, too", []*deliveryv1.WindowSet{of("project", always())}, false, true},
 		{"unless the window lets it through", []*deliveryv1.WindowSet{of("project", manual(always()))}, true, true},
 		{"every window has to", []*deliveryv1.WindowSet{of("project", manual(always()), always())}, false, true},
-		{"on every resource", []*deliveryv1.WindowSet{of("project", manual(always())), of("cluster", never())}, false, true},
+		{
+			"on every resource", []*deliveryv1.WindowSet{of("project", manual(always())), of("cluster", never())},
+			false, true,
+		},
 		{"of allow windows one", []*deliveryv1.WindowSet{of("project", manual(never()), never())}, true, true},
-		{"drift stays where one window says so", []*deliveryv1.WindowSet{of("project", leaving(always()), always())}, false, false},
-		{"a freeze lets nobody through", []*deliveryv1.WindowSet{frozen(""), of("project", manual(always()))}, false, true},
-		{"what is not closed says nothing", []*deliveryv1.WindowSet{of("project", leaving(deny("0 20 * * *", "", hour)))}, true, true},
+		{
+			"drift stays where one window says so",
+			[]*deliveryv1.WindowSet{of("project", leaving(always()), always())}, false, false,
+		},
+		{
+			"a freeze lets nobody through", []*deliveryv1.WindowSet{frozen(""), of("project", manual(always()))},
+			false, true,
+		},
+		{
+			"what is not closed says nothing",
+			[]*deliveryv1.WindowSet{of("project", leaving(deny("0 20 * * *", "", hour)))}, true, true,
+		},
 	} {
 		state := window.Judge(test.sets, now)
 		if state.Manual != test.manual || state.Leaves == test.repair {
@@ -156,9 +260,18 @@ func TestWordsNameTheWindowAndItsEnd(t *testing.T) {
 		now  string
 		want string
 	}{
-		{of("project", w), "2026-11-20T23:00:00Z", `Closed until 2026-11-21 06:00:00 UTC: deny window "nights" of project "x" (nobody is there).`},
-		{of("cluster", allow("0 9 * * *", "", hour)), "2026-11-20T23:00:00Z", `Closed until 2026-11-21 09:00:00 UTC: allow window "0 9 * * *" of cluster "x" is not open.`},
-		{of("cluster", allow("0 9 * * *", "", hour), allow("0 8 * * *", "", hour)), "2026-11-20T23:00:00Z", `Closed until 2026-11-21 08:00:00 UTC: none of the allow windows "0 9 * * *", "0 8 * * *" of cluster "x" is open.`},
+		{
+			of("project", w), "2026-11-20T23:00:00Z",
+			`Closed until 2026-11-21 06:00:00 UTC: deny window "nights" of project "x" (nobody is there).`,
+		},
+		{
+			of("cluster", allow("0 9 * * *", "", hour)), "2026-11-20T23:00:00Z",
+			`Closed until 2026-11-21 09:00:00 UTC: allow window "0 9 * * *" of cluster "x" is not open.`,
+		},
+		{
+			of("cluster", allow("0 9 * * *", "", hour), allow("0 8 * * *", "", hour)), "2026-11-20T23:00:00Z",
+			`Closed until 2026-11-21 08:00:00 UTC: none of the allow windows "0 9 * * *", "0 8 * * *" of cluster "x" is open.`,
+		},
 		{frozen(""), "2026-11-20T23:00:00Z", `Closed: the freeze of project "shop" by user:ada (the sale).`},
 	} {
 		if got := window.Judge([]*deliveryv1.WindowSet{test.set}, at(test.now)).Words(); got != test.want {
@@ -205,17 +318,47 @@ func TestAnOverrideCoversWhatWasClosedWhenItWasAskedFor(t *testing.T) {
 		asked, at string
 		covered   bool
 	}{
-		{"what closed the service then", sets{early, of("cluster", morning())}, sets{early, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", true},
-		{"a freeze of later", sets{of("cluster", morning())}, sets{late, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", false},
+		{
+			"what closed the service then", sets{early, of("cluster", morning())},
+			sets{early, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", true,
+		},
+		{
+			"a freeze of later", sets{of("cluster", morning())}, sets{late, of("cluster", morning())}, "",
+			"2026-11-20T09:50:00Z", false,
+		},
 		{"a freeze that was ended and begun again", sets{early}, sets{late}, "", "2026-11-20T09:50:00Z", false},
-		{"a window that opened later", sets{early, of("cluster", deny("45 9 * * *", "", hour))}, sets{early, of("cluster", deny("45 9 * * *", "", hour))}, "", "2026-11-20T09:50:00Z", false},
-		{"a window that was written later", sets{early}, sets{early, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", false},
-		{"a window that was changed later", sets{of("cluster", morning())}, sets{of("cluster", deny("0 9 * * *", "", 2*hour))}, "", "2026-11-20T09:50:00Z", false},
-		{"a window that opened again", sets{of("cluster", often())}, sets{of("cluster", often())}, "2026-11-20T09:25:00Z", "2026-11-20T09:45:00Z", false},
-		{"the same opening", sets{of("cluster", often())}, sets{of("cluster", often())}, "2026-11-20T09:25:00Z", "2026-11-20T09:34:00Z", true},
-		{"an allow window that has not opened since", sets{of("cluster", office())}, sets{of("cluster", office())}, "", "2026-11-20T09:50:00Z", true},
-		{"an allow window that was open meanwhile", sets{of("cluster", office())}, sets{of("cluster", office())}, "", "2026-11-20T10:20:00Z", false},
-		{"a window of later that lets a person's sync through", sets{early}, sets{early, of("cluster", manual(morning()))}, "", "2026-11-20T09:50:00Z", true},
+		{
+			"a window that opened later", sets{early, of("cluster", deny("45 9 * * *", "", hour))},
+			sets{early, of("cluster", deny("45 9 * * *", "", hour))}, "", "2026-11-20T09:50:00Z", false,
+		},
+		{
+			"a window that was written later", sets{early}, sets{early, of("cluster", morning())}, "",
+			"2026-11-20T09:50:00Z", false,
+		},
+		{
+			"a window that was changed later", sets{of("cluster", morning())},
+			sets{of("cluster", deny("0 9 * * *", "", 2*hour))}, "", "2026-11-20T09:50:00Z", false,
+		},
+		{
+			"a window that opened again", sets{of("cluster", often())}, sets{of("cluster", often())},
+			"2026-11-20T09:25:00Z", "2026-11-20T09:45:00Z", false,
+		},
+		{
+			"the same opening", sets{of("cluster", often())}, sets{of("cluster", often())}, "2026-11-20T09:25:00Z",
+			"2026-11-20T09:34:00Z", true,
+		},
+		{
+			"an allow window that has not opened since", sets{of("cluster", office())}, sets{of("cluster", office())},
+			"", "2026-11-20T09:50:00Z", true,
+		},
+		{
+			"an allow window that was open meanwhile", sets{of("cluster", office())}, sets{of("cluster", office())},
+			"", "2026-11-20T10:20:00Z", false,
+		},
+		{
+			"a window of later that lets a person's sync through", sets{early},
+			sets{early, of("cluster", manual(morning()))}, "", "2026-11-20T09:50:00Z", true,
+		},
 		{"nothing closes it any more", sets{early}, nil, "", "2026-11-20T09:50:00Z", true},
 	} {
 		when := asked
@@ -234,7 +377,10 @@ func TestAnOverrideCoversWhatWasClosedWhenItWasAskedFor(t *testing.T) {
 
 func TestACacheSeesWhatOpensAndCloses(t *testing.T) {
 	t.Parallel()
-	sets := []*deliveryv1.WindowSet{of("project", deny("0 9 * * *", "", hour)), of("cluster", deny("30 9 * * *", "", hour)), frozen("2026-11-20T09:45:00Z")}
+	sets := []*deliveryv1.WindowSet{
+		of("project", deny("0 9 * * *", "", hour)), of("cluster", deny("30 9 * * *", "", hour)),
+		frozen("2026-11-20T09:45:00Z"),
+	}
 	var cache window.Cache
 	from := at("2026-11-20T08:00:00Z")
 	for minute := range 4 * 60 {
@@ -245,12 +391,14 @@ func TestACacheSeesWhatOpensAndCloses(t *testing.T) {
 		}
 	}
 	other := []*deliveryv1.WindowSet{of("project", deny("0 9 * * *", "", hour))}
-	if cache.Judge(other, from.Add(hour)).Closed != true || cache.Judge(sets, from).Words() != window.Judge(sets, from).Words() {
+	if cache.Judge(other, from.Add(hour)).Closed != true ||
+		cache.Judge(sets, from).Words() != window.Judge(sets, from).Words() {
 		t.Error("the cache mistakes sets, or does not see that a clock was put back")
 	}
 }
 
-// putBack is a time of the same monotonic reading whose wall clock was put back, as time.Now returns it after the clock of a machine was set.
+// putBack is a time of the same monotonic reading whose wall clock was put back, as time.Now returns it after the clock
+// of a machine was set.
 func putBack(t *testing.T, now time.Time, by time.Duration) time.Time {
 	t.Helper()
 	back := now
@@ -266,7 +414,9 @@ func TestACacheSeesThatTheClockOfItsMachineWasPutBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	start := now.UTC().Truncate(time.Minute).Add(-time.Minute)
-	sets := []*deliveryv1.WindowSet{of("project", deny(fmt.Sprintf("%d %d * * *", start.Minute(), start.Hour()), "", hour))}
+	sets := []*deliveryv1.WindowSet{
+		of("project", deny(fmt.Sprintf("%d %d * * *", start.Minute(), start.Hour()), "", hour)),
+	}
 	var cache window.Cache
 	if !cache.Judge(sets, now).Closed {
 		t.Fatal("the window is not open")
@@ -280,7 +430,8 @@ func TestACacheSeesThatTheClockOfItsMachineWasPutBack(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	set := of("project")
 	for i := range 32 {
-		set.Windows = append(set.Windows, deny("*/2 * * * *", "Europe/Berlin", time.Minute+time.Duration(i)*time.Second))
+		set.Windows = append(set.Windows,
+			deny("*/2 * * * *", "Europe/Berlin", time.Minute+time.Duration(i)*time.Second))
 	}
 	now := at("2026-11-20T09:30:00Z")
 	for b.Loop() {
@@ -298,7 +449,8 @@ func FuzzJudge(f *testing.F) {
 			return
 		}
 		sets := []*deliveryv1.WindowSet{
-			of("project", deny(a, zoneA, time.Duration(lastsA)*time.Minute)), of("service", allow(b, zoneB, time.Duration(lastsB)*time.Minute)),
+			of("project", deny(a, zoneA, time.Duration(lastsA)*time.Minute)),
+			of("service", allow(b, zoneB, time.Duration(lastsB)*time.Minute)),
 		}
 		from := time.Unix(now, 0)
 		state := window.Judge(sets, from)
@@ -311,7 +463,8 @@ func FuzzJudge(f *testing.F) {
 		if !state.Change.After(from) || window.Judge(sets, state.Change).Closed == state.Closed {
 			t.Errorf("%v %v at %s: nothing changes at %s", sets[0], sets[1], from.UTC(), state.Change.UTC())
 		}
-		if window.Judge(sets, from.Add(state.Change.Sub(from)/2)).Closed != state.Closed || window.Judge(sets, state.Change.Add(-time.Second)).Closed != state.Closed {
+		if window.Judge(sets, from.Add(state.Change.Sub(from)/2)).Closed != state.Closed ||
+			window.Judge(sets, state.Change.Add(-time.Second)).Closed != state.Closed {
 			t.Errorf("%v %v at %s: something changes before %s", sets[0], sets[1], from.UTC(), state.Change.UTC())
 		}
 	})

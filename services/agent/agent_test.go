@@ -64,9 +64,13 @@ func TestMain(m *testing.M) {
 
 func runAgent() {
 	service, err := agent.New(agent.Config{
-		HubURL: os.Getenv("HUB"), DataDir: os.Getenv("DATA"), Kubeconfig: os.Getenv("KUBE"), JoinTokenFile: os.Getenv("JOIN"),
-		LeaderElect: os.Getenv("ELECT") != "",
-	}, agent.Deps{Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Telemetry: telemetry.Discard(), Renderer: []string{os.Args[0], asRenderer}})
+		HubURL: os.Getenv("HUB"), DataDir: os.Getenv("DATA"), Kubeconfig: os.Getenv("KUBE"),
+		JoinTokenFile: os.Getenv("JOIN"),
+		LeaderElect:   os.Getenv("ELECT") != "",
+	}, agent.Deps{
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), Telemetry: telemetry.Discard(),
+		Renderer: []string{os.Args[0], asRenderer},
+	})
 	if err == nil {
 		err = service.Run(context.Background())
 	}
@@ -111,7 +115,10 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(direct.Close)
-	w := &world{t: t, hub: newHub(t), api: newAPIProxy(t, config), cluster: direct, data: t.TempDir(), join: filepath.Join(t.TempDir(), "join-token")}
+	w := &world{
+		t: t, hub: newHub(t), api: newAPIProxy(t, config), cluster: direct, data: t.TempDir(),
+		join: filepath.Join(t.TempDir(), "join-token"),
+	}
 	if err := os.WriteFile(w.join, []byte(joinToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +140,10 @@ var namespaces sync.Map
 func (w *world) service(name string) string { return w.namespace + "-" + name }
 
 func (w *world) config() agent.Config {
-	return agent.Config{HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join, RequireImpersonation: w.bounded, Accounts: w.accounts, LeaderElect: w.elects, Pod: w.pod}
+	return agent.Config{
+		HubURL: w.hub.server.URL, DataDir: w.data, Kubeconfig: w.api.kubeconfig, JoinTokenFile: w.join,
+		RequireImpersonation: w.bounded, Accounts: w.accounts, LeaderElect: w.elects, Pod: w.pod,
+	}
 }
 
 // start runs an agent in this process until the test ends or stop is called.
@@ -146,7 +156,9 @@ func (w *world) start() (stop func()) {
 	observed := telemetry.Discard()
 	w.metrics = observed.Registry
 	w.began = time.Now()
-	service, err := agent.New(w.config(), agent.Deps{Log: log, Telemetry: observed, Renderer: []string{os.Args[0], asRenderer}})
+	service, err := agent.New(w.config(), agent.Deps{
+		Log: log, Telemetry: observed, Renderer: []string{os.Args[0], asRenderer},
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -179,7 +191,8 @@ func (w *world) process() (kill func()) {
 func (w *world) processID() (pid int, kill func()) {
 	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), asAgent+"=1", "HUB="+w.hub.server.URL, "DATA="+w.data, "KUBE="+w.api.kubeconfig, "JOIN="+w.join)
+	cmd.Env = append(os.Environ(), asAgent+"=1", "HUB="+w.hub.server.URL, "DATA="+w.data, "KUBE="+w.api.kubeconfig,
+		"JOIN="+w.join)
 	if w.elects {
 		cmd.Env = append(cmd.Env, "ELECT=1")
 	}
@@ -341,11 +354,13 @@ func (p *apiProxy) since(count int) []string {
 	ofOthers := p.ofOthers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	requests := slices.DeleteFunc(slices.Clone(p.requests), func(line string) bool { return strings.HasSuffix(line, "?watch") || ofOthers(line) })
+	requests := slices.DeleteFunc(slices.Clone(p.requests),
+		func(line string) bool { return strings.HasSuffix(line, "?watch") || ofOthers(line) })
 	return requests[min(count, len(requests)):]
 }
 
-// ofOthers tells the requests for what other tests made: their objects have their namespaces in the path, or in the name.
+// ofOthers tells the requests for what other tests made: their objects have their namespaces in the path, or in the
+// name.
 func (p *apiProxy) ofOthers() func(line string) bool {
 	var others []string
 	namespaces.Range(func(name, _ any) bool {

@@ -121,12 +121,16 @@ func TestFieldsOfControllersAreLeftToThem(t *testing.T) {
 	w := newWorld(t)
 	t.Cleanup(func() {
 		for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration", "pv"} {
-			_, _ = kube.Cluster(t).Kubectl(context.WithoutCancel(t.Context()), "", "delete", kind, w.namespace, "--wait=false")
+			_, _ = kube.Cluster(t).Kubectl(context.WithoutCancel(t.Context()), "", "delete", kind, w.namespace,
+				"--wait=false")
 		}
 	})
 	w.start()
 	name := w.service("hello")
-	files := map[string]string{"a.yaml": strings.ReplaceAll(controlledFields, "NAME", w.namespace), "crd.yaml": strings.ReplaceAll(convertedKind, "NAME", w.namespace)}
+	files := map[string]string{
+		"a.yaml":   strings.ReplaceAll(controlledFields, "NAME", w.namespace),
+		"crd.yaml": strings.ReplaceAll(convertedKind, "NAME", w.namespace),
+	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	role := func() string {
 		return w.nested("rbac.authorization.k8s.io/v1", "ClusterRole", "", w.namespace+"-all", "rules")
@@ -137,33 +141,46 @@ func TestFieldsOfControllersAreLeftToThem(t *testing.T) {
 	})
 	injector := httptest.NewTLSServer(nil)
 	t.Cleanup(injector.Close)
-	certificate := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: injector.Certificate().Raw}))
+	certificate := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
+		Type: "CERTIFICATE", Bytes: injector.Certificate().Raw,
+	}))
 	for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
-		w.kubectl("patch", kind, w.namespace, "--type=json", "--field-manager=injector", `-p=[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"`+certificate+`"}]`)
+		w.kubectl("patch", kind, w.namespace, "--type=json", "--field-manager=injector",
+			`-p=[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"`+certificate+`"}]`)
 	}
-	w.kubectl("patch", "crd", "tugs."+w.namespace+".example.com", "--type=json", "--field-manager=injector", `-p=[{"op":"add","path":"/spec/conversion/webhook/clientConfig/caBundle","value":"`+certificate+`"}]`)
-	w.kubectl("patch", "serviceaccount", "account", "--type=merge", "--field-manager=registry", `-p={"secrets":[{"name":"token"}],"imagePullSecrets":[{"name":"pull"}]}`)
+	w.kubectl("patch", "crd", "tugs."+w.namespace+".example.com", "--type=json", "--field-manager=injector",
+		`-p=[{"op":"add","path":"/spec/conversion/webhook/clientConfig/caBundle","value":"`+certificate+`"}]`)
+	w.kubectl("patch", "serviceaccount", "account", "--type=merge", "--field-manager=registry",
+		`-p={"secrets":[{"name":"token"}],"imagePullSecrets":[{"name":"pull"}]}`)
 	w.secondPass(name, files)
 
 	// Another revision of each object changes none of them either.
-	files["a.yaml"] = strings.NewReplacer("metadata: {name: ", "metadata: {labels: {tier: gold}, name: ", ", labels: {"+w.namespace+": \"yes\"}", "").Replace(files["a.yaml"])
-	files["a.yaml"] = strings.Replace(files["a.yaml"], "labels: {tier: gold}, name: "+w.namespace+"-part", "labels: {tier: gold, "+w.namespace+": \"yes\"}, name: "+w.namespace+"-part", 1)
+	files["a.yaml"] = strings.NewReplacer("metadata: {name: ", "metadata: {labels: {tier: gold}, name: ",
+		", labels: {"+w.namespace+": \"yes\"}", "").Replace(files["a.yaml"])
+	files["a.yaml"] = strings.Replace(files["a.yaml"], "labels: {tier: gold}, name: "+w.namespace+"-part",
+		"labels: {tier: gold, "+w.namespace+": \"yes\"}, name: "+w.namespace+"-part", 1)
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	for what, got := range map[string]string{
-		"rules":                 role(),
-		"clusterIP":             w.nested("v1", "Service", w.namespace, "svc", "spec", "clusterIP"),
-		"secrets":               w.nested("v1", "ServiceAccount", w.namespace, "account", "secrets"),
-		"imagePullSecrets":      w.nested("v1", "ServiceAccount", w.namespace, "account", "imagePullSecrets"),
-		"volumeName":            w.nested("v1", "PersistentVolumeClaim", w.namespace, "claim", "spec", "volumeName"),
-		"mutating caBundle":     w.nested("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", w.namespace, "webhooks"),
-		"validating caBundle":   w.nested("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "", w.namespace, "webhooks"),
-		"conversion caBundle":   w.nested("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "tugs."+w.namespace+".example.com", "spec", "conversion"),
+		"rules":            role(),
+		"clusterIP":        w.nested("v1", "Service", w.namespace, "svc", "spec", "clusterIP"),
+		"secrets":          w.nested("v1", "ServiceAccount", w.namespace, "account", "secrets"),
+		"imagePullSecrets": w.nested("v1", "ServiceAccount", w.namespace, "account", "imagePullSecrets"),
+		"volumeName":       w.nested("v1", "PersistentVolumeClaim", w.namespace, "claim", "spec", "volumeName"),
+		"mutating caBundle": w.nested("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "",
+			w.namespace, "webhooks"),
+		"validating caBundle": w.nested("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "",
+			w.namespace, "webhooks"),
+		"conversion caBundle": w.nested("apiextensions.k8s.io/v1", "CustomResourceDefinition", "",
+			"tugs."+w.namespace+".example.com", "spec", "conversion"),
 		"deployment.kubernetes": w.nested("apps/v1", "Deployment", w.namespace, "web", "metadata", "annotations"),
-		"env":                   w.nested("apps/v1", "Deployment", w.namespace, "web", "spec", "template", "spec", "containers"),
+		"env": w.nested("apps/v1", "Deployment", w.namespace, "web", "spec", "template", "spec",
+			"containers"),
 	} {
 		want := map[string]string{
-			"rules": "pods", "clusterIP": "10.", "secrets": "token", "imagePullSecrets": "pull", "volumeName": w.namespace, "mutating caBundle": certificate,
-			"validating caBundle": certificate, "conversion caBundle": certificate, "deployment.kubernetes": "revision:1", "env": "[map[name:B value:b] map[name:A value:last]]",
+			"rules": "pods", "clusterIP": "10.", "secrets": "token", "imagePullSecrets": "pull",
+			"volumeName": w.namespace, "mutating caBundle": certificate,
+			"validating caBundle": certificate, "conversion caBundle": certificate,
+			"deployment.kubernetes": "revision:1", "env": "[map[name:B value:b] map[name:A value:last]]",
 		}[what]
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: got %s, want %s", what, got, want)
@@ -184,9 +201,14 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 `
 	replicas := func() string { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") }
 	// The number leaves the manifest in the moment when an autoscaler comes: it stays as it is.
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": strings.ReplaceAll(webDeployment, "replicas: 2", "replicas: 3")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"web.yaml": strings.ReplaceAll(webDeployment, "replicas: 2", "replicas: 3"),
+		}), healthy)
 	without := strings.ReplaceAll(webDeployment, "replicas: 2, ", "")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": without, "scaler.yaml": strings.ReplaceAll(scaler, "MIN", "3")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"web.yaml": without, "scaler.yaml": strings.ReplaceAll(scaler, "MIN", "3"),
+	})
 	applied := func(digest string) func(*deliveryv1.ServiceReport) bool {
 		return func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest }
 	}
@@ -195,27 +217,36 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 		t.Errorf("without a number in the manifest there are %s", replicas())
 	}
 	// A number in the manifest is for the first time only.
-	digest = w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": webDeployment, "scaler.yaml": strings.ReplaceAll(scaler, "MIN", "5")})
+	digest = w.hub.push(t, name, w.namespace, map[string]string{
+		"web.yaml": webDeployment, "scaler.yaml": strings.ReplaceAll(scaler, "MIN", "5"),
+	})
 	w.hub.await(t, name, applied(digest))
 	w.eventually("the autoscaler has scaled", func() bool { return replicas() == "5" })
 	before := w.api.patches("/deployments/web")
-	digest = w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": strings.ReplaceAll(webDeployment, "image: pause", "image: other"), "scaler.yaml": strings.ReplaceAll(scaler, "MIN", "5")})
+	digest = w.hub.push(t, name, w.namespace, map[string]string{
+		"web.yaml":    strings.ReplaceAll(webDeployment, "image: pause", "image: other"),
+		"scaler.yaml": strings.ReplaceAll(scaler, "MIN", "5"),
+	})
 	w.hub.await(t, name, applied(digest))
-	if patches := w.api.patches("/deployments/web") - before; replicas() != "5" || patches > 2 { // the apply, and the field is given up
+	// the apply, and the field is given up
+	if patches := w.api.patches("/deployments/web") - before; replicas() != "5" || patches > 2 {
 		t.Errorf("there are %s after %d patches", replicas(), patches)
 	}
 }
 
-// The autoscaler takes over the number that the service had until then, or sent for the first time: nothing is put right for that.
+// The autoscaler takes over the number that the service had until then, or sent for the first time: nothing is put
+// right for that.
 func TestAutoscalerThatTakesOverIsNoDrift(t *testing.T) {
 	t.Parallel()
 	const scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
 		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 5, maxReplicas: 9}\n"
 	for name, revisions := range map[string][]string{
-		"switched on":           {webDeployment, strings.ReplaceAll(webDeployment, "replicas: 2, ", "") + scaler},
-		"with a number":         {webDeployment, webDeployment + scaler},
-		"from the beginning":    {webDeployment + scaler},
-		"changed while it runs": {webDeployment + scaler, strings.ReplaceAll(webDeployment, "image: pause", "image: other") + scaler},
+		"switched on":        {webDeployment, strings.ReplaceAll(webDeployment, "replicas: 2, ", "") + scaler},
+		"with a number":      {webDeployment, webDeployment + scaler},
+		"from the beginning": {webDeployment + scaler},
+		"changed while it runs": {
+			webDeployment + scaler, strings.ReplaceAll(webDeployment, "image: pause", "image: other") + scaler,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,12 +254,16 @@ func TestAutoscalerThatTakesOverIsNoDrift(t *testing.T) {
 			w.start()
 			name := w.service("hello")
 			for _, text := range revisions {
-				digest := w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": text, "a.yaml": configMap("a", "1")})
+				digest := w.hub.push(t, name, w.namespace, map[string]string{
+					"web.yaml": text, "a.yaml": configMap("a", "1"),
+				})
 				w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 			}
-			w.eventually("the autoscaler has scaled", func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "5" })
+			w.eventually("the autoscaler has scaled",
+				func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "5" })
 			kubectl(w, "", "patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
-			report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetRepaired().GetName() == "a" })
+			report := w.hub.await(t, name,
+				func(r *deliveryv1.ServiceReport) bool { return r.GetRepaired().GetName() == "a" })
 			if report.GetRepairs() != 1 {
 				t.Errorf("%d repairs were made, want that of the ConfigMap", report.GetRepairs())
 			}
@@ -236,13 +271,15 @@ func TestAutoscalerThatTakesOverIsNoDrift(t *testing.T) {
 	}
 }
 
-// The same when it has scaled before the agent could give up the number: the patch that gives it up is of a version that is gone.
+// The same when it has scaled before the agent could give up the number: the patch that gives it up is of a version
+// that is gone.
 func TestAutoscalerThatIsFasterIsNoDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	scale := sync.OnceFunc(func() { kubectl(w, "", "scale", "deployment/web", "--replicas=5") })
 	w.api.set(func(r *http.Request) int {
-		if strings.HasSuffix(r.URL.Path, w.namespace+"/deployments/web") && r.Header.Get("Content-Type") == "application/json-patch+json" {
+		if strings.HasSuffix(r.URL.Path, w.namespace+"/deployments/web") &&
+			r.Header.Get("Content-Type") == "application/json-patch+json" {
 			scale()
 		}
 		return 0
@@ -251,7 +288,9 @@ func TestAutoscalerThatIsFasterIsNoDrift(t *testing.T) {
 	name := w.service("hello")
 	const scaler = "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n" +
 		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 5, maxReplicas: 9}\n"
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": webDeployment + scaler, "a.yaml": configMap("a", "1")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"web.yaml": webDeployment + scaler, "a.yaml": configMap("a", "1"),
+	})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 	kubectl(w, "", "patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetRepaired().GetName() == "a" })
@@ -265,7 +304,8 @@ func TestPortsOfOneKeyAreNamedWithTheirContainer(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	bad := strings.ReplaceAll(webDeployment, "image: pause", "image: pause, ports: [{name: a, containerPort: 80}, {name: b, containerPort: 80}]")
+	bad := strings.ReplaceAll(webDeployment, "image: pause",
+		"image: pause, ports: [{name: a, containerPort: 80}, {name: b, containerPort: 80}]")
 	report := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": bad}), failed)
 	for _, want := range []string{`containers[name="c"].ports`, `containerPort=80`, `protocol="TCP"`} {
 		if !strings.Contains(report.GetMessage(), want) {

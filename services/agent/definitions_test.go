@@ -18,10 +18,16 @@ func TestDefinitionThatAnotherHasIsLeftToIt(t *testing.T) {
 	w.start()
 	first, second, third, group := w.service("first"), w.service("second"), w.service("third"), w.namespace+".dev"
 	named := func(definition string) string {
-		return strings.Replace(crd(group), "metadata: {name: rafts."+group+"}", "metadata: {name: rafts."+group+", labels: {of: "+definition+"}}", 1)
+		return strings.Replace(crd(group), "metadata: {name: rafts."+group+"}",
+			"metadata: {name: rafts."+group+", labels: {of: "+definition+"}}", 1)
 	}
-	w.hub.awaitPhase(t, first, w.hub.push(t, first, w.namespace, map[string]string{"crds/a.yaml": named("first"), "b.yaml": raft(group, "first")}), healthy)
-	files := map[string]string{"crds/a.yaml": named("second"), "b.yaml": raft(group, "second"), "c.yaml": configMap("c", "1")}
+	w.hub.awaitPhase(t, first,
+		w.hub.push(t, first, w.namespace, map[string]string{
+			"crds/a.yaml": named("first"), "b.yaml": raft(group, "first"),
+		}), healthy)
+	files := map[string]string{
+		"crds/a.yaml": named("second"), "b.yaml": raft(group, "second"), "c.yaml": configMap("c", "1"),
+	}
 	want := fmt.Sprintf("CustomResourceDefinition rafts.%s belongs to service %q, and is left as it is.", group, first)
 	told := func(digest, want string) func(*deliveryv1.ServiceReport) bool {
 		return func(r *deliveryv1.ServiceReport) bool {
@@ -34,7 +40,10 @@ func TestDefinitionThatAnotherHasIsLeftToIt(t *testing.T) {
 	}
 	w.secondPass(second, files)
 	// Its owner goes on with it.
-	w.hub.awaitPhase(t, first, w.hub.push(t, first, w.namespace, map[string]string{"crds/a.yaml": named("newer"), "b.yaml": raft(group, "first")}), healthy)
+	w.hub.awaitPhase(t, first,
+		w.hub.push(t, first, w.namespace, map[string]string{
+			"crds/a.yaml": named("newer"), "b.yaml": raft(group, "first"),
+		}), healthy)
 	definition, err := w.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "rafts."+group)
 	if err != nil || definition.GetLabels()["of"] != "newer" || object.Owner(definition) != first {
 		t.Errorf("got %v, %v", definition.GetLabels(), err)
@@ -46,7 +55,8 @@ func TestDefinitionThatAnotherHasIsLeftToIt(t *testing.T) {
 	}
 	// One of Helm's stays Helm's; once nobody has it, the next revision takes it over.
 	other := crd("other." + group)
-	helms := strings.Replace(other, "metadata: {", `metadata: {labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: boats, meta.helm.sh/release-namespace: sea}, `, 1)
+	helms := strings.Replace(other, "metadata: {",
+		`metadata: {labels: {app.kubernetes.io/managed-by: Helm}, annotations: {meta.helm.sh/release-name: boats, meta.helm.sh/release-namespace: sea}, `, 1)
 	kubectl(w, helms, "apply", "-f", "-")
 	files = map[string]string{"crds/a.yaml": other, "c.yaml": configMap("d", "1")}
 	want = "CustomResourceDefinition rafts.other." + group + " belongs to Helm release sea/boats, and is left as it is."
@@ -54,7 +64,8 @@ func TestDefinitionThatAnotherHasIsLeftToIt(t *testing.T) {
 	kubectl(w, "", "delete", "crd", "rafts.other."+group)
 	files["c.yaml"] = configMap("d", "2")
 	w.hub.await(t, third, told(w.hub.push(t, third, w.namespace, files), ""))
-	if definition, err := w.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "rafts.other."+group); err != nil || object.Owner(definition) != third {
+	if definition, err := w.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "",
+		"rafts.other."+group); err != nil || object.Owner(definition) != third {
 		t.Errorf("it was not made: %v", err)
 	}
 }
@@ -71,7 +82,8 @@ func TestLargeDefinitionComesBesideAnObjectOfItsKind(t *testing.T) {
 	}
 	files := map[string]string{
 		"a.yaml": raft(group, "one"),
-		"b.yaml": strings.Replace(crd(group), "{type: object, ", "{type: object, description: \""+long.String()+"\", ", 1),
+		"b.yaml": strings.Replace(crd(group), "{type: object, ", "{type: object, description: \""+long.String()+
+			"\", ", 1),
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	w.secondPass(name, files)
@@ -90,7 +102,8 @@ func TestDefinitionOutlivesItsOwnerWhereAnotherServiceHasIt(t *testing.T) {
 			w.hub.await(w.t, first, gone)
 		}},
 		{"left", &deliveryv1.SyncSpec{Adoption: deliveryv1.Adoption_ADOPTION_NEVER}, func(w *world, first string) {
-			w.hub.awaitPhase(w.t, first, w.hub.push(w.t, first, w.namespace, map[string]string{"c.yaml": configMap("first", "2")}), healthy)
+			w.hub.awaitPhase(w.t, first,
+				w.hub.push(w.t, first, w.namespace, map[string]string{"c.yaml": configMap("first", "2")}), healthy)
 		}},
 		{"orphan", nil, func(w *world, first string) {
 			digest := w.hub.sync(first, &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN})
@@ -112,9 +125,14 @@ func TestDefinitionOutlivesItsOwnerWhereAnotherServiceHasIt(t *testing.T) {
 				}
 				return definition
 			}
-			labelled := strings.Replace(crd(group), "{name: rafts."+group+"}", "{name: rafts."+group+", labels: {of: second}}", 1)
-			w.hub.awaitPhase(t, first, w.hub.push(t, first, w.namespace, map[string]string{"a.yaml": crd(group), "c.yaml": configMap("first", "1")}), healthy)
-			digest := w.hub.pushSynced(t, second, w.namespace, map[string]string{"a.yaml": labelled, "c.yaml": configMap("second", "1")}, test.sync)
+			labelled := strings.Replace(crd(group), "{name: rafts."+group+"}",
+				"{name: rafts."+group+", labels: {of: second}}", 1)
+			w.hub.awaitPhase(t, first,
+				w.hub.push(t, first, w.namespace, map[string]string{
+					"a.yaml": crd(group), "c.yaml": configMap("first", "1"),
+				}), healthy)
+			digest := w.hub.pushSynced(t, second, w.namespace,
+				map[string]string{"a.yaml": labelled, "c.yaml": configMap("second", "1")}, test.sync)
 			w.hub.awaitPhase(t, second, digest, healthy)
 			before := read()
 			stop() // which one left it to which is in the cluster
@@ -123,7 +141,8 @@ func TestDefinitionOutlivesItsOwnerWhereAnotherServiceHasIt(t *testing.T) {
 			w.hub.await(t, second, func(r *deliveryv1.ServiceReport) bool {
 				return r.GetDigest() == digest && r.GetPhase() == healthy && r.GetMessage() == ""
 			})
-			if after := read(); after.GetUID() != before.GetUID() || object.Owner(after) != second || after.GetLabels()["of"] != "second" {
+			if after := read(); after.GetUID() != before.GetUID() || object.Owner(after) != second ||
+				after.GetLabels()["of"] != "second" {
 				t.Errorf("got %s %v, want %s of %s", after.GetUID(), after.GetLabels(), before.GetUID(), second)
 			}
 			if record := w.record(second); len(record.Left) > 0 || len(record.Entries) != 2 {
@@ -142,7 +161,9 @@ func TestDefinitionGoesWithAllServicesThatHaveIt(t *testing.T) {
 	w.start()
 	first, second, group := w.service("first"), w.service("second"), w.namespace+".dev"
 	for _, name := range []string{first, second} {
-		w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": crd(group), "c.yaml": configMap(name, "1")}), healthy)
+		w.hub.awaitPhase(t, name,
+			w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": crd(group), "c.yaml": configMap(name, "1")}),
+			healthy)
 	}
 	w.hub.remove(first, second)
 	w.hub.await(t, first, gone)

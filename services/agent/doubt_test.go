@@ -20,7 +20,9 @@ func TestWhatIsBeingPrunedIsNotMadeAgainByTheNextAgent(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
 		"a.yaml": configMap("a", "1"), "b.yaml": configMap("beside", "1"), "c.yaml": configMap("gone", "1"),
 	}), healthy)
-	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "b.yaml": configMap("beside", "1")})
+	w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "2"), "b.yaml": configMap("beside", "1"),
+	})
 	waitFor(t, reached, "the deletion")
 	kill()
 	w.delete("gone") // its deletion had arrived
@@ -31,7 +33,9 @@ func TestWhatIsBeingPrunedIsNotMadeAgainByTheNextAgent(t *testing.T) {
 		return 0
 	})
 	before := w.api.patches("/configmaps/gone")
-	third := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3"), "b.yaml": configMap("beside", "1")})
+	third := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "3"), "b.yaml": configMap("beside", "1"),
+	})
 	w.start()
 	w.hub.awaitPhase(t, name, third, failed)
 	w.delete("beside")
@@ -58,7 +62,8 @@ func TestObjectsThatWaitForFinalizersNeedNoConfirmationAgain(t *testing.T) {
 	name := w.service("slow")
 	files := map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")}
 	for i := range 2 {
-		files[fmt.Sprint("stuck", i, ".yaml")] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: stuck%d, finalizers: [harbour.dev/hold]}\n", i)
+		files[fmt.Sprint("stuck", i,
+			".yaml")] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: stuck%d, finalizers: [harbour.dev/hold]}\n", i)
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	files = map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")} // half of them: no question
@@ -91,10 +96,12 @@ func TestWhatStayedWhileRemovingWasSwitchedOffIsGuarded(t *testing.T) {
 	}
 	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": all}, off), healthy)
 	second := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}, off)
-	if report := w.hub.awaitPhase(t, name, second, progressing); !strings.Contains(report.GetMessage(), "removing is switched off") {
+	if report := w.hub.awaitPhase(t, name, second,
+		progressing); !strings.Contains(report.GetMessage(), "removing is switched off") {
 		t.Errorf("got %s", report.GetMessage())
 	}
-	hold := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD})
+	hold := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")},
+		&deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetDigest() == hold && strings.Contains(r.GetMessage(), "Held")
 	})
@@ -109,8 +116,8 @@ func TestWhatStayedWhileRemovingWasSwitchedOffIsGuarded(t *testing.T) {
 	}
 }
 
-// heard waits until the agent has heard of what was done to ConfigMaps: it hears of a kind's objects in order, and makes
-// the one that is given here anew.
+// heard waits until the agent has heard of what was done to ConfigMaps: it hears of a kind's objects in order, and
+// makes the one that is given here anew.
 func (w *world) heard(configMap string) {
 	w.t.Helper()
 	w.delete(configMap)
@@ -134,7 +141,8 @@ func TestHookThatIsHeldInTheClusterIsLeftAlone(t *testing.T) {
 	w.heard("a")
 	second := w.hub.push(t, name, w.namespace, files("2"))
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetDigest() == second && strings.Contains(r.GetMessage(), "hook is a hook that is held by its annotation")
+		return r.GetDigest() == second &&
+			strings.Contains(r.GetMessage(), "hook is a hook that is held by its annotation")
 	})
 	w.mustData("hook", "1")
 	w.mustData("a", "1")

@@ -17,12 +17,15 @@ func TestWhatDependsOnTheClusterIsRenderedAnewWhenThatChanges(t *testing.T) {
 	group := w.namespace + ".example.com"
 	chart, plain := w.service("chart"), w.service("plain")
 	first := w.hub.push(t, chart, w.namespace, map[string]string{
-		"Chart.yaml":          "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"templates/hook.yaml": annotated("check", "1", "helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded"),
-		"templates/a.yaml":    `{{ if .Capabilities.APIVersions.Has "` + group + `/v1/Raft" }}` + configMap("with", "1") + "{{ else }}" + configMap("without", "1") + "{{ end }}",
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/hook.yaml": annotated("check", "1",
+			"helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded"),
+		"templates/a.yaml": `{{ if .Capabilities.APIVersions.Has "` + group + `/v1/Raft" }}` + configMap("with", "1") +
+			"{{ else }}" + configMap("without", "1") + "{{ end }}",
 	})
 	w.hub.awaitPhase(t, chart, first, healthy)
-	w.hub.awaitPhase(t, plain, w.hub.push(t, plain, w.namespace, map[string]string{"a.yaml": configMap("plain", "1")}), healthy)
+	w.hub.awaitPhase(t, plain, w.hub.push(t, plain, w.namespace, map[string]string{"a.yaml": configMap("plain", "1")}),
+		healthy)
 	if !w.has("without") || w.api.patches("/configmaps/check") != 1 {
 		t.Error("it was not made, or its hook was not")
 	}
@@ -52,7 +55,8 @@ spec:
 	}
 }
 
-// Services that bring kinds change what the cluster can do, for each other, too: nobody is rendered again for every one of them.
+// Services that bring kinds change what the cluster can do, for each other, too: nobody is rendered again for every one
+// of them.
 func TestServicesThatBringKindsAreRenderedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,7 +68,8 @@ func TestServicesThatBringKindsAreRenderedOnce(t *testing.T) {
 		digests[name] = w.hub.push(t, name, w.namespace, map[string]string{
 			"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
 			"templates/a.yaml": crd(group),
-			"templates/b.yaml": templated(fmt.Sprintf("c%d", i), `{{ .Capabilities.APIVersions.Has "`+group+`/v1/Raft" }}`),
+			"templates/b.yaml": templated(fmt.Sprintf("c%d", i),
+				`{{ .Capabilities.APIVersions.Has "`+group+`/v1/Raft" }}`),
 		})
 	}
 	for name, digest := range digests {
@@ -72,9 +77,11 @@ func TestServicesThatBringKindsAreRenderedOnce(t *testing.T) {
 	}
 	// Every service is looked at once more.
 	for name := range digests {
-		w.hub.awaitPhase(t, name, w.hub.sync(name, &deliveryv1.SyncSpec{PostHooks: deliveryv1.PostHooks_POST_HOOKS_SENT}), healthy)
+		w.hub.awaitPhase(t, name,
+			w.hub.sync(name, &deliveryv1.SyncSpec{PostHooks: deliveryv1.PostHooks_POST_HOOKS_SENT}), healthy)
 	}
-	if renders := w.counted("fairlead_agent_render_seconds", ""); renders > many+1 { // the agent's first look may come in between
+	// the agent's first look may come in between
+	if renders := w.counted("fairlead_agent_render_seconds", ""); renders > many+1 {
 		t.Errorf("%d services were rendered %v times", many, renders)
 	}
 }

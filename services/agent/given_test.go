@@ -11,7 +11,8 @@ import (
 
 // loginSecret is a manifest of one for kubectl.
 func loginSecret(key, text string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: login}\ndata: {%s: %s}\n", key, base64.StdEncoding.EncodeToString([]byte(text)))
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: login}\ndata: {%s: %s}\n", key,
+		base64.StdEncoding.EncodeToString([]byte(text)))
 }
 
 // Users of Flux put values into ConfigMaps and Secrets beside the release.
@@ -25,8 +26,10 @@ func TestValuesComeFromTheCluster(t *testing.T) {
 		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {values.yaml: \"" + text + "\"}\n"
 	}
 	files := map[string]string{
-		"Chart.yaml": chartOnly, "values.yaml": "a: chart\nb: chart\nc: chart\nd: chart\ne: chart\n", "prod.yaml": "b: file\nc: file\nd: file\n",
-		"templates/a.yaml": configMap("all", "{{ .Values.a }}-{{ .Values.b }}-{{ .Values.c }}-{{ .Values.d }}-{{ .Values.e.f }}"),
+		"Chart.yaml": chartOnly, "values.yaml": "a: chart\nb: chart\nc: chart\nd: chart\ne: chart\n",
+		"prod.yaml": "b: file\nc: file\nd: file\n",
+		"templates/a.yaml": configMap("all",
+			"{{ .Values.a }}-{{ .Values.b }}-{{ .Values.c }}-{{ .Values.d }}-{{ .Values.e.f }}"),
 	}
 	w.hub.renders(name, &deliveryv1.HelmSpec{
 		ValuesFiles: []string{"prod.yaml"}, Values: "d: inline\n",
@@ -47,20 +50,24 @@ func TestValuesComeFromTheCluster(t *testing.T) {
 	w.mustData("all", "chart-file-map-inline-opensesame,x=1")
 	// Every change is rendered.
 	apply(settings("c: other"))
-	w.eventually("it has the other value", func() bool { return w.value("all") == "chart-file-other-inline-opensesame,x=1" })
+	w.eventually("it has the other value",
+		func() bool { return w.value("all") == "chart-file-other-inline-opensesame,x=1" })
 	kubectl(w, "", "-n", w.namespace, "delete", "configmap", "settings")
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetPhase() == failed && strings.Contains(r.GetMessage(), "ConfigMap "+w.namespace+"/settings does not exist")
+		return r.GetPhase() == failed &&
+			strings.Contains(r.GetMessage(), "ConfigMap "+w.namespace+"/settings does not exist")
 	})
 	w.mustData("all", "chart-file-other-inline-opensesame,x=1")
 	apply(settings("c: third"))
-	w.eventually("it has the third value", func() bool { return w.value("all") == "chart-file-third-inline-opensesame,x=1" })
+	w.eventually("it has the third value",
+		func() bool { return w.value("all") == "chart-file-third-inline-opensesame,x=1" })
 	w.hub.awaitPhase(t, name, digest, healthy)
 	// A restart renders nothing, and sees what changed meanwhile.
 	stop()
 	apply(loginSecret("password", "closesesame"))
 	w.start()
-	w.eventually("it has the new password", func() bool { return w.value("all") == "chart-file-third-inline-closesesame" })
+	w.eventually("it has the new password",
+		func() bool { return w.value("all") == "chart-file-third-inline-closesesame" })
 	w.hub.awaitPhase(t, name, digest, healthy)
 }
 
@@ -70,22 +77,30 @@ func TestValuesOfSecretsAreMaskedAndBounded(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("chart")
-	w.hub.renders(name, &deliveryv1.HelmSpec{ValuesFrom: []*deliveryv1.ValuesReference{{Kind: "Secret", Name: "login", Key: "values"}}})
+	w.hub.renders(name, &deliveryv1.HelmSpec{
+		ValuesFrom: []*deliveryv1.ValuesReference{{Kind: "Secret", Name: "login", Key: "values"}},
+	})
 	kubectl(w, loginSecret("values", "deep: {password: opensesame}\n"), "-n", w.namespace, "apply", "-f", "-")
-	files := map[string]string{"Chart.yaml": chartOnly, "templates/a.yaml": `{{ fail (printf "bad %s" .Values.deep.password) }}`}
+	files := map[string]string{
+		"Chart.yaml": chartOnly, "templates/a.yaml": `{{ fail (printf "bad %s" .Values.deep.password) }}`,
+	}
 	digest := w.hub.push(t, name, w.namespace, files)
-	if report := w.hub.awaitPhase(t, name, digest, failed); strings.Contains(report.GetMessage(), "opensesame") || !strings.Contains(report.GetMessage(), "bad ***") {
+	if report := w.hub.awaitPhase(t, name, digest, failed); strings.Contains(report.GetMessage(), "opensesame") ||
+		!strings.Contains(report.GetMessage(), "bad ***") {
 		t.Errorf("got %q", report.GetMessage())
 	}
 	// Other values fix what was wrong with the values.
-	kubectl(w, loginSecret("values", "deep: {password: opensesame, mended: true}\n"), "-n", w.namespace, "apply", "-f", "-")
+	kubectl(w, loginSecret("values",
+		"deep: {password: opensesame, mended: true}\n"), "-n", w.namespace, "apply", "-f", "-")
 	files["templates/a.yaml"] = `{{ if not .Values.deep.mended }}{{ fail "not yet" }}{{ end }}` + configMap("all", "1")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
-	kubectl(w, loginSecret("values", "deep: {password: opensesame, mended: false}\n"), "-n", w.namespace, "apply", "-f", "-")
+	kubectl(w, loginSecret("values", "deep: {password: opensesame, mended: false}\n"), "-n", w.namespace, "apply",
+		"-f", "-")
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetPhase() == failed && strings.Contains(r.GetMessage(), "not yet")
 	})
-	kubectl(w, loginSecret("values", "deep: {password: opensesame, mended: true}\n"), "-n", w.namespace, "apply", "-f", "-")
+	kubectl(w, loginSecret("values",
+		"deep: {password: opensesame, mended: true}\n"), "-n", w.namespace, "apply", "-f", "-")
 	w.eventually("it is healthy again", func() bool {
 		w.hub.mu.Lock()
 		defer w.hub.mu.Unlock()
@@ -104,17 +119,22 @@ func TestValuesOfSecretsAreMaskedAndBounded(t *testing.T) {
 	stop()
 	w.start()
 	w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_AUTO, "again"))
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed && r.GetDigest() != digest })
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetPhase() == failed && r.GetDigest() != digest
+	})
 	w.hub.mu.Lock()
 	if text := fmt.Sprint(w.hub.reports[name]); strings.Contains(text, "opensesame") {
 		t.Errorf("reports: %s", text)
 	}
 	w.hub.mu.Unlock()
 	// The project decides before the cluster is asked.
-	for _, rules := range []*deliveryv1.ObjectRules{{Project: "shop", DeniedKinds: []string{"Secret"}}, {Project: "shop", Namespaces: []string{"other"}}} {
+	for _, rules := range []*deliveryv1.ObjectRules{
+		{Project: "shop", DeniedKinds: []string{"Secret"}}, {Project: "shop", Namespaces: []string{"other"}},
+	} {
 		digest = w.hub.bound(name, rules)
 		report := w.hub.awaitPhase(t, name, digest, failed)
-		if !strings.Contains(report.GetMessage(), `project "shop" does not allow`) || !strings.Contains(report.GetMessage(), "valuesFrom") {
+		if !strings.Contains(report.GetMessage(), `project "shop" does not allow`) ||
+			!strings.Contains(report.GetMessage(), "valuesFrom") {
 			t.Errorf("got %q", report.GetMessage())
 		}
 	}
@@ -123,7 +143,8 @@ func TestValuesOfSecretsAreMaskedAndBounded(t *testing.T) {
 	w.hub.bound(name, nil)
 	digest = w.hub.sync(name, &deliveryv1.SyncSpec{Impersonate: w.namespace + "/deployer"})
 	report := w.hub.awaitPhase(t, name, digest, failed)
-	if !strings.Contains(report.GetMessage(), "system:serviceaccount:"+w.namespace+":deployer") || !strings.Contains(report.GetMessage(), "secrets") {
+	if !strings.Contains(report.GetMessage(), "system:serviceaccount:"+w.namespace+":deployer") ||
+		!strings.Contains(report.GetMessage(), "secrets") {
 		t.Errorf("got %q", report.GetMessage())
 	}
 }

@@ -32,7 +32,8 @@ func TestGuardStopsASharplySmallerRender(t *testing.T) {
 	bad := w.hub.push(t, name, w.namespace, files)
 	report := w.hub.awaitPhase(t, name, bad, deliveryv1.Phase_PHASE_WAITING)
 	guard := report.GetGuard()
-	if guard.GetRemoving() != 7 || guard.GetObjectsTotal() != 12 || len(guard.GetSample()) != 7 || guard.GetSample()[0].GetName() == "" || report.GetAppliedDigest() != good {
+	if guard.GetRemoving() != 7 || guard.GetObjectsTotal() != 12 || len(guard.GetSample()) != 7 ||
+		guard.GetSample()[0].GetName() == "" || report.GetAppliedDigest() != good {
 		t.Errorf("got %v", report)
 	}
 	if want := fmt.Sprintf("would remove 7 of 12 objects, the first is ConfigMap %s/c10: more than half of them, and the default of sync.prune.maxPercent is 50. Nothing is changed until somebody confirms it: `fairlead confirm prune %s %s`.", w.namespace, name, guard.GetId()); !strings.Contains(report.GetMessage(), want) {
@@ -51,10 +52,12 @@ func TestConfirmedGuardRemovesExactlyThat(t *testing.T) {
 	w.start()
 	name := w.service("shrunk")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, configMaps(0, 10)), healthy)
-	guard := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, configMaps(0, 3)), deliveryv1.Phase_PHASE_WAITING).GetGuard()
+	guard := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, configMaps(0, 3)),
+		deliveryv1.Phase_PHASE_WAITING).GetGuard()
 	confirmed := &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{Confirmed: guard.GetId()}}
 	// The confirmed removal is not this one.
-	other := w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, configMaps(0, 2), confirmed), deliveryv1.Phase_PHASE_WAITING).GetGuard()
+	other := w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, configMaps(0, 2), confirmed),
+		deliveryv1.Phase_PHASE_WAITING).GetGuard()
 	if other.GetId() == guard.GetId() || other.GetRemoving() != 8 {
 		t.Errorf("got %v, confirmed is %s", other, guard.GetId())
 	}
@@ -76,7 +79,8 @@ func TestThresholdOfTheGuardIsTheServices(t *testing.T) {
 	}
 	w.hub.awaitPhase(t, strict, w.hub.pushSynced(t, strict, w.namespace, configMaps(0, 10), percent(0)), healthy)
 	w.hub.awaitPhase(t, lax, w.hub.pushSynced(t, lax, w.namespace, configMaps(20, 30), percent(100)), healthy)
-	w.hub.awaitPhase(t, strict, w.hub.pushSynced(t, strict, w.namespace, configMaps(0, 9), percent(0)), deliveryv1.Phase_PHASE_WAITING)
+	w.hub.awaitPhase(t, strict, w.hub.pushSynced(t, strict, w.namespace, configMaps(0, 9), percent(0)),
+		deliveryv1.Phase_PHASE_WAITING)
 	w.hub.awaitPhase(t, lax, w.hub.pushSynced(t, lax, w.namespace, configMaps(20, 21), percent(100)), healthy)
 	w.mustData("c9", "1")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c29")
@@ -90,12 +94,15 @@ func TestNamespaceWithForeignObjectsStays(t *testing.T) {
 	name, used, free := w.service("app"), w.namespace+"-used", w.namespace+"-free"
 	namespace := "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: NAME}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: own, namespace: NAME}\n"
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"a.yaml": strings.ReplaceAll(namespace, "NAME", used), "b.yaml": strings.ReplaceAll(namespace, "NAME", free), "c.yaml": configMap("c", "1"),
+		"a.yaml": strings.ReplaceAll(namespace, "NAME", used), "b.yaml": strings.ReplaceAll(namespace, "NAME", free),
+		"c.yaml": configMap("c", "1"),
 	}), healthy)
-	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "create", "secret", "generic", "precious", "-n", used); err != nil {
+	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "create", "secret", "generic", "precious", "-n",
+		used); err != nil {
 		t.Fatal(err)
 	}
-	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, map[string]string{"c.yaml": configMap("c", "2")}, lax()), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.pushSynced(t, name, w.namespace, map[string]string{"c.yaml": configMap("c", "2")}, lax()), healthy)
 	kept, err := w.get("v1", "Namespace", "", used)
 	if err != nil || kept.GetDeletionTimestamp() != nil || object.Owner(kept) != "" {
 		t.Errorf("the namespace is not let go of: %v %v", kept, err)
@@ -110,7 +117,10 @@ func TestDefinitionWithForeignObjectsStays(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name, group := w.service("kinds"), w.namespace+".net"
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": crd(group), "b.yaml": raft(group, "own"), "c.yaml": configMap("c", "1")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": crd(group), "b.yaml": raft(group, "own"), "c.yaml": configMap("c", "1"),
+		}), healthy)
 	kubectl(w, raft(group, "foreign"), "apply", "-f", "-")
 	w.hub.remove(name)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
@@ -125,16 +135,25 @@ func TestProtectDetachOrphan(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	protect, detach, orphan := w.service("protect"), w.service("detach"), w.service("orphan")
-	w.hub.awaitPhase(t, protect, w.hub.push(t, protect, w.namespace, map[string]string{"a.yaml": annotated("kept", "1", "helm.sh/resource-policy: keep"), "b.yaml": configMap("b", "1")}), healthy)
+	w.hub.awaitPhase(t, protect,
+		w.hub.push(t, protect, w.namespace, map[string]string{
+			"a.yaml": annotated("kept", "1", "helm.sh/resource-policy: keep"), "b.yaml": configMap("b", "1"),
+		}), healthy)
 	disabled := &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{Disabled: true}}
-	w.hub.awaitPhase(t, detach, w.hub.pushSynced(t, detach, w.namespace, map[string]string{"a.yaml": configMap("left", "1"), "b.yaml": configMap("d", "1")}, disabled), healthy)
+	w.hub.awaitPhase(t, detach,
+		w.hub.pushSynced(t, detach, w.namespace,
+			map[string]string{"a.yaml": configMap("left", "1"), "b.yaml": configMap("d", "1")}, disabled), healthy)
 	keeping := &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN}
-	w.hub.awaitPhase(t, orphan, w.hub.pushSynced(t, orphan, w.namespace, map[string]string{"a.yaml": configMap("o", "1")}, keeping), healthy)
+	w.hub.awaitPhase(t, orphan,
+		w.hub.pushSynced(t, orphan, w.namespace, map[string]string{"a.yaml": configMap("o", "1")}, keeping), healthy)
 
-	w.hub.awaitPhase(t, protect, w.hub.push(t, protect, w.namespace, map[string]string{"b.yaml": configMap("b", "2")}), healthy)
+	w.hub.awaitPhase(t, protect, w.hub.push(t, protect, w.namespace, map[string]string{"b.yaml": configMap("b", "2")}),
+		healthy)
 	digest := w.hub.pushSynced(t, detach, w.namespace, map[string]string{"b.yaml": configMap("d", "2")}, disabled)
-	report := w.hub.await(t, detach, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest && r.GetMessage() != "" })
-	if want := "ConfigMap " + w.namespace + "/left stays, because removing is switched off"; !strings.Contains(report.GetMessage(), want) {
+	report := w.hub.await(t, detach,
+		func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest && r.GetMessage() != "" })
+	if want := "ConfigMap " + w.namespace +
+		"/left stays, because removing is switched off"; !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.hub.remove(orphan)
@@ -147,7 +166,8 @@ func TestProtectDetachOrphan(t *testing.T) {
 	}
 	w.mustBeGone("v1", "ConfigMap", "fairlead-system", "inventory."+orphan)
 	// Switched on again, what was left goes.
-	w.hub.awaitPhase(t, detach, w.hub.pushSynced(t, detach, w.namespace, map[string]string{"b.yaml": configMap("d", "3")}, nil), healthy)
+	w.hub.awaitPhase(t, detach,
+		w.hub.pushSynced(t, detach, w.namespace, map[string]string{"b.yaml": configMap("d", "3")}, nil), healthy)
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "left")
 }
 

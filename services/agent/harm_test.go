@@ -48,19 +48,26 @@ func TestWhatHoldsANamespace(t *testing.T) {
 		}
 	}
 	group := w.namespace + ".org"
-	cluster(crd(group)+"---\n"+strings.NewReplacer("rafts", "boats", "Raft", "Boat", "name: v1,", "name: v2,").Replace(crd(group)), "apply", "-f", "-")
+	cluster(crd(group)+"---\n"+
+		strings.NewReplacer("rafts", "boats", "Raft", "Boat", "name: v1,", "name: v2,").Replace(crd(group)), "apply",
+		"-f", "-")
 	cluster("", "wait", "--for=condition=Established", "crd/rafts."+group, "crd/boats."+group, "--timeout=1m")
 	cluster("", "create", "clusterrole", w.namespace, "--verb=get", "--resource=pods")
 	owner, err := w.get("rbac.authorization.k8s.io/v1", "ClusterRole", "", w.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := "apiVersion: v1\nkind: Namespace\nmetadata: {name: NAME}\n---\n" + strings.Replace(webDeployment, "{name: web}", "{name: web, namespace: NAME}", 1) +
+	own := "apiVersion: v1\nkind: Namespace\nmetadata: {name: NAME}\n---\n" +
+		strings.Replace(webDeployment, "{name: web}", "{name: web, namespace: NAME}", 1) +
 		"---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: NAME}\nspec: {selector: {a: b}, ports: [{port: 80}]}\n"
 	claims := "---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db, namespace: NAME}\nspec:\n  serviceName: db\n  selector: {matchLabels: {a: c}}\n" +
 		"  template: {metadata: {labels: {a: c}}, spec: {containers: [{name: c, image: pause}]}}\n  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}]\n"
 	for _, one := range []struct{ name, files, foreign, holds string }{
-		{"child", own, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: child, ownerReferences: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: %s, uid: %s}]}\n", owner.GetName(), owner.GetUID()), "Secret SPACE/child"},
+		{
+			"child", own,
+			fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: child, ownerReferences: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: %s, uid: %s}]}\n", owner.GetName(), owner.GetUID()),
+			"Secret SPACE/child",
+		},
 		{"other-version", own, raft(group, "afloat"), "Raft SPACE/afloat"},
 		{"claim", own + claims, "", "PersistentVolumeClaim SPACE/data-db-0"},
 		{"free", own, "", ""},
@@ -69,7 +76,10 @@ func TestWhatHoldsANamespace(t *testing.T) {
 			t.Parallel()
 			w := w.in(t)
 			name, space := w.service(one.name), w.namespace+"-"+one.name
-			w.hub.await(t, name, progressed(w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": strings.ReplaceAll(one.files, "NAME", space), "c.yaml": configMap(one.name, "1")}, lax())))
+			w.hub.await(t, name, progressed(w.hub.pushSynced(t, name, w.namespace,
+				map[string]string{
+					"a.yaml": strings.ReplaceAll(one.files, "NAME", space), "c.yaml": configMap(one.name, "1"),
+				}, lax())))
 			w.eventually("its pods are there", func() bool {
 				out, err := kube.Cluster(t).Kubectl(t.Context(), "", "get", "pods", "-n", space, "-o", "name")
 				return err == nil && strings.Contains(out, "pod/web-")
@@ -78,9 +88,14 @@ func TestWhatHoldsANamespace(t *testing.T) {
 				cluster(one.foreign, "apply", "-n", space, "-f", "-")
 			}
 			if strings.Contains(one.holds, "Claim") {
-				w.eventually("the claim is there", func() bool { _, err := w.get("v1", "PersistentVolumeClaim", space, "data-db-0"); return err == nil })
+				w.eventually("the claim is there",
+					func() bool {
+						_, err := w.get("v1", "PersistentVolumeClaim", space, "data-db-0")
+						return err == nil
+					})
 			}
-			report := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"c.yaml": configMap(one.name, "2")}), healthy)
+			report := w.hub.awaitPhase(t, name,
+				w.hub.push(t, name, w.namespace, map[string]string{"c.yaml": configMap(one.name, "2")}), healthy)
 			if one.holds == "" {
 				w.mustBeGone("v1", "Namespace", "", space)
 				return
@@ -89,7 +104,9 @@ func TestWhatHoldsANamespace(t *testing.T) {
 			if err != nil || kept.GetDeletionTimestamp() != nil || object.Owner(kept) != "" {
 				t.Errorf("the namespace is not let go of: %v %v", kept, err)
 			}
-			if want := "Namespace " + space + " stays, without the service's mark: " + strings.ReplaceAll(one.holds, "SPACE", space) + " is in it."; !strings.Contains(report.GetMessage(), want) {
+			if want := "Namespace " + space + " stays, without the service's mark: " +
+				strings.ReplaceAll(one.holds, "SPACE", space) +
+				" is in it."; !strings.Contains(report.GetMessage(), want) {
 				t.Errorf("got %s, want %s", report.GetMessage(), want)
 			}
 		})
@@ -109,7 +126,9 @@ func TestLostDiskRemovesAsTheServicesAccount(t *testing.T) {
 	w.kubectl("create", "role", "deployer", "--verb=get,list,create,patch,update,delete", "--resource=configmaps")
 	w.kubectl("create", "rolebinding", "deployer", "--role=deployer", "--serviceaccount="+w.namespace+":deployer")
 	name := w.service("web")
-	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}, &deliveryv1.SyncSpec{Impersonate: w.namespace + "/deployer"}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")},
+			&deliveryv1.SyncSpec{Impersonate: w.namespace + "/deployer"}), healthy)
 	stop()
 	w.loseDisk()
 	w.hub.remove(name)
@@ -139,8 +158,11 @@ func TestOrphansStayThoughTheDiskWasLostInTheMiddleOfAnApply(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("web")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
-	bad := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": "kind: ["}, &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
+	bad := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": "kind: ["}, &deliveryv1.SyncSpec{
+		OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN,
+	})
 	w.hub.awaitPhase(t, name, bad, failed)
 	stop()
 	w.loseDisk()
@@ -155,15 +177,21 @@ func TestObjectThatIsHeldInTheClusterKeepsADigestOpen(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("web")
-	first := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1")})
+	first := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1"),
+	})
 	w.hub.awaitPhase(t, name, first, healthy)
 	w.kubectl("annotate", "configmap", "a", "fairlead.dev/hold=ada looks at it")
 	// The agent hears of it in order: once this one is repaired, it has heard of the hold.
 	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"other"}}`)
 	w.eventually("the other one is put right", func() bool { return w.value("b") == "1" })
-	second := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "b.yaml": configMap("b", "2")})
+	second := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "2"), "b.yaml": configMap("b", "2"),
+	})
 	report := w.hub.awaitPhase(t, name, second, held)
-	if want := "ConfigMap " + w.namespace + "/a is held by its annotation fairlead.dev/hold in the cluster"; report.GetAppliedDigest() != first || !strings.Contains(report.GetMessage(), want) {
+	if want := "ConfigMap " + w.namespace +
+		"/a is held by its annotation fairlead.dev/hold in the cluster"; report.GetAppliedDigest() != first ||
+		!strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %v, want %s", report, want)
 	}
 	w.mustData("a", "1")
@@ -178,7 +206,9 @@ func TestObjectThatIsHeldInTheClusterKeepsADigestOpen(t *testing.T) {
 	w.kubectl("annotate", "configmap", "b", "fairlead.dev/hold=ada looks at it")
 	third := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetAppliedDigest() == third && strings.Contains(r.GetMessage(), "ConfigMap "+w.namespace+"/b is held by its annotation fairlead.dev/hold in the cluster")
+		return r.GetAppliedDigest() == third &&
+			strings.Contains(r.GetMessage(),
+				"ConfigMap "+w.namespace+"/b is held by its annotation fairlead.dev/hold in the cluster")
 	})
 	w.mustData("b", "2")
 	w.kubectl("annotate", "configmap", "b", "fairlead.dev/hold-")
@@ -192,7 +222,10 @@ func TestRepairsGoOnBehindAGate(t *testing.T) {
 	w.start()
 	name := w.service("web")
 	const soon = "fairlead.dev/timeout: 5s"
-	files := map[string]string{"a.yaml": annotated("a", "1", soon), "b.yaml": annotated("b", "1", soon), "z.yaml": annotated("z", "1", `fairlead.dev/wave: "1"`)}
+	files := map[string]string{
+		"a.yaml": annotated("a", "1", soon), "b.yaml": annotated("b", "1", soon),
+		"z.yaml": annotated("z", "1", `fairlead.dev/wave: "1"`),
+	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	files["a.yaml"], files["d.yaml"] = annotated("a", "2", soon), stuckDeployment
 	files["z.yaml"] = annotated("z", "2", `fairlead.dev/wave: "1"`)
@@ -202,7 +235,8 @@ func TestRepairsGoOnBehindAGate(t *testing.T) {
 		for _, name := range []string{"a", "b", "z"} {
 			w.kubectl("patch", "configmap", name, "--type=merge", `-p={"data":{"x":"other"}}`)
 		}
-		w.eventually(when+" what was sent is put right, and what was not, too", func() bool { return w.value("a") == "2" && w.value("b") == "1" && w.value("z") == "1" })
+		w.eventually(when+" what was sent is put right, and what was not, too",
+			func() bool { return w.value("a") == "2" && w.value("b") == "1" && w.value("z") == "1" })
 	}
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "what comes after it waits")
@@ -231,12 +265,26 @@ func TestGuardOfFewObjects(t *testing.T) {
 		percent *int32
 		guarded bool
 	}{
-		"most":      {map[string]string{"0.yaml": configMap("NAME-0", "1")}, nil, true},
-		"others":    {map[string]string{"x.yaml": configMap("NAME-x", "1"), "y.yaml": configMap("NAME-y", "1")}, nil, true},
-		"hooks":     {map[string]string{"h.yaml": hooks}, new(int32(100)), true},
-		"allowed":   {map[string]string{"0.yaml": configMap("NAME-0", "1")}, new(int32(100)), false},
-		"few":       {map[string]string{"0.yaml": configMap("NAME-0", "1"), "1.yaml": configMap("NAME-1", "1"), "2.yaml": configMap("NAME-2", "1")}, nil, false},
-		"threshold": {map[string]string{"0.yaml": configMap("NAME-0", "1"), "1.yaml": configMap("NAME-1", "1"), "2.yaml": configMap("NAME-2", "1")}, new(int32(20)), true},
+		"most": {map[string]string{"0.yaml": configMap("NAME-0", "1")}, nil, true},
+		"others": {
+			map[string]string{"x.yaml": configMap("NAME-x", "1"), "y.yaml": configMap("NAME-y", "1")}, nil, true,
+		},
+		"hooks":   {map[string]string{"h.yaml": hooks}, new(int32(100)), true},
+		"allowed": {map[string]string{"0.yaml": configMap("NAME-0", "1")}, new(int32(100)), false},
+		"few": {
+			map[string]string{
+				"0.yaml": configMap("NAME-0", "1"), "1.yaml": configMap("NAME-1", "1"),
+				"2.yaml": configMap("NAME-2", "1"),
+			},
+			nil, false,
+		},
+		"threshold": {
+			map[string]string{
+				"0.yaml": configMap("NAME-0", "1"), "1.yaml": configMap("NAME-1", "1"),
+				"2.yaml": configMap("NAME-2", "1"),
+			},
+			new(int32(20)), true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -274,7 +322,8 @@ func TestRepairsWithTheHubAway(t *testing.T) {
 	stop := w.start()
 	lost, fine := w.service("lost"), w.service("fine")
 	w.hub.awaitPhase(t, lost, w.hub.push(t, lost, w.namespace, configMaps(0, 40)), healthy)
-	w.hub.awaitPhase(t, fine, w.hub.push(t, fine, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, fine, w.hub.push(t, fine, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	stop()
 	for _, pattern := range []string{"sets/" + lost + ".*", "artifacts/*"} {
 		files, err := filepath.Glob(filepath.Join(w.data, pattern))
@@ -309,14 +358,17 @@ func TestIgnoredFieldsOfSecretsAreNotRead(t *testing.T) {
 	w.start()
 	name := w.service("web")
 	secret := func(value string) map[string]string {
-		return map[string]string{"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, annotations: {fairlead.dev/ignore: /data/theirs}}\nstringData: {x: " + value + ", theirs: git}\n"}
+		return map[string]string{
+			"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, annotations: {fairlead.dev/ignore: /data/theirs}}\nstringData: {x: " + value + ", theirs: git}\n",
+		}
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, secret("one")), healthy)
 	w.kubectl("patch", "secret", "s", "--type=merge", `-p={"stringData":{"theirs":"people"}}`)
 	var mu sync.Mutex // guards whole
 	whole := 0
 	w.api.set(func(r *http.Request) int {
-		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/secrets/s") && !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/secrets/s") &&
+			!strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
 			mu.Lock()
 			defer mu.Unlock()
 			whole++
@@ -324,7 +376,8 @@ func TestIgnoredFieldsOfSecretsAreNotRead(t *testing.T) {
 		return 0
 	})
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, secret("two")), healthy)
-	out, err := kube.Cluster(t).Kubectl(t.Context(), "", "get", "secret", "s", "-n", w.namespace, "-o", "jsonpath={.data.x} {.data.theirs}")
+	out, err := kube.Cluster(t).Kubectl(t.Context(), "", "get", "secret", "s", "-n", w.namespace, "-o",
+		"jsonpath={.data.x} {.data.theirs}")
 	if err != nil || !strings.Contains(out, "dHdv cGVvcGxl") {
 		t.Errorf("got %s %v", out, err)
 	}
@@ -341,7 +394,8 @@ func TestStrangersAreListed(t *testing.T) {
 	w := newWorld(t)
 	name := w.service("many")
 	w.kubectl("create", "configmap", "c7")
-	digest := w.hub.pushSynced(t, name, w.namespace, configMaps(0, 30), &deliveryv1.SyncSpec{Adoption: deliveryv1.Adoption_ADOPTION_NEVER})
+	digest := w.hub.pushSynced(t, name, w.namespace, configMaps(0,
+		30), &deliveryv1.SyncSpec{Adoption: deliveryv1.Adoption_ADOPTION_NEVER})
 	w.start()
 	if report := w.hub.awaitPhase(t, name, digest, failed); !strings.Contains(report.GetMessage(), "c7") {
 		t.Errorf("got %s", report.GetMessage())
@@ -361,7 +415,8 @@ func TestHeldStrangerIsLeftAlone(t *testing.T) {
 	w.kubectl("create", "configmap", "a", "--from-literal=x=theirs")
 	w.kubectl("annotate", "configmap", "a", "fairlead.dev/hold=ada looks at it")
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
-	if report := w.hub.awaitPhase(t, name, digest, failed); !strings.Contains(report.GetMessage(), "held by its annotation fairlead.dev/hold") {
+	if report := w.hub.awaitPhase(t, name, digest,
+		failed); !strings.Contains(report.GetMessage(), "held by its annotation fairlead.dev/hold") {
 		t.Errorf("got %s", report.GetMessage())
 	}
 	w.mustData("a", "theirs")

@@ -22,7 +22,8 @@ const neverHealthy = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {nam
 
 // secret is a Secret with annotations, as "key: value, key: value".
 func secret(name, value, annotations string) string {
-	return strings.Replace(strings.Replace(annotated(name, value, annotations), "ConfigMap", "Secret", 1), "\ndata:", "\nstringData:", 1)
+	return strings.Replace(strings.Replace(annotated(name, value, annotations), "ConfigMap", "Secret", 1), "\ndata:",
+		"\nstringData:", 1)
 }
 
 // found waits for an object.
@@ -63,7 +64,8 @@ func (w *world) leaves(apiVersion, kind, name string) {
 	})
 }
 
-// Install hooks run until the first revision is applied completely, upgrade hooks at those after it: a Secret that is random stays.
+// Install hooks run until the first revision is applied completely, upgrade hooks at those after it: a Secret that is
+// random stays.
 func TestInstallHooksAreNoUpgradeHooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,7 +73,8 @@ func TestInstallHooksAreNoUpgradeHooks(t *testing.T) {
 	name := w.service("phases")
 	text := func(value string) string {
 		return secret("key", value, "helm.sh/hook: pre-install") + annotated("config", value, "") +
-			job("before", "helm.sh/hook: pre-upgrade") + job("first", "helm.sh/hook: post-install") + job("later", "helm.sh/hook: post-upgrade")
+			job("before", "helm.sh/hook: pre-upgrade") + job("first", "helm.sh/hook: post-install") +
+			job("later", "helm.sh/hook: post-upgrade")
 	}
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text("0")})
 	w.end("first", "Failed")
@@ -93,14 +96,16 @@ func TestInstallHooksAreNoUpgradeHooks(t *testing.T) {
 	w.end("later", "Complete")
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.mustData("config", "2")
-	if after := w.found("v1", "Secret", "key"); after.GetUID() != key.GetUID() || after.GetResourceVersion() != key.GetResourceVersion() {
+	if after := w.found("v1", "Secret", "key"); after.GetUID() != key.GetUID() ||
+		after.GetResourceVersion() != key.GetResourceVersion() {
 		t.Error("the Secret of the installation was changed by its second attempt or an upgrade")
 	}
 	if after := w.found("batch/v1", "Job", "first"); after.GetUID() != first.GetUID() {
 		t.Error("the hook of the installation ran at an upgrade")
 	}
 	// The Secret is not even rendered now: what it was made for still needs it.
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "3", "")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "3", "")}), healthy)
 	w.found("v1", "Secret", "key")
 	w.mustBeGone("batch/v1", "Job", w.namespace, "first")
 	w.hub.remove(name)
@@ -116,8 +121,9 @@ func TestReleaseSaysWhetherItIsAnUpgrade(t *testing.T) {
 	name := w.service("chart")
 	files := func(version string) map[string]string {
 		return map[string]string{
-			"Chart.yaml":             "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-			"templates/a.yaml":       annotated("a", "{{ .Release.IsInstall }} {{ .Release.IsUpgrade }} {{ .Release.Revision }}", "version: v"+version),
+			"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"templates/a.yaml": annotated("a",
+				"{{ .Release.IsInstall }} {{ .Release.IsUpgrade }} {{ .Release.Revision }}", "version: v"+version),
 			"templates/tests/t.yaml": annotated("ordinary", "1", "") + annotated("test", "1", "helm.sh/hook: test"),
 		}
 	}
@@ -158,7 +164,8 @@ func TestReleaseSaysWhetherItIsAnUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "-n", inventory.Namespace, "patch", "configmap", "inventory."+name, "--type=merge", "-p="+string(patch)); err != nil {
+	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "-n", inventory.Namespace, "patch", "configmap",
+		"inventory."+name, "--type=merge", "-p="+string(patch)); err != nil {
 		t.Fatal(err)
 	}
 	w.start()
@@ -174,10 +181,13 @@ func TestHooksOfHelmGoWhenAllHaveEnded(t *testing.T) {
 	name := w.service("rbac")
 	const hook = `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-delete-policy: "before-hook-creation,hook-succeeded"`
 	text := "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: setup, annotations: {" + hook + "}}\n" +
-		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: setup, annotations: {" + hook + "}}\nrules: []\n" +
+		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: setup, annotations: {" + hook +
+		"}}\nrules: []\n" +
 		// A claim that waits for its first consumer is not waited for.
 		"---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, annotations: {helm.sh/hook: pre-install}}\nspec: {storageClassName: none-such, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("setup", hook) + "---\n" + text + annotated("config", "1", "")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": job("setup", hook) + "---\n" + text + annotated("config", "1", ""),
+	})
 	w.found("batch/v1", "Job", "setup")
 	w.found("v1", "ServiceAccount", "setup")
 	w.found("rbac.authorization.k8s.io/v1", "Role", "setup")
@@ -206,7 +216,8 @@ func TestPoliciesOfAFailedHook(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("policies")
-	text := annotated("account", "1", `helm.sh/hook: pre-install, helm.sh/hook-weight: "-1", helm.sh/hook-delete-policy: hook-succeeded`) +
+	text := annotated("account", "1",
+		`helm.sh/hook: pre-install, helm.sh/hook-weight: "-1", helm.sh/hook-delete-policy: hook-succeeded`) +
 		annotated("stays", "1", `helm.sh/hook: pre-install, helm.sh/hook-weight: "-1", helm.sh/hook-delete-policy: hook-failed`) +
 		job("check", "helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-failed")
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text})
@@ -233,7 +244,9 @@ func TestHookThatIsDeletedWhileItIsWaitedFor(t *testing.T) {
 	w.start()
 	for _, condition := range []string{"Complete", "Failed", ""} {
 		name, hook := w.service("gone"+strings.ToLower(condition)), "gone"+strings.ToLower(condition)
-		digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job(hook, "helm.sh/hook: pre-install") + annotated(hook+"-config", "1", "")})
+		digest := w.hub.push(t, name, w.namespace, map[string]string{
+			"all.yaml": job(hook, "helm.sh/hook: pre-install") + annotated(hook+"-config", "1", ""),
+		})
 		w.found("batch/v1", "Job", hook)
 		if condition != "" {
 			w.end(hook, condition)
@@ -245,7 +258,10 @@ func TestHookThatIsDeletedWhileItIsWaitedFor(t *testing.T) {
 			continue
 		}
 		report := w.hub.awaitPhase(t, name, digest, failed)
-		if want := map[string]string{"Failed": "the hook failed: the test says so", "": "the hook went away before it had ended: somebody deleted it"}[condition]; !strings.Contains(report.GetMessage(), want) {
+		if want := map[string]string{
+			"Failed": "the hook failed: the test says so",
+			"":       "the hook went away before it had ended: somebody deleted it",
+		}[condition]; !strings.Contains(report.GetMessage(), want) {
 			t.Errorf("got %s, want %s", report.GetMessage(), want)
 		}
 		w.mustBeGone("v1", "ConfigMap", w.namespace, hook+"-config")
@@ -258,7 +274,8 @@ func TestHookWithATTLOfZero(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("ttl")
-	text := strings.Replace(job("patch", "helm.sh/hook: pre-install"), "spec: {suspend", "spec: {ttlSecondsAfterFinished: 0, suspend", 1)
+	text := strings.Replace(job("patch", "helm.sh/hook: pre-install"), "spec: {suspend",
+		"spec: {ttlSecondsAfterFinished: 0, suspend", 1)
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text + annotated("config", "1", "")})
 	w.end("patch", "Complete")
 	w.hub.awaitPhase(t, name, digest, healthy)
@@ -275,14 +292,17 @@ func TestHookThatEndsUnseen(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.api.set(func(r *http.Request) int {
-				if r.URL.Query().Has("watch") && strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=unseen") {
+				if r.URL.Query().Has("watch") &&
+					strings.HasPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=unseen") {
 					return http.StatusServiceUnavailable
 				}
 				return 0
 			})
 			w.start()
 			name := w.service("unseen")
-			digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("unseen", "helm.sh/hook: pre-install") + annotated("config", "1", "")})
+			digest := w.hub.push(t, name, w.namespace, map[string]string{
+				"all.yaml": job("unseen", "helm.sh/hook: pre-install") + annotated("config", "1", ""),
+			})
 			uid := w.found("batch/v1", "Job", "unseen").GetUID()
 			if told {
 				kubectl(w, fmt.Sprintf("apiVersion: v1\nkind: Event\nmetadata: {name: ended}\nreason: Completed\ntype: Normal\ninvolvedObject: {apiVersion: batch/v1, kind: Job, name: unseen, namespace: %s, uid: %s}\n", w.namespace, uid), "create", "-f", "-")
@@ -301,8 +321,8 @@ func TestHookThatEndsUnseen(t *testing.T) {
 	}
 }
 
-// Helm starts hooks after the objects when those are sent, since pods may need them to become ready; Argo CD when all is healthy. A
-// service may say which it is.
+// Helm starts hooks after the objects when those are sent, since pods may need them to become ready; Argo CD when all
+// is healthy. A service may say which it is.
 func TestHooksAfterTheObjects(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -320,7 +340,8 @@ func TestHooksAfterTheObjects(t *testing.T) {
 			w.start()
 			name := w.service("after")
 			digest := w.hub.pushSynced(t, name, w.namespace, map[string]string{
-				"all.yaml": neverHealthy + job("helm", "helm.sh/hook: post-install") + job("argo", "argocd.argoproj.io/hook: PostSync"),
+				"all.yaml": neverHealthy + job("helm", "helm.sh/hook: post-install") +
+					job("argo", "argocd.argoproj.io/hook: PostSync"),
 			}, &deliveryv1.SyncSpec{PostHooks: test.when})
 			for _, job := range test.runs {
 				w.end(job, "Complete")
@@ -345,7 +366,9 @@ func TestHooksBeforeARemoval(t *testing.T) {
 	kill := w.process()
 	name := w.service("leaving")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete, helm.sh/hook-delete-policy: hook-succeeded") + job("bye", "helm.sh/hook: post-delete"),
+		"a.yaml": configMap("a", "1"),
+		"h.yaml": job("cleanup", "helm.sh/hook: pre-delete, helm.sh/hook-delete-policy: hook-succeeded") +
+			job("bye", "helm.sh/hook: post-delete"),
 	}), healthy)
 	w.mustBeGone("batch/v1", "Job", w.namespace, "cleanup")
 	w.hub.remove(name)
@@ -356,7 +379,8 @@ func TestHooksBeforeARemoval(t *testing.T) {
 	w.end("cleanup", "Failed")
 	// The hook may be there to keep what would be lost.
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
-	if want := "The service is not removed, since a hook for pre-delete failed: Job " + w.namespace + "/cleanup"; !strings.HasPrefix(report.GetMessage(), want) {
+	if want := "The service is not removed, since a hook for pre-delete failed: Job " + w.namespace +
+		"/cleanup"; !strings.HasPrefix(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.mustData("a", "1")
@@ -379,7 +403,9 @@ func TestARemovalAfterOneThatWasCalledOffRunsItsHooks(t *testing.T) {
 	w.start()
 	name := w.service("twice")
 	files := map[string]string{
-		"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete") + job("later", `helm.sh/hook: pre-delete, helm.sh/hook-weight: "1"`),
+		"a.yaml": configMap("a", "1"),
+		"h.yaml": job("cleanup", "helm.sh/hook: pre-delete") +
+			job("later", `helm.sh/hook: pre-delete, helm.sh/hook-weight: "1"`),
 	}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.hub.awaitPhase(t, name, digest, healthy)
@@ -408,14 +434,18 @@ func TestARemovalWhoseHooksWereLostStops(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("lost")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete"),
+		}), healthy)
 	stop()
 	w.emptyDisk()
 	w.hub.remove(name)
 	w.start()
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
 	_, command, found := strings.Cut(report.GetMessage(), "To remove the service without them: kubectl ")
-	if !found || !strings.HasPrefix(report.GetMessage(), "The service is not removed, since the agent's disk has lost the hooks for pre-delete.") {
+	if !found || !strings.HasPrefix(report.GetMessage(),
+		"The service is not removed, since the agent's disk has lost the hooks for pre-delete.") {
 		t.Fatalf("got %s", report.GetMessage())
 	}
 	w.mustData("a", "1")
@@ -464,7 +494,9 @@ func TestHooksRunForADigestThatComesBack(t *testing.T) {
 	w.end("after", "Complete")
 	w.hub.awaitPhase(t, name, first, healthy)
 	ran := w.found("batch/v1", "Job", "after")
-	bad := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "b.yaml": job("check", "fairlead.dev/hook: pre-sync"), "h.yaml": good["h.yaml"]})
+	bad := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "2"), "b.yaml": job("check", "fairlead.dev/hook: pre-sync"), "h.yaml": good["h.yaml"],
+	})
 	w.end("check", "Failed")
 	w.hub.awaitPhase(t, name, bad, failed)
 	if again := w.hub.push(t, name, w.namespace, good); again != first {
@@ -482,7 +514,9 @@ func TestAnotherAgentRunsTheHooksOfARemoval(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("handed")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "h.yaml": annotated("last", "1", "helm.sh/hook: pre-delete")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1"), "h.yaml": annotated("last", "1", "helm.sh/hook: pre-delete"),
+	})
 	w.hub.awaitPhase(t, name, digest, healthy)
 	stop()
 	w.emptyDisk()
@@ -508,7 +542,8 @@ func TestRemovalWithoutAHookThatCannotRun(t *testing.T) {
 	w.start()
 	name := w.service("leaving")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"a.yaml": configMap("a", "1"), "h.yaml": job("cleanup", "helm.sh/hook: pre-delete, fairlead.dev/timeout: 500ms"),
+		"a.yaml": configMap("a", "1"),
+		"h.yaml": job("cleanup", "helm.sh/hook: pre-delete, fairlead.dev/timeout: 500ms"),
 	}), healthy)
 	w.hub.remove(name)
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
@@ -535,7 +570,9 @@ func TestHookAndObjectOfOneName(t *testing.T) {
 			name := w.service("shared")
 			files := func(value string) map[string]string {
 				return map[string]string{"all.yaml": annotated("account", value, "") +
-					annotated("account", "hook", `helm.sh/hook-delete-policy: "before-hook-creation,hook-succeeded", helm.sh/hook: "`+moments+`"`)}
+					annotated("account", "hook",
+						`helm.sh/hook-delete-policy: "before-hook-creation,hook-succeeded", helm.sh/hook: "`+
+							moments+`"`)}
 			}
 			for _, value := range []string{"1", "1", "2"} {
 				more := files(value)
@@ -569,7 +606,8 @@ func TestHookWithAGeneratedName(t *testing.T) {
 	w := newWorld(t)
 	kill := w.process()
 	name := w.service("generated")
-	text := strings.Replace(job("migrate-", "argocd.argoproj.io/hook: PreSync"), "{name: migrate-", "{generateName: migrate-", 1)
+	text := strings.Replace(job("migrate-", "argocd.argoproj.io/hook: PreSync"), "{name: migrate-",
+		"{generateName: migrate-", 1)
 	var names []string
 	made := func() string {
 		var found string
@@ -624,10 +662,13 @@ func TestSecretWithAGeneratedNameGoesWithItsRevision(t *testing.T) {
 	var before []string
 	for _, value := range []string{"1", "2", "3"} {
 		w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-			"a.yaml": configMap("a", value) + text("each-", `"pre-install,pre-upgrade"`) + text("first-", "pre-install"),
+			"a.yaml": configMap("a", value) + text("each-", `"pre-install,pre-upgrade"`) +
+				text("first-", "pre-install"),
 		}), healthy)
 		now := secrets()
-		if len(now) != 2 || !strings.HasPrefix(now[0], "secret/each-") || !strings.HasPrefix(now[1], "secret/first-") || len(before) > 0 && (now[0] == before[0] || now[1] != before[1]) {
+		if len(now) != 2 || !strings.HasPrefix(now[0], "secret/each-") ||
+			!strings.HasPrefix(now[1], "secret/first-") ||
+			len(before) > 0 && (now[0] == before[0] || now[1] != before[1]) {
 			t.Errorf("revision %s has %v, that before %v", value, now, before)
 		}
 		before = now
@@ -645,15 +686,20 @@ func TestStuckHookSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("stuck")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("check", "helm.sh/hook: pre-install") + annotated("config", "1", "")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": job("check", "helm.sh/hook: pre-install") + annotated("config", "1", ""),
+	})
 	uid := w.found("batch/v1", "Job", "check").GetUID()
 	kubectl(w, fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: check-1, labels: {controller-uid: %s}}\nspec: {schedulerName: none, containers: [{name: c, image: none-such}]}\n", uid), "create", "-f", "-")
 	kubectl(w, "", "patch", "pod", "check-1", "--subresource=status", "--type=merge",
 		`-p={"status":{"containerStatuses":[{"name":"c","image":"none-such","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}]}}`)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "check is a hook that has not ended yet (pod check-1: container c: ImagePullBackOff: no such image)")
+		return r.GetDigest() == digest &&
+			strings.Contains(r.GetMessage(),
+				"check is a hook that has not ended yet (pod check-1: container c: ImagePullBackOff: no such image)")
 	})
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "2", "")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "2", "")}), healthy)
 	w.mustData("config", "2")
 	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
 }
@@ -681,7 +727,8 @@ func TestReasonOfAHookTellsNoValueOfASecret(t *testing.T) {
 	}
 }
 
-// An agent of an earlier version named no revision in the objects of hooks. The agent that takes its place goes on with a hook that runs.
+// An agent of an earlier version named no revision in the objects of hooks. The agent that takes its place goes on with
+// a hook that runs.
 func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -703,11 +750,14 @@ func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	state, _, _ := unstructured.NestedString(head.Object, "data", "state")
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{"state": strings.Replace(state, `,"numbered":true,"sealed":true`, "", 1)}})
+	patch, err := json.Marshal(map[string]any{
+		"data": map[string]string{"state": strings.Replace(state, `,"numbered":true,"sealed":true`, "", 1)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubectl(w, "", "patch", "configmap", "-n", inventory.Namespace, "inventory."+name, "--type=merge", "-p="+string(patch))
+	kubectl(w, "", "patch", "configmap", "-n", inventory.Namespace, "inventory."+name, "--type=merge",
+		"-p="+string(patch))
 	w.process()
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "is a hook that has not ended yet")
@@ -718,13 +768,14 @@ func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
 	w.end("migrate", "Complete")
 	w.hub.awaitPhase(t, name, digest, healthy)
 	// Of a digest that comes back, the hook runs again.
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "3")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "3")}),
+		healthy)
 	w.hub.push(t, name, w.namespace, files)
 	w.awaitAnother("batch/v1", "Job", "migrate", made.GetUID())
 }
 
-// An account that may make Jobs in a service's namespace knows the digest that comes next, and could have made its hook end well
-// beforehand.
+// An account that may make Jobs in a service's namespace knows the digest that comes next, and could have made its hook
+// end well beforehand.
 func TestAJobMadeBeforehandIsNotTakenForTheHook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -65,7 +65,8 @@ type testHub struct {
 	downloads int
 	watchers  map[chan struct{}]bool
 	rendering map[string]rendering
-	// config is what agents are configured with, and configured what the last agent said of it; standing is that of one that stands by.
+	// config is what agents are configured with, and configured what the last agent said of it; standing is that of one
+	// that stands by.
 	config               *deliveryv1.AgentConfigDelivery
 	configured, standing *deliveryv1.AgentConfigState
 	capabilities         []deliveryv1.AgentCapability
@@ -82,8 +83,10 @@ func newHub(t *testing.T) *testHub {
 		t.Fatal(err)
 	}
 	h := &testHub{
-		cluster: "edge", store: store, keys: keys, poll: time.Hour, services: map[string]*deliveryv1.ServiceDelivery{}, removed: map[string]bool{},
-		reports: map[string][]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, watchers: map[chan struct{}]bool{}, rendering: map[string]rendering{},
+		cluster: "edge", store: store, keys: keys, poll: time.Hour, services: map[string]*deliveryv1.ServiceDelivery{},
+		removed: map[string]bool{},
+		reports: map[string][]*deliveryv1.ServiceReport{}, durable: map[string]uint64{},
+		watchers: map[chan struct{}]bool{}, rendering: map[string]rendering{},
 	}
 	h.cond = sync.NewCond(&h.mu)
 	mux := http.NewServeMux()
@@ -121,7 +124,8 @@ func (h *testHub) guard(next http.Handler) http.Handler {
 			http.Error(w, "down", http.StatusServiceUnavailable)
 			return
 		}
-		if r.URL.Path != consolev1connect.IdentityServiceJoinClusterProcedure && r.Header.Get("Authorization") != "Bearer "+token {
+		if r.URL.Path != consolev1connect.IdentityServiceJoinClusterProcedure &&
+			r.Header.Get("Authorization") != "Bearer "+token {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
@@ -133,19 +137,23 @@ func (h *testHub) endpoints() *consolev1.Endpoints {
 	return &consolev1.Endpoints{Console: h.server.URL, Distributors: []string{h.server.URL}}
 }
 
-func (h *testHub) JoinCluster(_ context.Context, r *consolev1.JoinClusterRequest) (*consolev1.JoinClusterResponse, error) {
+func (h *testHub) JoinCluster(_ context.Context,
+	r *consolev1.JoinClusterRequest,
+) (*consolev1.JoinClusterResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.joined || r.GetJoinToken() != joinToken {
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("no such join token"))
 	}
-	token, signed, err := h.keys.Sign(identity.Identity{Kind: identity.KindAgent, Name: h.cluster}, identity.AgentLifetime)
+	token, signed, err := h.keys.Sign(identity.Identity{Kind: identity.KindAgent, Name: h.cluster},
+		identity.AgentLifetime)
 	if err != nil {
 		return nil, err
 	}
 	h.joined, h.token = true, token
 	return &consolev1.JoinClusterResponse{
-		Token: &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)}, Cluster: h.cluster, Endpoints: h.endpoints(),
+		Token:   &consolev1.Token{Token: token, Id: signed.TokenID, ExpireTime: timestamppb.New(signed.ExpiresAt)},
+		Cluster: h.cluster, Endpoints: h.endpoints(),
 	}, nil
 }
 
@@ -201,7 +209,9 @@ func (h *testHub) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv
 	return answer, nil
 }
 
-func (h *testHub) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, stream *connect.ServerStream[deliveryv1.WatchResponse]) error {
+func (h *testHub) Watch(ctx context.Context, _ *deliveryv1.WatchRequest,
+	stream *connect.ServerStream[deliveryv1.WatchResponse],
+) error {
 	nudges := make(chan struct{}, 1)
 	h.mu.Lock()
 	h.watchers[nudges] = true
@@ -242,7 +252,9 @@ func (h *testHub) Report(_ context.Context, r *deliveryv1.ReportRequest) (*deliv
 			h.durable[name] = report.GetSequence()
 			h.reports[name] = append(h.reports[name], report)
 		}
-		answer.Acknowledged = append(answer.Acknowledged, &deliveryv1.Acknowledgement{Service: name, Sequence: h.durable[name]})
+		answer.Acknowledged = append(answer.Acknowledged, &deliveryv1.Acknowledgement{
+			Service: name, Sequence: h.durable[name],
+		})
 	}
 	h.cond.Broadcast()
 	return answer, nil
@@ -259,7 +271,9 @@ func (h *testHub) push(t *testing.T, service, namespace string, files map[string
 	sent := &deliveryv1.ServiceDelivery{
 		Name: service, Namespace: namespace, Source: "git", Path: "apps/hello",
 		Artifact: &artifactv1.Artifact{Digest: string(digest)},
-		Revision: &artifactv1.Revision{Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		Revision: &artifactv1.Revision{
+			Commit: commit, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		},
 	}
 	sent.Sync, sent.Rules = h.services[service].GetSync(), h.services[service].GetRules()
 	sent.WindowSets, sent.Manual = h.services[service].GetWindowSets(), h.services[service].GetManual()
@@ -298,18 +312,27 @@ func (h *testHub) bound(service string, rules *deliveryv1.ObjectRules) string {
 
 // seal gives a delivery its digest.
 func seal(sent *deliveryv1.ServiceDelivery) {
-	options, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Sync: sent.GetSync(), Render: sent.GetRender(), Rules: sent.GetRules(), Manual: sent.GetManual()})
+	options, err := proto.MarshalOptions{
+		Deterministic: true,
+	}.Marshal(&deliveryv1.ServiceDelivery{
+		Sync: sent.GetSync(), Render: sent.GetRender(), Rules: sent.GetRules(), Manual: sent.GetManual(),
+	})
 	if err != nil {
 		panic(err)
 	}
 	sent.Digest = delivery.ServiceDigest(delivery.Service{
-		Name: sent.GetName(), Namespace: sent.GetNamespace(), Path: sent.GetPath(), Artifact: sent.GetArtifact().GetDigest(), Options: string(options),
+		Name: sent.GetName(), Namespace: sent.GetNamespace(), Path: sent.GetPath(),
+		Artifact: sent.GetArtifact().GetDigest(), Options: string(options),
 	})
 	if sent.GetTests() == nil && sent.GetTestRequest() == nil && sent.GetWindowSets() == nil {
 		return
 	}
 	sent.ContentDigest = sent.GetDigest()
-	tests, err := proto.MarshalOptions{Deterministic: true}.Marshal(&deliveryv1.ServiceDelivery{Tests: sent.GetTests(), TestRequest: sent.GetTestRequest(), WindowSets: sent.GetWindowSets()})
+	tests, err := proto.MarshalOptions{
+		Deterministic: true,
+	}.Marshal(&deliveryv1.ServiceDelivery{
+		Tests: sent.GetTests(), TestRequest: sent.GetTestRequest(), WindowSets: sent.GetWindowSets(),
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -317,7 +340,9 @@ func seal(sent *deliveryv1.ServiceDelivery) {
 	sent.Digest = string(artifact.SumDigest(sum[:]))
 }
 
-func (h *testHub) ReportDetails(_ context.Context, r *deliveryv1.ReportDetailsRequest) (*deliveryv1.ReportDetailsResponse, error) {
+func (h *testHub) ReportDetails(_ context.Context,
+	r *deliveryv1.ReportDetailsRequest,
+) (*deliveryv1.ReportDetailsResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.deaf {
@@ -352,11 +377,14 @@ func (h *testHub) setDeaf(deaf bool) {
 func (h *testHub) firstDetail(service string, wanted func(*deliveryv1.ServiceDetail) bool) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.IndexFunc(h.details, func(d *deliveryv1.ServiceDetail) bool { return d.GetService() == service && wanted(d) })
+	return slices.IndexFunc(h.details,
+		func(d *deliveryv1.ServiceDetail) bool { return d.GetService() == service && wanted(d) })
 }
 
 // awaitDetail waits for a list about the service that is as wanted.
-func (h *testHub) awaitDetail(t *testing.T, service string, wanted func(*deliveryv1.ServiceDetail) bool) *deliveryv1.ServiceDetail {
+func (h *testHub) awaitDetail(t *testing.T, service string,
+	wanted func(*deliveryv1.ServiceDetail) bool,
+) *deliveryv1.ServiceDetail {
 	t.Helper()
 	deadline := time.AfterFunc(patience, h.cond.Broadcast)
 	defer deadline.Stop()
@@ -413,7 +441,9 @@ func (h *testHub) configure(layers ...*deliveryv1.AgentLayer) string {
 }
 
 // awaitConfig waits until an agent says something of its configuration, of one that stands by or of the one that works.
-func (h *testHub) awaitConfig(t *testing.T, of func() *deliveryv1.AgentConfigState, wanted func(*deliveryv1.AgentConfigState) bool) {
+func (h *testHub) awaitConfig(t *testing.T, of func() *deliveryv1.AgentConfigState,
+	wanted func(*deliveryv1.AgentConfigState) bool,
+) {
 	t.Helper()
 	deadline := time.AfterFunc(patience, h.cond.Broadcast)
 	defer deadline.Stop()
@@ -489,7 +519,9 @@ func (h *testHub) setHanging(hanging bool) {
 const patience = 90 * time.Second
 
 // await waits for a report of the service that is as wanted, and returns it.
-func (h *testHub) await(t *testing.T, service string, wanted func(*deliveryv1.ServiceReport) bool) *deliveryv1.ServiceReport {
+func (h *testHub) await(t *testing.T, service string,
+	wanted func(*deliveryv1.ServiceReport) bool,
+) *deliveryv1.ServiceReport {
 	t.Helper()
 	deadline := time.AfterFunc(patience, h.cond.Broadcast)
 	defer deadline.Stop()
@@ -519,5 +551,6 @@ func (h *testHub) said(service string, wanted func(*deliveryv1.ServiceReport) bo
 // awaitPhase waits until the service is in a phase with a digest.
 func (h *testHub) awaitPhase(t *testing.T, service, digest string, phase deliveryv1.Phase) *deliveryv1.ServiceReport {
 	t.Helper()
-	return h.await(t, service, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == digest && r.GetPhase() == phase })
+	return h.await(t, service,
+		func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == digest && r.GetPhase() == phase })
 }

@@ -12,7 +12,8 @@ import (
 
 // onceJob is a plain Job that goes as soon as it is done.
 func onceJob(image string) string {
-	return strings.NewReplacer("suspend: true", "suspend: true, ttlSecondsAfterFinished: 0", "image: pause", "image: "+image).Replace(job("once", ""))
+	return strings.NewReplacer("suspend: true", "suspend: true, ttlSecondsAfterFinished: 0", "image: pause",
+		"image: "+image).Replace(job("once", ""))
 }
 
 func (w *world) jobGoes() {
@@ -26,7 +27,8 @@ func (w *world) jobGoes() {
 
 func toldDone(name string) func(*deliveryv1.ServiceReport) bool {
 	return func(r *deliveryv1.ServiceReport) bool {
-		return r.GetPhase() == healthy && strings.Contains(r.GetMessage(), name+"/once was complete at 20") && strings.HasSuffix(r.GetMessage(), "and went by its ttlSecondsAfterFinished.")
+		return r.GetPhase() == healthy && strings.Contains(r.GetMessage(), name+"/once was complete at 20") &&
+			strings.HasSuffix(r.GetMessage(), "and went by its ttlSecondsAfterFinished.")
 	}
 }
 
@@ -48,7 +50,8 @@ func TestAJobThatGoesWhenItIsDoneIsMadeOnce(t *testing.T) {
 	}
 	w.secondPass(name, files)
 	stop()
-	if record := w.record(name); len(record.Entries) != 2 || record.Entries[1].Ended.IsZero() && record.Entries[0].Ended.IsZero() {
+	if record := w.record(name); len(record.Entries) != 2 ||
+		record.Entries[1].Ended.IsZero() && record.Entries[0].Ended.IsZero() {
 		t.Errorf("the inventory does not know of it: %v", record.Entries)
 	}
 	w.loseDisk()
@@ -106,7 +109,8 @@ func TestAJobThatFailsAndGoesWhileNoAgentRunsIsMadeAgain(t *testing.T) {
 	before := w.found("batch/v1", "Job", "once")
 	// As the controller of Jobs does, which is not asked to here.
 	kubectl(w, fmt.Sprintf("apiVersion: v1\nkind: Event\nmetadata: {name: failed}\nreason: BackoffLimitExceeded\ntype: Warning\n"+
-		"involvedObject: {apiVersion: batch/v1, kind: Job, name: once, namespace: %s, uid: %s}\n", w.namespace, before.GetUID()), "create", "-f", "-")
+		"involvedObject: {apiVersion: batch/v1, kind: Job, name: once, namespace: %s, uid: %s}\n", w.namespace,
+		before.GetUID()), "create", "-f", "-")
 	w.end("once", "Failed")
 	w.eventually("the Job went by its ttl", func() bool {
 		_, err := w.get("batch/v1", "Job", w.namespace, "once")

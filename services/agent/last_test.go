@@ -23,7 +23,8 @@ func TestHooksRunAfterARemoval(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
 		"a.yaml": configMap("a", "1"), "n.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + own + "}\n",
 		"h.yaml": job("cleanup", "helm.sh/hook: post-delete"),
-		"g.yaml": strings.Replace(annotated("goodbye", "1", `argocd.argoproj.io/hook: PostDelete`), "{name: goodbye,", "{name: goodbye, namespace: "+own+",", 1),
+		"g.yaml": strings.Replace(annotated("goodbye", "1", `argocd.argoproj.io/hook: PostDelete`), "{name: goodbye,",
+			"{name: goodbye, namespace: "+own+",", 1),
 	}), healthy)
 	w.mustBeGone("batch/v1", "Job", w.namespace, "cleanup")
 	w.hub.remove(name)
@@ -63,7 +64,8 @@ func TestHookThatFailsDoesNotKeepAServiceFromLeaving(t *testing.T) {
 	w.hub.remove(name)
 	w.end("cleanup", "Failed")
 	report := w.hub.await(t, name, gone)
-	if !strings.HasPrefix(report.GetMessage(), "A hook for post-delete failed: ") || !strings.Contains(report.GetMessage(), "cleanup") {
+	if !strings.HasPrefix(report.GetMessage(), "A hook for post-delete failed: ") ||
+		!strings.Contains(report.GetMessage(), "cleanup") {
 		t.Errorf("got %s", report.GetMessage())
 	}
 	w.mustBeGone("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
@@ -75,8 +77,10 @@ func TestObjectOfOthersWithTheNameOfARemovalHookStays(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	theirs := func(name string) types.UID {
-		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+", labels: {app.kubernetes.io/managed-by: Helm}, annotations: {"+
-			"meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: shop}}\ndata: {x: theirs}\n", "apply", "-f", "-")
+		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+
+			", labels: {app.kubernetes.io/managed-by: Helm}, annotations: {"+
+			"meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: shop}}\ndata: {x: theirs}\n", "apply",
+			"-f", "-")
 		return w.found("v1", "ConfigMap", name).GetUID()
 	}
 	mustStay := func(name string, uid types.UID) {
@@ -89,13 +93,16 @@ func TestObjectOfOthersWithTheNameOfARemovalHookStays(t *testing.T) {
 	const problem = "it belongs to Helm release shop/web"
 	name := w.service("before")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"a.yaml": configMap("a", "1"), "h.yaml": annotated("first", "1", "helm.sh/hook: pre-delete, helm.sh/hook-delete-policy: hook-succeeded"),
+		"a.yaml": configMap("a", "1"),
+		"h.yaml": annotated("first", "1", "helm.sh/hook: pre-delete, helm.sh/hook-delete-policy: hook-succeeded"),
 	}), healthy)
 	first := theirs("first")
 	w.hub.remove(name)
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
 	_, command, found := strings.Cut(report.GetMessage(), "To remove the service without it: kubectl ")
-	if want := "The service is not removed, since a hook for pre-delete did not come to run: ConfigMap " + w.namespace + "/first"; !strings.HasPrefix(report.GetMessage(), want) || !strings.Contains(report.GetMessage(), problem) || !found {
+	if want := "The service is not removed, since a hook for pre-delete did not come to run: ConfigMap " +
+		w.namespace + "/first"; !strings.HasPrefix(report.GetMessage(), want) ||
+		!strings.Contains(report.GetMessage(), problem) || !found {
 		t.Errorf("got %s, want %s, and %s", report.GetMessage(), want, problem)
 	}
 	w.mustData("a", "1")
@@ -114,7 +121,8 @@ func TestObjectOfOthersWithTheNameOfARemovalHookStays(t *testing.T) {
 	last := theirs("last")
 	w.hub.remove(name)
 	report = w.hub.await(t, name, gone)
-	if want := "A hook for post-delete did not come to run: ConfigMap " + w.namespace + "/last"; !strings.HasPrefix(report.GetMessage(), want) || !strings.Contains(report.GetMessage(), problem) {
+	if want := "A hook for post-delete did not come to run: ConfigMap " + w.namespace +
+		"/last"; !strings.HasPrefix(report.GetMessage(), want) || !strings.Contains(report.GetMessage(), problem) {
 		t.Errorf("got %s, want %s, and %s", report.GetMessage(), want, problem)
 	}
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "b")
@@ -131,11 +139,14 @@ func TestRemovalHookWithTheNameOfAnotherServicesObjectIsRefused(t *testing.T) {
 		"a.yaml": configMap("a", "1"), "h.yaml": annotated("common", "1", "fairlead.dev/hook: pre-delete"),
 	}), healthy)
 	// The ConfigMap waits for its turn, so that the cluster does not have it yet.
-	waits := w.hub.push(t, other, w.namespace, map[string]string{"h.yaml": job("wait", "fairlead.dev/hook: pre-sync"), "c.yaml": configMap("common", "other")})
+	waits := w.hub.push(t, other, w.namespace, map[string]string{
+		"h.yaml": job("wait", "fairlead.dev/hook: pre-sync"), "c.yaml": configMap("common", "other"),
+	})
 	w.found("batch/v1", "Job", "wait")
 	w.hub.remove(name)
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == failed })
-	if want := "common (apps/hello/h.yaml, document 1): it belongs to service \"" + other + "\""; !strings.Contains(report.GetMessage(), want) {
+	if want := "common (apps/hello/h.yaml, document 1): it belongs to service \"" + other +
+		"\""; !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "common")
@@ -156,7 +167,8 @@ func TestRemovalInSeveralPassesTellsAllThatItKept(t *testing.T) {
 	stop := w.start()
 	name, group, own := w.service("slow"), w.namespace+".dev", w.namespace+"-own"
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"a.yaml": crd(group), "b.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + own + ", finalizers: [harbour.dev/hold]}\n",
+		"a.yaml": crd(group), "b.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + own +
+			", finalizers: [harbour.dev/hold]}\n",
 		"h.yaml": annotated("last", "1", "helm.sh/hook: post-delete"),
 	}), healthy)
 	kubectl(w, raft(group, "theirs"), "create", "-f", "-")
@@ -168,7 +180,8 @@ func TestRemovalInSeveralPassesTellsAllThatItKept(t *testing.T) {
 	w.start()
 	kubectl(w, "", "patch", "namespace", own, "--type=merge", `-p={"metadata":{"finalizers":null}}`)
 	report := w.hub.await(t, name, gone)
-	if want := "CustomResourceDefinition rafts." + group + " stays, without the service's mark: there is Raft " + w.namespace + "/theirs."; report.GetMessage() != want {
+	if want := "CustomResourceDefinition rafts." + group + " stays, without the service's mark: there is Raft " +
+		w.namespace + "/theirs."; report.GetMessage() != want {
 		t.Errorf("got %q, want %q", report.GetMessage(), want)
 	}
 }

@@ -21,7 +21,8 @@ import (
 	"fairlead.dev/services/agent/internal/lead"
 )
 
-// another is a second agent's side of a world that one has joined: another folder, with a credential for the same cluster.
+// another is a second agent's side of a world that one has joined: another folder, with a credential for the same
+// cluster.
 func (w *world) another() *world {
 	w.t.Helper()
 	second := *w
@@ -123,7 +124,8 @@ func TestAnotherAgentGoesOn(t *testing.T) {
 		w.mustData(n, "2")
 		for who, lines := range map[string][]string{"first": first, "second": both[len(first):]} {
 			path := "PATCH /api/v1/namespaces/" + w.namespace + "/configmaps/" + n
-			if sent := len(slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return line != path })); sent > 1 {
+			if sent := len(slices.DeleteFunc(slices.Clone(lines),
+				func(line string) bool { return line != path })); sent > 1 {
 				t.Errorf("the %s agent has sent %s %d times", who, n, sent)
 			}
 		}
@@ -232,7 +234,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// An agent that is told to stop while it takes or renews the Lease lets go of it: what it wrote may arrive all the same.
+// An agent that is told to stop while it takes or renews the Lease lets go of it: what it wrote may arrive all the
+// same.
 func TestLeaseIsLetGoOfWheneverItsAgentIsToldToStop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,7 +274,9 @@ type lateLeases struct {
 	before, after func() // once
 }
 
-func (l *lateLeases) Update(ctx context.Context, lease *unstructured.Unstructured, options metav1.UpdateOptions, sub ...string) (*unstructured.Unstructured, error) {
+func (l *lateLeases) Update(ctx context.Context, lease *unstructured.Unstructured, options metav1.UpdateOptions,
+	sub ...string,
+) (*unstructured.Unstructured, error) {
 	if before := l.before; before != nil {
 		l.before = nil
 		before()

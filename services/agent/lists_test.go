@@ -133,14 +133,18 @@ func TestAnIgnoredFieldOfAnElementIsThatOfItsMergeKeys(t *testing.T) {
 	name := w.service("hello")
 	files := map[string]string{"b.yaml": strings.ReplaceAll(routes, "GROUP", w.namespace+".example.com")}
 	w.hub.push(t, name, w.namespace, files)
-	rules := []*deliveryv1.IgnoreRule{{Kind: "Route", Pointers: []string{"/spec/listeners/*/name", "/spec/parentRefs/1/sectionName"}}}
+	rules := []*deliveryv1.IgnoreRule{
+		{Kind: "Route", Pointers: []string{"/spec/listeners/*/name", "/spec/parentRefs/1/sectionName"}},
+	}
 	w.hub.awaitPhase(t, name, w.hub.sync(name, &deliveryv1.SyncSpec{Ignore: rules}), healthy)
 	resource := "routes." + w.namespace + ".example.com"
-	w.kubectl("patch", resource, "web", "--type=json", "--field-manager=somebody", `-p=[{"op":"replace","path":"/spec/listeners/1/name","value":"theirs"},{"op":"replace","path":"/spec/parentRefs/1/sectionName","value":"mine"}]`)
+	w.kubectl("patch", resource, "web", "--type=json", "--field-manager=somebody",
+		`-p=[{"op":"replace","path":"/spec/listeners/1/name","value":"theirs"},{"op":"replace","path":"/spec/parentRefs/1/sectionName","value":"mine"}]`)
 	files["b.yaml"] = strings.ReplaceAll(files["b.yaml"], "c.example.com", "d.example.com")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	var obj *unstructured.Unstructured
-	w.eventually("the route can be read", func() (ok bool) { // an API server under load may say once that it does not know the kind
+	// an API server under load may say once that it does not know the kind
+	w.eventually("the route can be read", func() (ok bool) {
 		var err error
 		obj, err = w.get(w.namespace+".example.com/v1", "Route", w.namespace, "web")
 		return err == nil
@@ -256,7 +260,8 @@ func (w walker) places() []place {
 	var places []place
 	for _, s := range w.schemas {
 		var kinds []schema.GroupVersionKind
-		if s.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds) != nil || len(kinds) != 1 || strings.HasSuffix(kinds[0].Kind, "List") {
+		if s.Extensions.GetObject("x-kubernetes-group-version-kind", &kinds) != nil || len(kinds) != 1 ||
+			strings.HasSuffix(kinds[0].Kind, "List") {
 			continue
 		}
 		if _, ok := s.Properties["metadata"]; ok {
@@ -359,7 +364,9 @@ func (w walker) samples(at place) []sample {
 		delete(without, key)
 		with[key] = property.Default
 		other := all[i+1]
-		samples = append(samples, sample{sent: []any{other, without}, answer: []any{other, with}, defaults: map[string]any{key: property.Default}})
+		samples = append(samples, sample{
+			sent: []any{other, without}, answer: []any{other, with}, defaults: map[string]any{key: property.Default},
+		})
 	}
 	return samples
 }
@@ -419,7 +426,10 @@ func checkPlace(t *testing.T, converter managedfields.TypeConverter, walk walker
 	if err != nil {
 		t.Fatal(err)
 	}
-	manager := metav1.ManagedFieldsEntry{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(text))}
+	manager := metav1.ManagedFieldsEntry{
+		Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1",
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(text)),
+	}
 	foreign := walk.element(at.list, slices.Repeat([]int{7}, len(keysOf(at.list))))
 	back := copied(one.answer)
 	slices.Reverse(back)
@@ -441,7 +451,8 @@ func checkPlace(t *testing.T, converter managedfields.TypeConverter, walk walker
 		changed := answer.DeepCopy()
 		list, pointer := elements(at, changed)
 		list[len(list)-1-i].(map[string]any)[payload] = "changed"
-		if got, want := object.Altered(sent.Object, changed.Object), fmt.Sprintf("%s/%d/%s", pointer, i, payload); !slices.Equal(got, []string{want}) {
+		if got, want := object.Altered(sent.Object,
+			changed.Object), fmt.Sprintf("%s/%d/%s", pointer, i, payload); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: element %d was changed: got %v, want %s", at, i, got, want)
 		}
 	}

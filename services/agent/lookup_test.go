@@ -8,16 +8,19 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// A chart that makes an object only while there is none must not lose it by its second render, and knows it for its own.
+// A chart that makes an object only while there is none must not lose it by its second render, and knows it for its
+// own.
 func TestWhatALookupFoundOfTheServiceIsNotRemovedAndIsShownAsHelms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	chart := w.service("chart")
 	files := map[string]string{
-		"Chart.yaml":          "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"templates/once.yaml": `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "once") }}` + configMap("once", "1") + "{{ end }}",
-		"templates/seen.yaml": templated("seen", `{{ dig "metadata" "annotations" "meta.helm.sh/release-name" "none" (lookup "v1" "ConfigMap" .Release.Namespace "once") }}`),
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/once.yaml": `{{ if not (lookup "v1" "ConfigMap" .Release.Namespace "once") }}` +
+			configMap("once", "1") + "{{ end }}",
+		"templates/seen.yaml": templated("seen",
+			`{{ dig "metadata" "annotations" "meta.helm.sh/release-name" "none" (lookup "v1" "ConfigMap" .Release.Namespace "once") }}`),
 	}
 	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), healthy)
 	w.mustData("seen", "none")
@@ -35,15 +38,17 @@ func TestWhatALookupFoundOfTheServiceIsNotRemovedAndIsShownAsHelms(t *testing.T)
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "once")
 }
 
-// A Secret that an installation made stays with the service, also after renders that left it out because a lookup had found it.
+// A Secret that an installation made stays with the service, also after renders that left it out because a lookup had
+// found it.
 func TestSecretOfAHookThatALookupFoundStaysAHooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	chart := w.service("chart")
 	files := map[string]string{
-		"Chart.yaml":          "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"templates/once.yaml": `{{ if not (lookup "v1" "Secret" .Release.Namespace "once") }}` + secret("once", "1", "helm.sh/hook: pre-install") + "{{ end }}",
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/once.yaml": `{{ if not (lookup "v1" "Secret" .Release.Namespace "once") }}` +
+			secret("once", "1", "helm.sh/hook: pre-install") + "{{ end }}",
 		"templates/more.yaml": configMap("more", "1"),
 	}
 	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, files), healthy)
@@ -72,8 +77,9 @@ func TestALookupOfAListFindsAll(t *testing.T) {
 	plain, chart := w.service("plain"), w.service("chart")
 	w.hub.awaitPhase(t, plain, w.hub.push(t, plain, w.namespace, map[string]string{"all.yaml": all.String()}), healthy)
 	w.hub.awaitPhase(t, chart, w.hub.push(t, chart, w.namespace, map[string]string{
-		"Chart.yaml":         "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"templates/sum.yaml": templated("sum", `{{ $n := 0 }}{{ range (lookup "v1" "ConfigMap" .Release.Namespace "").items }}{{ if hasPrefix "one-" .metadata.name }}{{ $n = add1 $n }}{{ end }}{{ end }}{{ $n }}`),
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/sum.yaml": templated("sum",
+			`{{ $n := 0 }}{{ range (lookup "v1" "ConfigMap" .Release.Namespace "").items }}{{ if hasPrefix "one-" .metadata.name }}{{ $n = add1 $n }}{{ end }}{{ end }}{{ $n }}`),
 	}), healthy)
 	w.mustData("sum", fmt.Sprint(many))
 }
@@ -94,7 +100,8 @@ func TestLookupsOfABoundedServiceKeepToItsProject(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "create", "secret", "generic", w.namespace, "-n", space, "--from-literal=password=hush-"+space); err != nil {
+		if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "create", "secret", "generic", w.namespace, "-n", space,
+			"--from-literal=password=hush-"+space); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +112,10 @@ func TestLookupsOfABoundedServiceKeepToItsProject(t *testing.T) {
 	noSecrets.DeniedKinds = []string{"Secret"}
 	anywhere.Namespaces, anywhere.Kinds = nil, []string{"*"}
 	chart := func(template string) map[string]string {
-		return map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "templates/seen.yaml": "# what is seen\n" + templated("seen", template)}
+		return map[string]string{
+			"Chart.yaml":          "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"templates/seen.yaml": "# what is seen\n" + templated("seen", template),
+		}
 	}
 	name := w.service("chart")
 	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
@@ -114,20 +124,52 @@ func TestLookupsOfABoundedServiceKeepToItsProject(t *testing.T) {
 		template, account string
 		want              string
 	}{
-		{noSecrets, `{{ lookup "v1" "Secret" "kube-system" "" | toJson | b64enc }}`, "", "does not allow lookup of kind Secret"},
-		{noSecrets, `{{ fail (lookup "v1" "Secret" .Release.Namespace "` + w.namespace + `" | toJson) }}`, "", "does not allow lookup of kind Secret"},
-		{rules(), `{{ lookup "v1" "Secret" "default" "` + w.namespace + `" | toJson }}`, "", "does not allow lookup of namespace default"},
-		{rules(), `{{ lookup "v1" "Secret" "` + w.namespace + `-eu" "" | toJson }}`, "", "does not allow lookup of Secrets outside of the service's namespace"},
-		{rules(), `{{ lookup "v1" "ConfigMap" "" "" | toJson }}`, "", "does not allow lookup of kind ConfigMap in all namespaces"},
-		{rules(), `{{ lookup "v1" "Namespace" "" "` + w.namespace + `" | toJson }}`, "", "does not allow lookup of kind Namespace, which is not in a namespace"},
-		{anywhere, `{{ lookup "v1" "ConfigMap" "fairlead-system" "cluster" | toJson }}`, "", "does not allow lookup of namespace fairlead-system, where the agent is"},
-		{rules(), `{{ index (lookup "v1" "Secret" .Release.Namespace "` + w.namespace + `") "data" "password" | b64dec }}`, "", ""},
-		{rules(), `{{ index (lookup "v1" "Secret" "` + w.namespace + `-eu" "` + w.namespace + `") "data" "password" | b64dec }}`, w.namespace + "/deployer", ""},
+		{
+			noSecrets, `{{ lookup "v1" "Secret" "kube-system" "" | toJson | b64enc }}`, "",
+			"does not allow lookup of kind Secret",
+		},
+		{
+			noSecrets, `{{ fail (lookup "v1" "Secret" .Release.Namespace "` + w.namespace + `" | toJson) }}`, "",
+			"does not allow lookup of kind Secret",
+		},
+		{
+			rules(), `{{ lookup "v1" "Secret" "default" "` + w.namespace + `" | toJson }}`, "",
+			"does not allow lookup of namespace default",
+		},
+		{
+			rules(), `{{ lookup "v1" "Secret" "` + w.namespace + `-eu" "" | toJson }}`, "",
+			"does not allow lookup of Secrets outside of the service's namespace",
+		},
+		{
+			rules(), `{{ lookup "v1" "ConfigMap" "" "" | toJson }}`, "",
+			"does not allow lookup of kind ConfigMap in all namespaces",
+		},
+		{
+			rules(), `{{ lookup "v1" "Namespace" "" "` + w.namespace + `" | toJson }}`, "",
+			"does not allow lookup of kind Namespace, which is not in a namespace",
+		},
+		{
+			anywhere, `{{ lookup "v1" "ConfigMap" "fairlead-system" "cluster" | toJson }}`, "",
+			"does not allow lookup of namespace fairlead-system, where the agent is",
+		},
+		{
+			rules(),
+			`{{ index (lookup "v1" "Secret" .Release.Namespace "` + w.namespace + `") "data" "password" | b64dec }}`,
+			"", "",
+		},
+		{
+			rules(),
+			`{{ index (lookup "v1" "Secret" "` + w.namespace + `-eu" "` + w.namespace +
+				`") "data" "password" | b64dec }}`,
+			w.namespace + "/deployer", "",
+		},
 	} {
 		if test.account != "" {
 			w.kubectl("create", "serviceaccount", "deployer")
 			for _, space := range []string{w.namespace, w.namespace + "-eu"} {
-				if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "create", "rolebinding", "deployer", "-n", space, "--clusterrole=cluster-admin", "--serviceaccount="+strings.Replace(test.account, "/", ":", 1)); err != nil {
+				if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "create", "rolebinding", "deployer", "-n", space,
+					"--clusterrole=cluster-admin",
+					"--serviceaccount="+strings.Replace(test.account, "/", ":", 1)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -139,9 +181,11 @@ func TestLookupsOfABoundedServiceKeepToItsProject(t *testing.T) {
 		report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 			return r.GetDigest() == digest && (r.GetPhase() == failed || r.GetPhase() == healthy)
 		})
-		if message := report.GetMessage(); (report.GetPhase() == healthy) != (test.want == "") || !strings.Contains(message, test.want) || strings.Contains(message, "hush") {
+		if message := report.GetMessage(); (report.GetPhase() == healthy) != (test.want == "") ||
+			!strings.Contains(message, test.want) || strings.Contains(message, "hush") {
 			t.Errorf("%s: got %s %s\nwant %q", test.template, report.GetPhase(), message, test.want)
-		} else if test.want != "" && (!strings.Contains(message, "web/templates/seen.yaml:6:") || !strings.Contains(message, `project "shop"`)) {
+		} else if test.want != "" &&
+			(!strings.Contains(message, "web/templates/seen.yaml:6:") || !strings.Contains(message, `project "shop"`)) {
 			t.Errorf("%s: %s names no project, chart, file and line", test.template, message)
 		}
 	}

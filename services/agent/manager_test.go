@@ -13,7 +13,10 @@ import (
 
 // managed is a chart whose objects say who manages them, once in a selector that can't be changed.
 func managed(files map[string]string) map[string]string {
-	chart := map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "templates/a.yaml": configMap("a", "{{ .Release.Service }}")}
+	chart := map[string]string{
+		"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/a.yaml": configMap("a", "{{ .Release.Service }}"),
+	}
 	maps.Copy(chart, files)
 	return chart
 }
@@ -76,7 +79,8 @@ func TestReleaseServiceIsHelmOnceTheContentChanges(t *testing.T) {
 	}
 }
 
-// A selector can't be changed: as long as one in the cluster says Fairlead, the whole release does, so that all labels fit it.
+// A selector can't be changed: as long as one in the cluster says Fairlead, the whole release does, so that all labels
+// fit it.
 func TestReleaseServiceStaysWhereASelectorHasIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,31 +90,36 @@ func TestReleaseServiceStaysWhereASelectorHasIt(t *testing.T) {
 		t.Helper()
 		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 	}
-	applied(w.hub.push(t, name, w.namespace, managed(map[string]string{"templates/b.yaml": strings.ReplaceAll(selecting, "MANAGER", "Fairlead")})))
+	applied(w.hub.push(t, name, w.namespace,
+		managed(map[string]string{"templates/b.yaml": strings.ReplaceAll(selecting, "MANAGER", "Fairlead")})))
 	stop()
 	w.appliedByAnOlderAgent(name)
 	w.start()
 	template := strings.ReplaceAll(selecting, "MANAGER", "{{ .Release.Service }}")
 	for _, values := range []string{"round: 1\n", "round: 2\n"} {
-		applied(w.hub.push(t, name, w.namespace, managed(map[string]string{"templates/b.yaml": template, "values.yaml": values})))
+		applied(w.hub.push(t, name, w.namespace,
+			managed(map[string]string{"templates/b.yaml": template, "values.yaml": values})))
 		if got := w.value("a"); got != "Fairlead" {
 			t.Errorf("%s: it says %q", values, got)
 		}
 	}
 	applied(w.hub.push(t, name, w.namespace, managed(nil)))
 	applied(w.hub.push(t, name, w.namespace, managed(map[string]string{"templates/b.yaml": template})))
-	if a, b := w.value("a"), w.field("apps/v1", "Deployment", "web", "spec", "selector", "matchLabels", "heritage"); a != "Helm" || b != "Helm" {
+	if a, b := w.value("a"), w.field("apps/v1", "Deployment", "web", "spec", "selector", "matchLabels",
+		"heritage"); a != "Helm" || b != "Helm" {
 		t.Errorf("with no such selector left it says %q and %q", a, b)
 	}
 }
 
-// A warning stays in the status for as long as what it is about. The inventory has it, for an agent that renders nothing.
+// A warning stays in the status for as long as what it is about. The inventory has it, for an agent that renders
+// nothing.
 func TestTheStatusWarnsOfWhatIsReadDifferently(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	name := w.service("chart")
-	first := w.hub.push(t, name, w.namespace, managed(map[string]string{"templates/b.yaml": configMap("b", "1") + "kind: ConfigMap\n"}))
+	first := w.hub.push(t, name, w.namespace,
+		managed(map[string]string{"templates/b.yaml": configMap("b", "1") + "kind: ConfigMap\n"}))
 	const want = `b.yaml, document 1, line 5: key "kind" is there twice, and Helm takes the last.`
 	if report := w.hub.awaitPhase(t, name, first, healthy); !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %q", report.GetMessage())

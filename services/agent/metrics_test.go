@@ -18,7 +18,8 @@ func (w *world) counted(name, label string) float64 {
 			continue
 		}
 		for _, one := range family.GetMetric() {
-			if label == "" && len(one.GetLabel()) == 0 || len(one.GetLabel()) > 0 && one.GetLabel()[0].GetValue() == label {
+			if label == "" && len(one.GetLabel()) == 0 ||
+				len(one.GetLabel()) > 0 && one.GetLabel()[0].GetValue() == label {
 				return one.GetCounter().GetValue() + float64(one.GetHistogram().GetSampleCount())
 			}
 		}
@@ -52,16 +53,22 @@ func TestRepairsAreTold(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("mended")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"),
+		}), healthy)
 	told := func(r *deliveryv1.ServiceReport) bool {
-		return r.GetPhase() == healthy && r.GetRepairs() == 1 && r.GetRepaired().GetName() == "b" && r.GetRepairTime().IsValid()
+		return r.GetPhase() == healthy && r.GetRepairs() == 1 && r.GetRepaired().GetName() == "b" &&
+			r.GetRepairTime().IsValid()
 	}
 	kubectl(w, "", "patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"2"}}`)
 	w.hub.await(t, name, told)
 	w.mustData("b", "1")
 	stop()
 	w.start()
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "b.yaml": configMap("b", "1")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "2"), "b.yaml": configMap("b", "1"),
+	})
 	if r := w.hub.awaitPhase(t, name, digest, healthy); !told(r) {
 		t.Errorf("after a restart: %v", r)
 	}

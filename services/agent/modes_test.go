@@ -36,7 +36,8 @@ func TestDryRunChangesNothingAndTellsTheDiff(t *testing.T) {
 	w := newWorld(t)
 	var written atomic.Int32
 	w.api.set(func(r *http.Request) int {
-		if r.Method != http.MethodGet && !strings.Contains(r.URL.RawQuery, "dryRun=All") && strings.Contains(r.URL.Path, "hello") {
+		if r.Method != http.MethodGet && !strings.Contains(r.URL.RawQuery, "dryRun=All") &&
+			strings.Contains(r.URL.Path, "hello") {
 			written.Add(1)
 		}
 		return 0
@@ -46,10 +47,12 @@ func TestDryRunChangesNothingAndTellsTheDiff(t *testing.T) {
 	first := w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, "first look"))
 	w.start()
 	report := w.hub.awaitPhase(t, name, first, differs)
-	if !strings.Contains(report.GetMessage(), "first look") || !strings.Contains(report.GetMessage(), "2 would be created") {
+	if !strings.Contains(report.GetMessage(), "first look") ||
+		!strings.Contains(report.GetMessage(), "2 would be created") {
 		t.Errorf("message: %s", report.GetMessage())
 	}
-	detail := w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == first })
+	detail := w.hub.awaitDetail(t, name,
+		func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == first })
 	if got := changes(detail.GetDiff()); !maps.Equal(got, map[string]string{"a": "CREATE", "b": "CREATE"}) {
 		t.Errorf("diff: %v", got)
 	}
@@ -69,8 +72,10 @@ func TestDryRunChangesNothingAndTellsTheDiff(t *testing.T) {
 	w.hub.awaitPhase(t, name, again, healthy) // from now on nothing is repaired
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
 	w.hub.awaitPhase(t, name, again, differs)
-	detail = w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == again })
-	if fields := detail.GetDiff().GetObjects()[0].GetFields(); len(fields) != 1 || fields[0].GetLive() != `"other"` || fields[0].GetWanted() != `"1"` {
+	detail = w.hub.awaitDetail(t, name,
+		func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == again })
+	if fields := detail.GetDiff().GetObjects()[0].GetFields(); len(fields) != 1 || fields[0].GetLive() != `"other"` ||
+		fields[0].GetWanted() != `"1"` {
 		t.Errorf("diff: %v", detail)
 	}
 	w.mustData("a", "other")
@@ -81,7 +86,9 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")})
+	good := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1"),
+	})
 	w.hub.awaitPhase(t, name, good, healthy)
 	on := w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, "incident 7"))
 	report := w.hub.awaitPhase(t, name, on, healthy)
@@ -90,10 +97,12 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	}
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
 	report = w.hub.awaitPhase(t, name, newer, held)
-	if report.GetAppliedDigest() != good || !strings.Contains(report.GetMessage(), "Held (incident 7)") || report.GetObjectsHealthy() != 2 {
+	if report.GetAppliedDigest() != good || !strings.Contains(report.GetMessage(), "Held (incident 7)") ||
+		report.GetObjectsHealthy() != 2 {
 		t.Errorf("got %v", report)
 	}
-	detail := w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == newer })
+	detail := w.hub.awaitDetail(t, name,
+		func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == newer })
 	if got := changes(detail.GetDiff()); !maps.Equal(got, map[string]string{"a": "UPDATE", "b": "REMOVE"}) {
 		t.Errorf("diff: %v", got)
 	}
@@ -101,7 +110,8 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	stop()
 	w.delete("a")
 	w.start()
-	w.eventually("it comes back", func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, "a"); return err == nil })
+	w.eventually("it comes back",
+		func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, "a"); return err == nil })
 	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"other"}}`)
 	w.eventually("it is put right", func() bool {
 		obj, err := w.get("v1", "ConfigMap", w.namespace, "b")
@@ -114,7 +124,8 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	w.mustData("a", "2")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "b")
 	w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool {
-		return d.GetDigest() == off && len(d.GetObjects().GetObjects()) == 1 && d.GetObjects().GetObjects()[0].GetUid() != ""
+		return d.GetDigest() == off && len(d.GetObjects().GetObjects()) == 1 &&
+			d.GetObjects().GetObjects()[0].GetUid() != ""
 	})
 }
 
@@ -124,7 +135,10 @@ func TestHoldInTheMiddleOfAnApplyRemovesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1"),
+		}), healthy)
 	stuck := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: db}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n"
 	w.hub.push(t, name, w.namespace, map[string]string{
 		"a.yaml": annotated("a", "2", `fairlead.dev/wave: "1"`) + "---\n" + configMap("b", "1"), "d.yaml": stuck,
@@ -145,10 +159,12 @@ func TestHoldByAnnotation(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	annotate := func(value string) {
 		t.Helper()
-		if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace, "inventory."+name, value); err != nil {
+		if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace,
+			"inventory."+name, value); err != nil {
 			t.Fatal(out, err)
 		}
 	}
@@ -173,9 +189,11 @@ func TestHoldByAnnotationHoldsFromTheStart(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	stop()
-	if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace, "inventory."+name, "fairlead.dev/hold=ada"); err != nil {
+	if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace,
+		"inventory."+name, "fairlead.dev/hold=ada"); err != nil {
 		t.Fatal(out, err)
 	}
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
@@ -188,7 +206,8 @@ func TestHoldByAnnotationHoldsFromTheStart(t *testing.T) {
 	w.start()
 	w.hub.awaitPhase(t, name, newer, held)
 	w.mustData("a", "1")
-	if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace, "inventory."+name, "fairlead.dev/hold-"); err != nil {
+	if out, err := kube.Cluster(t).Kubectl(t.Context(), "", "annotate", "configmap", "-n", inventory.Namespace,
+		"inventory."+name, "fairlead.dev/hold-"); err != nil {
 		t.Fatal(out, err)
 	}
 	w.api.set(nil)
@@ -201,7 +220,9 @@ func TestSuspendKeepsItsHandsOff(t *testing.T) {
 	w := newWorld(t)
 	name := w.service("hello")
 	stop := w.start()
-	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")})
+	good := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1"),
+	})
 	w.hub.awaitPhase(t, name, good, healthy)
 	stop()
 	off := w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_SUSPEND, "moving"))
@@ -235,9 +256,13 @@ func TestDependencyWaits(t *testing.T) {
 		t.Errorf("message: %s", report.GetMessage())
 	}
 	w.hub.awaitPhase(t, db, w.hub.push(t, db, w.namespace, map[string]string{"d.yaml": stuck}), progressing)
-	w.hub.await(t, web, func(r *deliveryv1.ServiceReport) bool { return strings.Contains(r.GetMessage(), "is not healthy") })
+	w.hub.await(t, web, func(r *deliveryv1.ServiceReport) bool {
+		return strings.Contains(r.GetMessage(), "is not healthy")
+	})
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "web")
-	w.hub.awaitPhase(t, db, w.hub.push(t, db, w.namespace, map[string]string{"d.yaml": strings.Replace(stuck, "nodeSelector: {none: such}, ", "", 1)}), healthy)
+	w.hub.awaitPhase(t, db, w.hub.push(t, db, w.namespace, map[string]string{
+		"d.yaml": strings.Replace(stuck, "nodeSelector: {none: such}, ", "", 1),
+	}), healthy)
 	w.hub.awaitPhase(t, web, waits, healthy)
 	w.mustData("web", "1")
 	// The applied content stays, whatever becomes of the other.
@@ -252,10 +277,15 @@ func TestOrphansStayWithoutTheMark(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	// Only just before it goes: nothing is applied by it any more.
-	w.hub.sync(name, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN})
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return strings.Contains(r.GetMessage(), "Suspended") })
+	w.hub.sync(name, &deliveryv1.SyncSpec{
+		Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN,
+	})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return strings.Contains(r.GetMessage(), "Suspended")
+	})
 	w.hub.remove(name)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
 	w.mustData("a", "1")
@@ -276,7 +306,9 @@ func (w *world) kubectl(args ...string) {
 // delete removes a ConfigMap behind the agent's back.
 func (w *world) delete(name string) {
 	w.t.Helper()
-	obj, err := w.cluster.Get(w.t.Context(), object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: name}, Version: "v1"})
+	obj, err := w.cluster.Get(w.t.Context(), object.Ref{
+		Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: name}, Version: "v1",
+	})
 	if err == nil {
 		err = w.cluster.Delete(w.t.Context(), object.RefOf(obj), obj.GetUID())
 	}

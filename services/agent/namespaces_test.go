@@ -34,7 +34,8 @@ func TestNamespaceIsMadeBeforeWhatIsInIt(t *testing.T) {
 	w.hub.remove(name)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
 	stays, err := w.get("v1", "Namespace", "", space)
-	if err != nil || stays.GetUID() != made.GetUID() || stays.GetDeletionTimestamp() != nil || stays.GetLabels()["team"] != "bakery" {
+	if err != nil || stays.GetUID() != made.GetUID() || stays.GetDeletionTimestamp() != nil ||
+		stays.GetLabels()["team"] != "bakery" {
 		t.Errorf("the namespace did not stay as it was: %v, %v", stays, err)
 	}
 }
@@ -67,7 +68,8 @@ func TestOwnNamespaceGoesWithItsService(t *testing.T) {
 	}
 	w.hub.remove(name)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
-	if left, err := w.get("v1", "Namespace", "", space); !apierrors.IsNotFound(err) && left.GetDeletionTimestamp() == nil {
+	if left, err := w.get("v1", "Namespace", "", space); !apierrors.IsNotFound(err) &&
+		left.GetDeletionTimestamp() == nil {
 		t.Errorf("the namespace stays: %v", err)
 	}
 }
@@ -81,7 +83,9 @@ func TestProjectBoundsTheNamespaceThatIsMade(t *testing.T) {
 	w.hub.bound(name, &deliveryv1.ObjectRules{Project: "shop", Namespaces: []string{space}})
 	w.hub.sync(name, creates(nil, false))
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetPhase() == failed && strings.Contains(r.GetMessage(), `project "shop" does not allow kind Namespace`) && strings.Contains(r.GetMessage(), "spec.sync.createNamespace")
+		return r.GetPhase() == failed &&
+			strings.Contains(r.GetMessage(), `project "shop" does not allow kind Namespace`) &&
+			strings.Contains(r.GetMessage(), "spec.sync.createNamespace")
 	})
 	if _, err := w.get("v1", "Namespace", "", space); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is there: %v", err)

@@ -13,7 +13,11 @@ func TestNotesOfAChartAreToldWithoutSecrets(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("chart")
-	w.hub.renders(name, &deliveryv1.HelmSpec{ValuesFrom: []*deliveryv1.ValuesReference{{Kind: "Secret", Name: "login", Key: "password", TargetPath: "password"}}})
+	w.hub.renders(name, &deliveryv1.HelmSpec{
+		ValuesFrom: []*deliveryv1.ValuesReference{
+			{Kind: "Secret", Name: "login", Key: "password", TargetPath: "password"},
+		},
+	})
 	kubectl(w, loginSecret("password", "opensesame"), "-n", w.namespace, "apply", "-f", "-")
 	files := map[string]string{
 		"Chart.yaml": chartOnly, "templates/a.yaml": configMap("a", "1"),
@@ -23,7 +27,10 @@ func TestNotesOfAChartAreToldWithoutSecrets(t *testing.T) {
 	}
 	notes := func(digest string) string {
 		t.Helper()
-		return w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetNotes() != nil && d.GetDigest() == digest }).GetNotes().GetText()
+		return w.hub.awaitDetail(t, name,
+			func(d *deliveryv1.ServiceDetail) bool {
+				return d.GetNotes() != nil && d.GetDigest() == digest
+			}).GetNotes().GetText()
 	}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.hub.awaitPhase(t, name, digest, healthy)
@@ -48,7 +55,8 @@ func TestNotesOfAChartAreToldWithoutSecrets(t *testing.T) {
 	files["templates/NOTES.txt"] = strings.Repeat("long ", 10_000)
 	digest = w.hub.push(t, name, w.namespace, files)
 	w.hub.awaitPhase(t, name, digest, healthy)
-	if got := notes(digest); len(got) > 33<<10 || !strings.HasSuffix(got, "(The notes have 50000 bytes; these are the first 32768.)\n") {
+	if got := notes(digest); len(got) > 33<<10 ||
+		!strings.HasSuffix(got, "(The notes have 50000 bytes; these are the first 32768.)\n") {
 		t.Errorf("got %d bytes: %q", len(got), got[len(got)-80:])
 	}
 	if after := count(); after != before+1 {
@@ -73,17 +81,22 @@ func TestWhatAChartLooksUpInSecretsIsNotTold(t *testing.T) {
 	const value = `{{ index (lookup "v1" "Secret" .Release.Namespace "login").data "password"`
 	files := map[string]string{
 		"Chart.yaml": chartOnly, "templates/a.yaml": configMap("a", "1"),
-		"templates/NOTES.txt": "Log in with " + value + " | b64dec }} or " + value + " }}{{ range (lookup \"v1\" \"Secret\" .Release.Namespace \"\").items }} {{ index .data \"password\" | b64dec }}{{ end }}{{ (lookup \"v1\" \"Secret\" .Release.Namespace \"login\").metadata.name }}.\n",
+		"templates/NOTES.txt": "Log in with " + value + " | b64dec }} or " + value +
+			" }}{{ range (lookup \"v1\" \"Secret\" .Release.Namespace \"\").items }} {{ index .data \"password\" | b64dec }}{{ end }}{{ (lookup \"v1\" \"Secret\" .Release.Namespace \"login\").metadata.name }}.\n",
 	}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.hub.awaitPhase(t, name, digest, healthy)
-	got := w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetNotes() != nil && d.GetDigest() == digest }).GetNotes().GetText()
+	got := w.hub.awaitDetail(t, name,
+		func(d *deliveryv1.ServiceDetail) bool {
+			return d.GetNotes() != nil && d.GetDigest() == digest
+		}).GetNotes().GetText()
 	if want := "Log in with *** or *** ***login.\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	files["templates/a.yaml"] = `{{ fail (printf "bad %s" (index (lookup "v1" "Secret" .Release.Namespace "login").data "password" | b64dec)) }}`
 	digest = w.hub.push(t, name, w.namespace, files)
-	if report := w.hub.awaitPhase(t, name, digest, failed); strings.Contains(report.GetMessage(), "opensesame") || !strings.Contains(report.GetMessage(), "bad ***") {
+	if report := w.hub.awaitPhase(t, name, digest, failed); strings.Contains(report.GetMessage(), "opensesame") ||
+		!strings.Contains(report.GetMessage(), "bad ***") {
 		t.Errorf("got %q", report.GetMessage())
 	}
 }

@@ -19,7 +19,9 @@ import (
 )
 
 // pushSynced is push of a service that says how it is kept applied.
-func (h *testHub) pushSynced(t *testing.T, service, namespace string, files map[string]string, spec *deliveryv1.SyncSpec) string {
+func (h *testHub) pushSynced(t *testing.T, service, namespace string, files map[string]string,
+	spec *deliveryv1.SyncSpec,
+) string {
 	t.Helper()
 	h.mu.Lock()
 	before := h.services[service]
@@ -50,7 +52,8 @@ spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name
 
 func kubectl(w *world, stdin string, args ...string) {
 	w.t.Helper()
-	if _, err := kube.Cluster(w.t).Kubectl(w.t.Context(), stdin, append([]string{"-n", w.namespace}, args...)...); err != nil {
+	if _, err := kube.Cluster(w.t).Kubectl(w.t.Context(), stdin,
+		append([]string{"-n", w.namespace}, args...)...); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -63,7 +66,8 @@ func (w *world) end(name, condition string) {
 		if err != nil {
 			return false
 		}
-		_, started, _ := unstructured.NestedFieldNoCopy(found.Object, "status", "startTime") // a job that end has ended is made anew
+		// a job that end has ended is made anew
+		_, started, _ := unstructured.NestedFieldNoCopy(found.Object, "status", "startTime")
 		return found.GetDeletionTimestamp() == nil && !started
 	})
 	now := time.Now().UTC().Format(time.RFC3339)
@@ -81,12 +85,15 @@ func TestObjectsAreListedAfterAHookThatFailed(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hooked")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": job("after", "fairlead.dev/hook: post-sync")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1"), "b.yaml": job("after", "fairlead.dev/hook: post-sync"),
+	})
 	w.end("after", "Failed")
 	w.hub.awaitPhase(t, name, digest, deliveryv1.Phase_PHASE_FAILED)
 	detail := w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetObjects() != nil })
 	listed := detail.GetObjects().GetObjects()
-	if !slices.ContainsFunc(listed, func(o *deliveryv1.ManagedObject) bool { return o.GetName() == "a" && o.GetUid() != "" }) {
+	if !slices.ContainsFunc(listed,
+		func(o *deliveryv1.ManagedObject) bool { return o.GetName() == "a" && o.GetUid() != "" }) {
 		t.Errorf("got %v", listed)
 	}
 }
@@ -98,7 +105,9 @@ func (w *world) sent() []string {
 	var names []string
 	for _, line := range w.api.requests {
 		method, path, _ := strings.Cut(line, " ")
-		inventory := strings.Contains(path, "/namespaces/fairlead-system/") || method == http.MethodPost && strings.HasSuffix(path, "/namespaces") // its own is made once
+		// its own is made once
+		inventory := strings.Contains(path, "/namespaces/fairlead-system/") ||
+			method == http.MethodPost && strings.HasSuffix(path, "/namespaces")
 		if method == http.MethodGet || strings.Contains(path, "?dryRun") || inventory {
 			continue
 		}
@@ -115,7 +124,8 @@ func (w *world) forget() {
 	w.api.requests = nil
 }
 
-// viewed waits until the agent that was started last has pushed its view: the requests that a view begins with were made then.
+// viewed waits until the agent that was started last has pushed its view: the requests that a view begins with were
+// made then.
 func (w *world) viewed() {
 	w.t.Helper()
 	if w.working != nil && w.working.Load() && !w.elects {
@@ -148,7 +158,9 @@ func TestOnlyTheChangedObjectIsSent(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("one")
-	files := map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1")}
+	files := map[string]string{
+		"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1"),
+	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	w.forget()
 	files["b.yaml"] = configMap("b", "2")
@@ -164,9 +176,11 @@ func TestWavesAndDependsOn(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("waves")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("late", "1", `fairlead.dev/wave: "2"`) +
-		annotated("early", "1", `argocd.argoproj.io/sync-wave: "-1"`) + annotated("usual", "1", "") +
-		annotated("after", "1", fmt.Sprintf("fairlead.dev/depends-on: ConfigMap/%s/usual", w.namespace))})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": annotated("late", "1", `fairlead.dev/wave: "2"`) +
+			annotated("early", "1", `argocd.argoproj.io/sync-wave: "-1"`) + annotated("usual", "1", "") +
+			annotated("after", "1", fmt.Sprintf("fairlead.dev/depends-on: ConfigMap/%s/usual", w.namespace)),
+	})
 	w.hub.awaitPhase(t, name, digest, healthy)
 	if sent := w.sent(); !slices.Equal(sent, []string{"early", "usual", "after", "late"}) {
 		t.Errorf("sent in the order %v", sent)
@@ -184,21 +198,25 @@ func TestGateHoldsNoWorkerAndEndsWithANewRevision(t *testing.T) {
 		name := w.service(fmt.Sprint("stuck", i))
 		names = append(names, name)
 		digests = append(digests, w.hub.push(t, name, w.namespace, map[string]string{
-			"a.yaml": strings.ReplaceAll(stuck, "NAME", fmt.Sprint("web", i)), "b.yaml": annotated(fmt.Sprint("late", i), "1", `fairlead.dev/wave: "1"`),
+			"a.yaml": strings.ReplaceAll(stuck, "NAME", fmt.Sprint("web", i)),
+			"b.yaml": annotated(fmt.Sprint("late", i), "1", `fairlead.dev/wave: "1"`),
 		}))
 	}
 	for i, name := range names {
 		report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 			return r.GetDigest() == digests[i] && r.GetPhase() == applying && r.GetMessage() != ""
 		})
-		if want := fmt.Sprintf("1 of 2 objects are applied. Deployment %s/web%d is not healthy yet", w.namespace, i); !strings.HasPrefix(report.GetMessage(), want) {
+		if want := fmt.Sprintf("1 of 2 objects are applied. Deployment %s/web%d is not healthy yet", w.namespace,
+			i); !strings.HasPrefix(report.GetMessage(), want) {
 			t.Errorf("got %s, want %s", report.GetMessage(), want)
 		}
 	}
 	free := w.service("free")
-	w.hub.awaitPhase(t, free, w.hub.push(t, free, w.namespace, map[string]string{"a.yaml": configMap("free", "1")}), healthy)
+	w.hub.awaitPhase(t, free, w.hub.push(t, free, w.namespace, map[string]string{"a.yaml": configMap("free", "1")}),
+		healthy)
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "late0")
-	w.hub.awaitPhase(t, names[0], w.hub.push(t, names[0], w.namespace, map[string]string{"b.yaml": configMap("late0", "2")}), healthy)
+	w.hub.awaitPhase(t, names[0],
+		w.hub.push(t, names[0], w.namespace, map[string]string{"b.yaml": configMap("late0", "2")}), healthy)
 	w.mustData("late0", "2")
 }
 
@@ -207,9 +225,13 @@ func TestHookThatTakesTooLongIsNamed(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("slow")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("never", "fairlead.dev/hook: pre-sync, fairlead.dev/timeout: 500ms") + annotated("after", "1", "")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": job("never", "fairlead.dev/hook: pre-sync, fairlead.dev/timeout: 500ms") +
+			annotated("after", "1", ""),
+	})
 	report := w.hub.awaitPhase(t, name, digest, failed)
-	if want := "Job " + w.namespace + "/never (apps/hello/all.yaml, document 1): the hook did not end within 500ms. "; !strings.HasPrefix(report.GetMessage(), want) {
+	if want := "Job " + w.namespace +
+		"/never (apps/hello/all.yaml, document 1): the hook did not end within 500ms. "; !strings.HasPrefix(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "after")
@@ -223,14 +245,17 @@ func TestCustomResourceWithinASecondOfItsCRD(t *testing.T) {
 	var mu sync.Mutex
 	var times []time.Time
 	w.api.set(func(r *http.Request) int {
-		if r.Method == http.MethodPatch && (strings.HasSuffix(r.URL.Path, "/rafts."+group) || strings.HasSuffix(r.URL.Path, "/rafts/first")) {
+		if r.Method == http.MethodPatch &&
+			(strings.HasSuffix(r.URL.Path, "/rafts."+group) || strings.HasSuffix(r.URL.Path, "/rafts/first")) {
 			mu.Lock()
 			defer mu.Unlock()
 			times = append(times, time.Now())
 		}
 		return 0
 	})
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": raft(group, "first"), "b.yaml": crd(group)}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": raft(group, "first"), "b.yaml": crd(group)}),
+		healthy)
 	mu.Lock()
 	defer mu.Unlock()
 	// On a busy machine it may be slower; nothing here waits for a second on purpose, and a poll of 5 s would show.
@@ -249,20 +274,34 @@ func TestHooksOfArgoAndHelm(t *testing.T) {
 		name, before, after string
 		gone                []string
 	}{
-		{"ours", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded", "fairlead.dev/hook: post-sync", []string{"before"}},
-		{"argo", "argocd.argoproj.io/hook: PreSync", "argocd.argoproj.io/hook: PostSync, argocd.argoproj.io/hook-delete-policy: HookSucceeded", []string{"after"}},
-		{"helm", `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "-5"`, `helm.sh/hook: "post-install,post-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, []string{"after"}},
+		{
+			"ours", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded", "fairlead.dev/hook: post-sync",
+			[]string{"before"},
+		},
+		{
+			"argo", "argocd.argoproj.io/hook: PreSync",
+			"argocd.argoproj.io/hook: PostSync, argocd.argoproj.io/hook-delete-policy: HookSucceeded",
+			[]string{"after"},
+		},
+		{
+			"helm", `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "-5"`,
+			`helm.sh/hook: "post-install,post-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, []string{"after"},
+		},
 	} {
 		service := w.service(test.name)
 		before, config, after := test.name+"-before", test.name+"-config", test.name+"-after"
-		files := map[string]string{"all.yaml": annotated(config, "1", "") + job(before, test.before) + job(after, test.after) + job(test.name+"-test", "helm.sh/hook: test")}
+		files := map[string]string{
+			"all.yaml": annotated(config, "1", "") + job(before, test.before) + job(after, test.after) +
+				job(test.name+"-test", "helm.sh/hook: test"),
+		}
 		digest := w.hub.push(t, service, w.namespace, files)
 		w.end(before, "Complete")
 		w.eventually(config, func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, config); return err == nil })
 		w.end(after, "Complete")
 		w.hub.awaitPhase(t, service, digest, healthy)
 		for _, name := range test.gone {
-			w.eventually("the hook goes", func() bool { _, err := w.get("batch/v1", "Job", w.namespace, test.name+"-"+name); return err != nil })
+			w.eventually("the hook goes",
+				func() bool { _, err := w.get("batch/v1", "Job", w.namespace, test.name+"-"+name); return err != nil })
 		}
 		w.mustBeGone("batch/v1", "Job", w.namespace, test.name+"-test")
 		// Another digest runs them again, and makes what is still there anew.
@@ -294,8 +333,11 @@ func TestHooksMayShareAName(t *testing.T) {
 	kill := w.process()
 	name := w.service("hooked")
 	const gone = ", helm.sh/hook-delete-policy: hook-succeeded"
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("migrate", "step: one, helm.sh/hook: pre-install"+gone) +
-		job("migrate", "step: two, helm.sh/hook: pre-install") + job("migrate", "step: three, helm.sh/hook: post-install") + annotated("config", "1", "")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": job("migrate", "step: one, helm.sh/hook: pre-install"+gone) +
+			job("migrate", "step: two, helm.sh/hook: pre-install") +
+			job("migrate", "step: three, helm.sh/hook: post-install") + annotated("config", "1", ""),
+	})
 	uids := map[types.UID]bool{}
 	for i, step := range []string{"one", "two", "three"} {
 		var found *unstructured.Unstructured
@@ -318,7 +360,8 @@ func TestHooksMayShareAName(t *testing.T) {
 	if made := w.api.patches("/jobs/migrate"); made != 3 || len(uids) != 3 {
 		t.Errorf("%d hooks were made, as %d objects", made, len(uids))
 	}
-	entries := slices.DeleteFunc(w.record(name).Entries, func(entry inventory.Entry) bool { return entry.Name != "migrate" })
+	entries := slices.DeleteFunc(w.record(name).Entries,
+		func(entry inventory.Entry) bool { return entry.Name != "migrate" })
 	if len(entries) != 1 || !uids[entries[0].UID] {
 		t.Errorf("the inventory has %+v", entries)
 	}
@@ -331,14 +374,17 @@ func TestHooksMayShareAName(t *testing.T) {
 func TestHookOfTwoMomentsIsRunAtBoth(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]string{
-		"ours": `fairlead.dev/hook: "pre-sync,post-sync"`, "Helm": `helm.sh/hook: "pre-install,post-install"`, "Argo CD": "argocd.argoproj.io/hook: \"PreSync,PostSync\"",
+		"ours": `fairlead.dev/hook: "pre-sync,post-sync"`, "Helm": `helm.sh/hook: "pre-install,post-install"`,
+		"Argo CD": "argocd.argoproj.io/hook: \"PreSync,PostSync\"",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			kill := w.process()
 			name := w.service("hooked")
-			digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": job("check", hook) + annotated("config", "1", "")})
+			digest := w.hub.push(t, name, w.namespace, map[string]string{
+				"all.yaml": job("check", hook) + annotated("config", "1", ""),
+			})
 			uids := map[types.UID]bool{}
 			for _, after := range []bool{false, true} {
 				w.eventually("the hook's next object", func() bool {
@@ -369,11 +415,15 @@ func TestFailedHookStopsTheSync(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hooked")
-	files := map[string]string{"all.yaml": annotated("config", "1", "") + job("check", "fairlead.dev/hook: pre-sync") + annotated("sorry", "1", "fairlead.dev/hook: sync-fail")}
+	files := map[string]string{
+		"all.yaml": annotated("config", "1", "") + job("check", "fairlead.dev/hook: pre-sync") +
+			annotated("sorry", "1", "fairlead.dev/hook: sync-fail"),
+	}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.end("check", "Failed")
 	report := w.hub.awaitPhase(t, name, digest, failed)
-	if want := "Job " + w.namespace + "/check (apps/hello/all.yaml, document 2): the hook failed: the test says so. "; !strings.HasPrefix(report.GetMessage(), want) {
+	if want := "Job " + w.namespace +
+		"/check (apps/hello/all.yaml, document 2): the hook failed: the test says so. "; !strings.HasPrefix(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "config")
@@ -390,10 +440,13 @@ func TestObjectOfAFailedHookGoesWithIt(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hooked")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "1", "") + job("check", "fairlead.dev/hook: pre-sync")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": annotated("config", "1", "") + job("check", "fairlead.dev/hook: pre-sync"),
+	})
 	w.end("check", "Failed")
 	w.hub.awaitPhase(t, name, digest, failed)
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "1", "")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": annotated("config", "1", "")}), healthy)
 	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
 }
 
@@ -408,8 +461,11 @@ func TestHooksThatAreNoJobsStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{"all.yaml": annotated("config", "1", "") + annotated("theirs", "1", "helm.sh/hook: pre-install") +
-		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + namespace + ", annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n"}
+	files := map[string]string{
+		"all.yaml": annotated("config", "1", "") + annotated("theirs", "1", "helm.sh/hook: pre-install") +
+			"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + namespace +
+			", annotations: {helm.sh/hook: pre-install, helm.sh/hook-delete-policy: hook-succeeded}}\n",
+	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	first, err := w.get("v1", "Namespace", "", namespace)
 	if err != nil || first.GetDeletionTimestamp() != nil {
@@ -420,7 +476,8 @@ func TestHooksThatAreNoJobsStay(t *testing.T) {
 	}
 	files["b.yaml"] = configMap("b", "1")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
-	if again, err := w.get("v1", "Namespace", "", namespace); err != nil || again.GetUID() != first.GetUID() || again.GetDeletionTimestamp() != nil {
+	if again, err := w.get("v1", "Namespace", "", namespace); err != nil || again.GetUID() != first.GetUID() ||
+		again.GetDeletionTimestamp() != nil {
 		t.Errorf("the namespace was deleted, and all in it: %v", err)
 	}
 }
@@ -431,10 +488,14 @@ func TestKilledAgentRunsNoHookTwice(t *testing.T) {
 	w := newWorld(t)
 	kill := w.process()
 	name := w.service("hooked")
-	files := map[string]string{"all.yaml": job("first", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded") + job("second", `fairlead.dev/hook: pre-sync, fairlead.dev/wave: "1"`) + annotated("config", "1", "")}
+	files := map[string]string{
+		"all.yaml": job("first", "fairlead.dev/hook: pre-sync, fairlead.dev/hook-delete: succeeded") +
+			job("second", `fairlead.dev/hook: pre-sync, fairlead.dev/wave: "1"`) + annotated("config", "1", ""),
+	}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.end("first", "Complete")
-	w.eventually("the second hook", func() bool { _, err := w.get("batch/v1", "Job", w.namespace, "second"); return err == nil })
+	w.eventually("the second hook",
+		func() bool { _, err := w.get("batch/v1", "Job", w.namespace, "second"); return err == nil })
 	running, err := w.get("batch/v1", "Job", w.namespace, "second")
 	if err != nil {
 		t.Fatal(err)
@@ -463,8 +524,11 @@ func TestAdoptionPolicies(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	for _, name := range []string{"plain", "never", "ofhelm", "always", "byannotation"} {
-		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+", labels: {app.kubernetes.io/managed-by: Helm}, annotations: {"+
-			map[bool]string{true: "meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: shop"}[name != "plain" && name != "never"]+"}}\ndata: {x: \"0\", old: \"0\"}\n", "apply", "-f", "-")
+		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+name+
+			", labels: {app.kubernetes.io/managed-by: Helm}, annotations: {"+
+			map[bool]string{
+				true: "meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: shop",
+			}[name != "plain" && name != "never"]+"}}\ndata: {x: \"0\", old: \"0\"}\n", "apply", "-f", "-")
 	}
 	for _, test := range []struct {
 		name, annotations string
@@ -472,20 +536,27 @@ func TestAdoptionPolicies(t *testing.T) {
 		refused           string
 	}{
 		{name: "plain"},
-		{name: "never", spec: deliveryv1.Adoption_ADOPTION_NEVER, refused: "it is in the cluster already, and must not be taken over"},
+		{
+			name: "never", spec: deliveryv1.Adoption_ADOPTION_NEVER,
+			refused: "it is in the cluster already, and must not be taken over",
+		},
 		{name: "ofhelm", refused: "it belongs to Helm release shop/web"},
 		{name: "always", spec: deliveryv1.Adoption_ADOPTION_ALWAYS},
 		{name: "byannotation", annotations: "fairlead.dev/adopt: always"},
 	} {
 		service := w.service(test.name)
-		digest := w.hub.pushSynced(t, service, w.namespace, map[string]string{"a.yaml": annotated(test.name, "1", test.annotations)}, &deliveryv1.SyncSpec{Adoption: test.spec})
+		digest := w.hub.pushSynced(t, service, w.namespace,
+			map[string]string{
+				"a.yaml": annotated(test.name, "1", test.annotations),
+			}, &deliveryv1.SyncSpec{Adoption: test.spec})
 		if test.refused == "" {
 			w.hub.awaitPhase(t, service, digest, healthy)
 			w.mustData(test.name, "1")
 			continue
 		}
 		report := w.hub.awaitPhase(t, service, digest, failed)
-		if want := "ConfigMap " + w.namespace + "/" + test.name + " (apps/hello/a.yaml, document 1): " + test.refused; !strings.HasPrefix(report.GetMessage(), want) {
+		if want := "ConfigMap " + w.namespace + "/" + test.name + " (apps/hello/a.yaml, document 1): " +
+			test.refused; !strings.HasPrefix(report.GetMessage(), want) {
 			t.Errorf("%s: got %s, want %s", test.name, report.GetMessage(), want)
 		}
 		w.mustData(test.name, "0")
@@ -500,7 +571,8 @@ func TestFieldsOfKubectlHelmAndFluxMigrate(t *testing.T) {
 	const old = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\ndata: {x: \"0\", NAME: old}\n"
 	kubectl(w, strings.ReplaceAll(old, "NAME", "kubectl"), "apply", "-f", "-")
 	for manager, name := range map[string]string{"kubectl": "ssa", "helm": "helm", "kustomize-controller": "flux"} {
-		kubectl(w, strings.ReplaceAll(old, "NAME", name), "apply", "--server-side", "--field-manager="+manager, "-f", "-")
+		kubectl(w, strings.ReplaceAll(old, "NAME",
+			name), "apply", "--server-side", "--field-manager="+manager, "-f", "-")
 	}
 	kubectl(w, strings.ReplaceAll(old, "NAME", "people"), "create", "--field-manager=somebody", "-f", "-")
 	files := map[string]string{}
@@ -531,8 +603,10 @@ func TestRecreateOnlyWhereAllowed(t *testing.T) {
 	w.start()
 	name := w.service("web")
 	files := func(selector, annotations string) map[string]string {
-		return map[string]string{"web.yaml": strings.ReplaceAll("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, annotations: {"+annotations+
-			"}}\nspec: {selector: {matchLabels: {app: SEL}}, template: {metadata: {labels: {app: SEL}}, spec: {containers: [{name: c, image: pause}]}}}\n", "SEL", selector), "b.yaml": configMap("b", selector)}
+		return map[string]string{
+			"web.yaml": strings.ReplaceAll("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, annotations: {"+annotations+
+				"}}\nspec: {selector: {matchLabels: {app: SEL}}, template: {metadata: {labels: {app: SEL}}, spec: {containers: [{name: c, image: pause}]}}}\n", "SEL", selector), "b.yaml": configMap("b", selector),
+		}
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("one", "")), healthy)
 	before, err := w.get("apps/v1", "Deployment", w.namespace, "web")
@@ -555,9 +629,13 @@ func TestIgnoredFieldsAreLeftToOthers(t *testing.T) {
 	w.start()
 	name := w.service("web")
 	files := func(value string) map[string]string {
-		return map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/ignore: /data/theirs}}\ndata: {x: \"" + value + "\", theirs: git, both: git}\n"}
+		return map[string]string{
+			"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/ignore: /data/theirs}}\ndata: {x: \"" + value + "\", theirs: git, both: git}\n",
+		}
 	}
-	spec := &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Kind: "ConfigMap", Pointers: []string{"/data/both"}}}}
+	spec := &deliveryv1.SyncSpec{
+		Ignore: []*deliveryv1.IgnoreRule{{Kind: "ConfigMap", Pointers: []string{"/data/both"}}},
+	}
 	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, files("1"), spec), healthy)
 	kubectl(w, "", "patch", "configmap", "a", `-p={"data":{"theirs":"people"}}`)
 	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, files("2"), spec), healthy)
@@ -565,7 +643,8 @@ func TestIgnoredFieldsAreLeftToOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, _, _ := unstructured.NestedStringMap(obj.Object, "data"); data["x"] != "2" || data["theirs"] != "people" || data["both"] != "git" {
+	if data, _, _ := unstructured.NestedStringMap(obj.Object,
+		"data"); data["x"] != "2" || data["theirs"] != "people" || data["both"] != "git" {
 		t.Errorf("got %v", data)
 	}
 }
@@ -575,11 +654,20 @@ func TestHeldObjectIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("held")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": annotated("a", "1", ""), "b.yaml": configMap("b", "1")}), healthy)
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": annotated("a", "2", "fairlead.dev/hold: incident 7"), "b.yaml": configMap("b", "2")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": annotated("a", "1", ""), "b.yaml": configMap("b", "1"),
+		}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": annotated("a", "2", "fairlead.dev/hold: incident 7"), "b.yaml": configMap("b", "2"),
+		}), healthy)
 	w.mustData("a", "1")
 	w.mustData("b", "2")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": annotated("a", "3", ""), "b.yaml": configMap("b", "3")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": annotated("a", "3", ""), "b.yaml": configMap("b", "3"),
+		}), healthy)
 	w.mustData("a", "3")
 }
 
@@ -589,7 +677,8 @@ func TestTwoNewServicesClaimOneObject(t *testing.T) {
 	names := []string{w.service("one"), w.service("two")}
 	var digests []string
 	for _, name := range names {
-		digests = append(digests, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("shared", name)}))
+		digests = append(digests,
+			w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("shared", name)}))
 	}
 	w.start()
 	var won, lost []string

@@ -35,10 +35,13 @@ func (w *world) person(name string, rule ...string) muxhttp.Impersonated {
 }
 
 // asked is what the agent answers a person, once it knows the service; an error is in its own words.
-func (w *world) asked(as muxhttp.Impersonated, method, path string, body io.Reader) (detail *deliveryv1.ServiceDetail, code int, message string) {
+func (w *world) asked(as muxhttp.Impersonated, method, path string,
+	body io.Reader,
+) (detail *deliveryv1.ServiceDetail, code int, message string) {
 	w.t.Helper()
 	answer := httptest.NewRecorder()
-	w.agent.Answer(answer, httptest.NewRequestWithContext(w.t.Context(), method, "/fairlead/v1/services/"+path, body), as)
+	w.agent.Answer(answer, httptest.NewRequestWithContext(w.t.Context(), method, "/fairlead/v1/services/"+path,
+		body), as)
 	if answer.Code != http.StatusOK {
 		var status struct{ Message string }
 		if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
@@ -64,11 +67,17 @@ func TestAComparisonNamesNoObjectThatThePersonMayNotRead(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("keeps", "1") + "---\n" + configMap("leaves", "1") + secretObject("token", "one") + secretObject("old", "one")})
+	w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("keeps", "1") + "---\n" + configMap("leaves", "1") + secretObject("token", "one") +
+			secretObject("old", "one"),
+	})
 	w.hub.awaitPhase(t, name, w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, "a look")), held)
 	w.hub.awaitPhase(t, name, w.hub.sync(name, nil), healthy)
 	w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, "a look"))
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("keeps", "2") + secretObject("token", "two") + secretObject("new", "one")}), held)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap("keeps", "2") + secretObject("token", "two") + secretObject("new", "one"),
+		}), held)
 
 	reader := w.person("reader", "--verb=get", "--resource=configmaps")
 	detail, code, message := w.asked(reader, http.MethodGet, name+"/diff", nil)
@@ -76,7 +85,8 @@ func TestAComparisonNamesNoObjectThatThePersonMayNotRead(t *testing.T) {
 		t.Fatalf("%d: %s", code, message)
 	}
 	text := protojson.Format(detail)
-	if d := detail.GetDiff(); d.GetCreated() != 1 || d.GetChanged() != 2 || d.GetRemoved() != 2 || len(d.GetObjects()) != 5 {
+	if d := detail.GetDiff(); d.GetCreated() != 1 || d.GetChanged() != 2 || d.GetRemoved() != 2 ||
+		len(d.GetObjects()) != 5 {
 		t.Errorf("counted %s", text)
 	}
 	for _, secret := range []string{"token", "old", "new"} {
@@ -84,12 +94,15 @@ func TestAComparisonNamesNoObjectThatThePersonMayNotRead(t *testing.T) {
 			t.Errorf("Secret %q is named: %s", secret, text)
 		}
 	}
-	if !strings.Contains(text, `"leaves"`) || !strings.Contains(text, `"keeps"`) || !strings.Contains(text, "not named") {
+	if !strings.Contains(text, `"leaves"`) || !strings.Contains(text, `"keeps"`) ||
+		!strings.Contains(text, "not named") {
 		t.Errorf("what may be read is not told: %s", text)
 	}
 
-	_, code, message = w.asked(w.person("some", "--verb=get", "--resource=configmaps", "--resource-name=keeps"), http.MethodGet, name+"/diff", nil)
-	if code != http.StatusForbidden || strings.Contains(message, "leaves") || !strings.Contains(message, "kind ConfigMap in namespace "+w.namespace) {
+	_, code, message = w.asked(w.person("some", "--verb=get", "--resource=configmaps", "--resource-name=keeps"),
+		http.MethodGet, name+"/diff", nil)
+	if code != http.StatusForbidden || strings.Contains(message, "leaves") ||
+		!strings.Contains(message, "kind ConfigMap in namespace "+w.namespace) {
 		t.Errorf("an object that would be removed and may not be read: %d, %s", code, message)
 	}
 	_, code, message = w.asked(w.person("nobody"), http.MethodGet, name+"/diff", nil)
@@ -97,11 +110,13 @@ func TestAComparisonNamesNoObjectThatThePersonMayNotRead(t *testing.T) {
 		t.Errorf("somebody without rights: %d, %s", code, message)
 	}
 
-	all, code, message := w.asked(w.person("all", "--verb=get", "--resource=configmaps,secrets"), http.MethodGet, name+"/diff", nil)
+	all, code, message := w.asked(w.person("all", "--verb=get", "--resource=configmaps,secrets"), http.MethodGet,
+		name+"/diff", nil)
 	if code != http.StatusOK {
 		t.Fatalf("%d: %s", code, message)
 	}
-	if got := changes(all.GetDiff()); got["token"] != "UPDATE" || got["old"] != "REMOVE" || got["new"] != "CREATE" || got["leaves"] != "REMOVE" {
+	if got := changes(all.GetDiff()); got["token"] != "UPDATE" || got["old"] != "REMOVE" || got["new"] != "CREATE" ||
+		got["leaves"] != "REMOVE" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -122,7 +137,8 @@ func folder(t *testing.T, files map[string]string) *bytes.Buffer {
 	return &out
 }
 
-// A folder of a person's is rendered and compared as the hub's would be, in the service's bounds, and nothing is applied.
+// A folder of a person's is rendered and compared as the hub's would be, in the service's bounds, and nothing is
+// applied.
 func TestAFolderIsComparedAsIfItWereTheHubs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -139,26 +155,36 @@ func TestAFolderIsComparedAsIfItWereTheHubs(t *testing.T) {
 	if code != http.StatusOK {
 		t.Fatalf("%d: %s", code, message)
 	}
-	if got := changes(detail.GetDiff()); !maps.Equal(got, map[string]string{"a": "UPDATE", "b": "REMOVE", "c": "CREATE"}) {
+	if got := changes(detail.GetDiff()); !maps.Equal(got, map[string]string{
+		"a": "UPDATE", "b": "REMOVE", "c": "CREATE",
+	}) {
 		t.Errorf("got %v", got)
 	}
 	if detail, _, _ = compare(first); detail.GetDiff().GetUnchanged() != 2 || len(changes(detail.GetDiff())) != 0 {
 		t.Errorf("the hub's own folder differs: %v", detail)
 	}
-	if _, code, message = compare(map[string]string{"a.yaml": "kind: ["}); code != http.StatusUnprocessableEntity || !strings.Contains(message, "apps/hello/a.yaml") {
+	if _, code, message = compare(map[string]string{"a.yaml": "kind: ["}); code != http.StatusUnprocessableEntity ||
+		!strings.Contains(message, "apps/hello/a.yaml") {
 		t.Errorf("a mistake is told as %d, %s", code, message)
 	}
-	if _, code, message = compare(map[string]string{"README.md": "none"}); code != http.StatusUnprocessableEntity || !strings.Contains(message, "holds no manifests") {
+	if _, code, message = compare(map[string]string{"README.md": "none"}); code != http.StatusUnprocessableEntity ||
+		!strings.Contains(message, "holds no manifests") {
 		t.Errorf("a folder without manifests is told as %d, %s", code, message)
 	}
-	if _, code, message = w.asked(ada, http.MethodPost, name+"/diff", strings.NewReader("no tar")); code != http.StatusServiceUnavailable && code != http.StatusUnprocessableEntity {
+	if _, code, message = w.asked(ada, http.MethodPost, name+"/diff",
+		strings.NewReader("no tar")); code != http.StatusServiceUnavailable && code != http.StatusUnprocessableEntity {
 		t.Errorf("what is no tar: %d, %s", code, message)
 	}
-	if _, code, message = w.asked(ada, http.MethodPost, name+"/diff", io.LimitReader(zeros{}, artifact.PreviewBytes+1)); code != http.StatusRequestEntityTooLarge || !strings.Contains(message, "more than 32 MiB") {
+	if _, code, message = w.asked(ada, http.MethodPost, name+"/diff",
+		io.LimitReader(zeros{}, artifact.PreviewBytes+1)); code != http.StatusRequestEntityTooLarge ||
+		!strings.Contains(message, "more than 32 MiB") {
 		t.Errorf("too large: %d, %s", code, message)
 	}
-	w.hub.awaitPhase(t, name, w.hub.bound(name, &deliveryv1.ObjectRules{Project: "shop", DeniedKinds: []string{"Secret"}}), healthy)
-	if _, code, message = compare(map[string]string{"a.yaml": configMap("a", "1") + secretObject("s", "1")}); code != http.StatusUnprocessableEntity || !strings.Contains(message, `project "shop" does not allow`) {
+	w.hub.awaitPhase(t, name,
+		w.hub.bound(name, &deliveryv1.ObjectRules{Project: "shop", DeniedKinds: []string{"Secret"}}), healthy)
+	if _, code, message = compare(map[string]string{
+		"a.yaml": configMap("a", "1") + secretObject("s", "1"),
+	}); code != http.StatusUnprocessableEntity || !strings.Contains(message, `project "shop" does not allow`) {
 		t.Errorf("beyond the bounds of the project: %d, %s", code, message)
 	}
 	w.mustData("a", "1")
@@ -192,7 +218,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Templates of a folder that somebody chose see no secret, however they turn it around, and the comparison is about the secret all the same.
+// Templates of a folder that somebody chose see no secret, however they turn it around, and the comparison is about the
+// secret all the same.
 func TestAFolderLearnsNoSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -202,8 +229,9 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 	w.kubectl("create", "secret", "generic", "own", "--from-literal=password="+kept)
 	w.kubectl("create", "secret", "generic", "guesses", "--from-literal=password="+configured)
 	plain := map[string]string{
-		"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-		"templates/a.yaml": templated("url", "postgres://web:{{ .Values.configuration.password }}@db") + "---\n" + templated("other", "1"),
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+		"templates/a.yaml": templated("url", "postgres://web:{{ .Values.configuration.password }}@db") + "---\n" +
+			templated("other", "1"),
 		"templates/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {x: {{ .Values.configuration.password | b64enc }}}\n",
 	}
 	w.hub.push(t, name, w.namespace, plain)
@@ -233,34 +261,47 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 	files := maps.Clone(plain)
 	const lookup = `(index (lookup "v1" "Secret" .Release.Namespace "own").data "password")`
 	for _, turned := range []string{
-		`{{ .Values.configuration.password }}`, `{{ .Values.configuration.password | b64enc }}`, `{{ regexReplaceAll "(.)" .Values.configuration.password "${1} " }}`, `{{ .Values.configuration.password | b32enc }}`,
-		`{{ ` + lookup + ` }}`, `{{ ` + lookup + ` | b64dec }}`, `{{ regexReplaceAll "(.)" (` + lookup + ` | b64dec) "${1} " }}`,
-		`{{ if eq .Values.configuration.password "` + configured + `" }}guessed{{ end }}`, `{{ (lookup "v1" "Secret" .Release.Namespace "own").metadata.annotations }}`,
-		`{{ if .Values.configuration.flag }}guessed{{ end }}`, `{{ if has true .Values.configuration.tree.on }}guessed{{ end }}`,
+		`{{ .Values.configuration.password }}`, `{{ .Values.configuration.password | b64enc }}`,
+		`{{ regexReplaceAll "(.)" .Values.configuration.password "${1} " }}`,
+		`{{ .Values.configuration.password | b32enc }}`,
+		`{{ ` + lookup + ` }}`, `{{ ` + lookup + ` | b64dec }}`,
+		`{{ regexReplaceAll "(.)" (` + lookup + ` | b64dec) "${1} " }}`,
+		`{{ if eq .Values.configuration.password "` + configured + `" }}guessed{{ end }}`,
+		`{{ (lookup "v1" "Secret" .Release.Namespace "own").metadata.annotations }}`,
+		`{{ if .Values.configuration.flag }}guessed{{ end }}`,
+		`{{ if has true .Values.configuration.tree.on }}guessed{{ end }}`,
 		`{{ if eq .Values.configuration.password (index (lookup "v1" "Secret" .Release.Namespace "guesses").data "password" | b64dec) }}guessed{{ end }}`,
 	} {
-		files["templates/a.yaml"] = templated("url", "x") + "---\n" + templated("other", strings.ReplaceAll(turned, `"`, "`"))
+		files["templates/a.yaml"] = templated("url", "x") + "---\n" +
+			templated("other", strings.ReplaceAll(turned, `"`, "`"))
 		detail, code, message := w.asked(ada, http.MethodPost, name+"/diff", folder(t, files))
 		text := message + protojson.Format(detail)
 		if code != http.StatusOK {
 			t.Errorf("%s: %d %s", turned, code, message)
 		}
 		bare := strings.ReplaceAll(text, " ", "")
-		for _, secret := range []string{configured, kept, base64.StdEncoding.EncodeToString([]byte(configured)), base64.StdEncoding.EncodeToString([]byte(kept)), base32.StdEncoding.EncodeToString([]byte(configured)), "guessed"} {
+		for _, secret := range []string{
+			configured, kept, base64.StdEncoding.EncodeToString([]byte(configured)),
+			base64.StdEncoding.EncodeToString([]byte(kept)), base32.StdEncoding.EncodeToString([]byte(configured)),
+			"guessed",
+		} {
 			if strings.Contains(strings.ReplaceAll(bare, "postgres://web:"+configured, ""), secret) {
 				t.Errorf("%s: %q is told: %s", turned, secret, text)
 			}
 		}
 	}
 	_, code, message = look(ada, `{{ fail (printf "it is %s" .Values.configuration.password) }}`)
-	if code != http.StatusUnprocessableEntity || strings.Contains(message, configured) || !strings.Contains(message, "it is ***") {
+	if code != http.StatusUnprocessableEntity || strings.Contains(message, configured) ||
+		!strings.Contains(message, "it is ***") {
 		t.Errorf("failed as %d, %s", code, message)
 	}
-	_, code, message = look(ada, "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 80, name: {{ .Values.configuration.password }}}]}\n")
+	_, code, message = look(ada,
+		"apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 80, name: {{ .Values.configuration.password }}}]}\n")
 	if strings.Contains(message, configured) || code != http.StatusForbidden && code != http.StatusOK {
 		t.Errorf("refused as %d, %s", code, message)
 	}
-	_, code, message = look(w.person("bob", "--verb=get", "--resource=configmaps"), templated("more", `{{ len (lookup "v1" "Secret" .Release.Namespace "own") }}`))
+	_, code, message = look(w.person("bob", "--verb=get", "--resource=configmaps"),
+		templated("more", `{{ len (lookup "v1" "Secret" .Release.Namespace "own") }}`))
 	if code != http.StatusForbidden || !strings.Contains(message, "kind Secret in namespace "+w.namespace) {
 		t.Errorf("somebody who may not read what a template looks up: %d, %s", code, message)
 	}
@@ -293,7 +334,8 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 		}
 	}
 	// The same text elsewhere in an object shows nothing of a value.
-	files["templates/a.yaml"] = templated("other", "1") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: url}\ndata: {x: {{ .Values.configuration.password }}, guess: " + configured + "}\n"
+	files["templates/a.yaml"] = templated("other", "1") +
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: url}\ndata: {x: {{ .Values.configuration.password }}, guess: " + configured + "}\n"
 	detail, code, message = w.asked(ada, http.MethodPost, name+"/diff", folder(t, files))
 	if code != http.StatusOK {
 		t.Fatalf("%d: %s", code, message)

@@ -29,7 +29,8 @@ func TestNamespaceThatIsStillUsedStays(t *testing.T) {
 	name, space := w.service("app"), w.namespace+"-app"
 	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n"
 	inside := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: inside, namespace: %s}\n", space)
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": inside, "b.yaml": namespace}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": inside, "b.yaml": namespace}), healthy)
 	before, err := w.get("v1", "ConfigMap", space, "inside")
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,8 @@ func TestEveryDeleteNamesTheObjectsUID(t *testing.T) {
 	w.start()
 	name := w.service("app")
 	deployment := func(label string) string {
-		return "---\n" + strings.NewReplacer("name: web", "name: web, annotations: {fairlead.dev/recreate: allowed}", "a: b", "a: "+label).Replace(webDeployment)
+		return "---\n" + strings.NewReplacer("name: web", "name: web, annotations: {fairlead.dev/recreate: allowed}",
+			"a: b", "a: "+label).Replace(webDeployment)
 	}
 	ran := map[types.UID]bool{}
 	push := func(text string) {
@@ -123,8 +125,12 @@ func TestDefinitionOfAKindThatIsStillUsedStays(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	kinds, own, group := w.service("kinds"), w.service("own"), w.namespace+".dev"
-	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group), "b.yaml": raft(group, "first"), "c.yaml": configMap("c", "1")}), healthy)
-	w.hub.awaitPhase(t, own, w.hub.push(t, own, w.namespace, map[string]string{"a.yaml": raft(group, "second")}), healthy)
+	w.hub.awaitPhase(t, kinds,
+		w.hub.push(t, kinds, w.namespace, map[string]string{
+			"a.yaml": crd(group), "b.yaml": raft(group, "first"), "c.yaml": configMap("c", "1"),
+		}), healthy)
+	w.hub.awaitPhase(t, own, w.hub.push(t, own, w.namespace, map[string]string{"a.yaml": raft(group, "second")}),
+		healthy)
 	if gvk := (schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Raft"}); w.cluster.HasStatus(gvk) {
 		t.Error("a kind that was not asked for has a status")
 	} else if _, err := w.cluster.Kind(t.Context(), gvk); err != nil || !w.cluster.HasStatus(gvk) {
@@ -133,16 +139,21 @@ func TestDefinitionOfAKindThatIsStillUsedStays(t *testing.T) {
 	mustStay := func(when string, names ...string) {
 		t.Helper()
 		for _, name := range names {
-			if found, err := w.get(group+"/v1", "Raft", w.namespace, name); err != nil || found.GetDeletionTimestamp() != nil {
+			if found, err := w.get(group+"/v1", "Raft", w.namespace, name); err != nil ||
+				found.GetDeletionTimestamp() != nil {
 				t.Fatalf("%s %s is gone: %v", when, name, err)
 			}
 		}
 	}
 	// The definition leaves the folder, and an object of the same folder stays; then the service goes, and another's
 	// stays.
-	w.hub.awaitPhase(t, kinds, w.hub.push(t, kinds, w.namespace, map[string]string{"b.yaml": raft(group, "first"), "c.yaml": configMap("c", "2")}), healthy)
+	w.hub.awaitPhase(t, kinds,
+		w.hub.push(t, kinds, w.namespace, map[string]string{
+			"b.yaml": raft(group, "first"), "c.yaml": configMap("c", "2"),
+		}), healthy)
 	mustStay("without its definition in the folder", "first", "second")
-	w.hub.awaitPhase(t, kinds, w.hub.pushSynced(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group)}, lax()), healthy)
+	w.hub.awaitPhase(t, kinds, w.hub.pushSynced(t, kinds, w.namespace, map[string]string{"a.yaml": crd(group)}, lax()),
+		healthy)
 	w.mustBeGone(group+"/v1", "Raft", w.namespace, "first")
 	w.hub.remove(kinds)
 	w.hub.await(t, kinds, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
@@ -163,7 +174,8 @@ func TestNamespaceWaitsForInventoriesThatCannotBeRead(t *testing.T) {
 	objects := func(text string) {
 		t.Helper()
 		patch := fmt.Sprintf(`-p={"data":{"objects":%q}}`, text)
-		if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "patch", "configmap", "-n", inventory.Namespace, "inventory."+guest, patch); err != nil {
+		if _, err := kube.Cluster(t).Kubectl(t.Context(), "", "patch", "configmap", "-n", inventory.Namespace,
+			"inventory."+guest, patch); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,7 +188,8 @@ func TestNamespaceWaitsForInventoriesThatCannotBeRead(t *testing.T) {
 	second := w.hub.push(t, home, w.namespace, map[string]string{"b.yaml": configMap("b", "2")})
 	report := w.hub.awaitPhase(t, home, second, progressing)
 	// Which one is told is open: other tests damage theirs in the same cluster.
-	if want := `Namespace ` + space + ` waits until the inventory of service "`; !strings.Contains(report.GetMessage(), want) {
+	if want := `Namespace ` + space +
+		` waits until the inventory of service "`; !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	if found, err := w.get("v1", "ConfigMap", space, "a"); err != nil || found.GetDeletionTimestamp() != nil {

@@ -59,11 +59,22 @@ func TestDriftIsRepairedOnTheEvent(t *testing.T) {
 		do    func()
 		right func() bool
 	}{
-		{"a value", func() { w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`) }, func() bool { return w.value("a") == "1" }},
-		{"a value that is taken out", func() { w.kubectl("patch", "configmap", "a", "--type=json", `-p=[{"op":"remove","path":"/data/x"}]`) }, func() bool { return w.value("a") == "1" }},
-		{"the replicas", func() { w.kubectl("scale", "deployment", "web", "--replicas=5") }, func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" }},
+		{
+			"a value", func() { w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`) },
+			func() bool { return w.value("a") == "1" },
+		},
+		{
+			"a value that is taken out",
+			func() { w.kubectl("patch", "configmap", "a", "--type=json", `-p=[{"op":"remove","path":"/data/x"}]`) },
+			func() bool { return w.value("a") == "1" },
+		},
+		{
+			"the replicas", func() { w.kubectl("scale", "deployment", "web", "--replicas=5") },
+			func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" },
+		},
 		{"a rule", func() {
-			w.kubectl("patch", "role", "r", "--type=json", `-p=[{"op":"replace","path":"/rules/0/verbs","value":["*"]}]`)
+			w.kubectl("patch", "role", "r", "--type=json",
+				`-p=[{"op":"replace","path":"/rules/0/verbs","value":["*"]}]`)
 		}, func() bool {
 			return strings.Contains(w.field("rbac.authorization.k8s.io/v1", "Role", "r", "rules"), "[get]")
 		}},
@@ -91,16 +102,23 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	w := newWorld(t)
 	name := w.service("hello")
 	kill := w.process()
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1") + "---\n" + configMap("c", "1"), "web.yaml": webDeployment})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml":   configMap("a", "1") + "---\n" + configMap("b", "1") + "---\n" + configMap("c", "1"),
+		"web.yaml": webDeployment,
+	})
 	w.hub.awaitPhase(t, name, digest, healthy)
 	repaired := func(count uint64, what string, do func(), right func() bool) {
 		t.Helper()
 		do()
 		w.eventually(what+" is put right", right)
-		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == healthy && r.GetRepairs() == count })
+		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+			return r.GetPhase() == healthy && r.GetRepairs() == count
+		})
 	}
 	edit := func(object string) (func(), func() bool) {
-		return func() { w.kubectl("patch", "configmap", object, "--type=merge", `-p={"data":{"x":"2"}}`) }, func() bool { return w.value(object) == "1" }
+		return func() {
+			w.kubectl("patch", "configmap", object, "--type=merge", `-p={"data":{"x":"2"}}`)
+		}, func() bool { return w.value(object) == "1" }
 	}
 	do, right := edit("c")
 	repaired(1, "the first edit", do, right)
@@ -108,7 +126,8 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	do, right = edit("a")
 	repaired(2, "an edit", do, right)
 	repaired(3, "the same edit again", do, right)
-	repaired(4, "a deletion", func() { w.kubectl("delete", "configmap", "b") }, func() bool { return w.value("b") == "1" })
+	repaired(4, "a deletion", func() { w.kubectl("delete", "configmap", "b") },
+		func() bool { return w.value("b") == "1" })
 	repaired(5, "the replicas", func() { w.kubectl("scale", "deployment", "web", "--replicas=5") },
 		func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" })
 	if w.record(name).Repairs != 1 {
@@ -121,7 +140,8 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	do, right = edit("c")
 	repaired(6, "the edit after the kill", do, right)
 	w.kubectl("scale", "deployment", "web", "--replicas=6")
-	w.eventually("the replicas are put right", func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" })
+	w.eventually("the replicas are put right",
+		func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" })
 	if patches := w.api.count("PATCH ") - before; patches != 2 {
 		t.Errorf("%d patches after the kill, want 2", patches)
 	}
@@ -133,22 +153,28 @@ func TestForeignFieldsCostNoRequest(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "web.yaml": webDeployment}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "web.yaml": webDeployment,
+		}), healthy)
 	w.viewed()
 	before := w.api.count("")
 	w.kubectl("annotate", "deployment", "web", "harbour.dev/note=x")
 	w.kubectl("annotate", "configmap", "a", "harbour.dev/note=x")
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"other":"2"}}`)
-	w.kubectl("patch", "deployment", "web", "--type=merge", `-p={"spec":{"template":{"metadata":{"annotations":{"harbour.dev/note":"x"}}}}}`)
+	w.kubectl("patch", "deployment", "web", "--type=merge",
+		`-p={"spec":{"template":{"metadata":{"annotations":{"harbour.dev/note":"x"}}}}}`)
 	w.kubectl("rollout", "status", "deployment", "web", "--timeout=5m")
 	// The agent hears of it in order: once this one is repaired, it has heard of all.
 	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"2"}}`)
 	w.eventually("the drift is repaired", func() bool { return w.value("b") == "1" })
-	requests := slices.DeleteFunc(w.api.since(before), func(line string) bool { // the repair itself is noted once a minute, and the first at once
+	// the repair itself is noted once a minute, and the first at once
+	requests := slices.DeleteFunc(w.api.since(before), func(line string) bool {
 		return strings.HasPrefix(line, "PUT ") && strings.Contains(line, "/configmaps/inventory.")
 	})
 	// The repair itself is a look at who changed what, and a patch.
-	if len(requests) != 2 || !strings.HasSuffix(requests[0], "/configmaps/b") || !strings.HasSuffix(requests[1], "/configmaps/b") {
+	if len(requests) != 2 || !strings.HasSuffix(requests[0], "/configmaps/b") ||
+		!strings.HasSuffix(requests[1], "/configmaps/b") {
 		t.Errorf("it cost requests: %v", requests)
 	}
 	if w.field("v1", "ConfigMap", "a", "data", "other") != "2" {
@@ -161,14 +187,18 @@ func TestForeignWriteUnderOurNameIsDrift(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	obj, err := w.get("v1", "ConfigMap", w.namespace, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The same fields, by the same name: only the time tells, in seconds.
-	w.eventually("the second is over", func() bool { return time.Since(obj.GetManagedFields()[0].Time.Time) > 1100*time.Millisecond })
-	if _, err := kube.Cluster(t).Kubectl(t.Context(), fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {%s: %s}}\ndata: {x: \"2\"}\n", object.ServiceLabel, name),
+	w.eventually("the second is over",
+		func() bool { return time.Since(obj.GetManagedFields()[0].Time.Time) > 1100*time.Millisecond })
+	if _, err := kube.Cluster(t).Kubectl(t.Context(),
+		fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {%s: %s}}\ndata: {x: \"2\"}\n",
+			object.ServiceLabel, name),
 		"apply", "-n", w.namespace, "--server-side", "--field-manager="+object.FieldManager, "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
@@ -180,12 +210,14 @@ func TestDoubleEditWithinASecond(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	before := w.api.patches("/configmaps/a")
 	maps := w.cluster.ConfigMaps(w.namespace)
 	for i := range 4 { // as fast as it goes, so that some fall between the repair and its news
 		patch := fmt.Sprintf(`{"data":{"x":"edit %d"}}`, i)
-		if _, err := maps.Patch(t.Context(), "a", "application/merge-patch+json", []byte(patch), patchOptions); err != nil {
+		if _, err := maps.Patch(t.Context(), "a", "application/merge-patch+json", []byte(patch),
+			patchOptions); err != nil {
 			t.Fatal(err)
 		}
 		if i%2 == 1 {
@@ -208,15 +240,17 @@ func TestFightNamesTheRivalAndBacksOff(t *testing.T) {
 	meddle := func() {
 		w.kubectl("patch", "deployment", "web", "--type=merge", "--field-manager=scaler", `-p={"spec":{"replicas":7}}`)
 	}
-	want := "Deployment " + w.namespace + "/web: scaler keeps changing /spec/replicas: add it to sync.ignore, or take it out of Git."
+	want := "Deployment " + w.namespace +
+		"/web: scaler keeps changing /spec/replicas: add it to sync.ignore, or take it out of Git."
 	told := func(r *deliveryv1.ServiceReport) bool {
 		return r.GetMessage() == want && slices.ContainsFunc(r.GetObjects(), func(o *deliveryv1.ObjectReport) bool {
-			return o.GetName() == "web" && o.GetVersion() == "v1" && o.GetRival() == "scaler" && slices.Equal(o.GetFields(), []string{"/spec/replicas"})
+			return o.GetName() == "web" && o.GetVersion() == "v1" && o.GetRival() == "scaler" &&
+				slices.Equal(o.GetFields(), []string{"/spec/replicas"})
 		})
 	}
 	before, rounds := w.api.patches("/deployments/web"), 0
-	// Three repairs make a fight. A field that is put right by the end of an apply, or while it is not known yet who did it,
-	// is none.
+	// Three repairs make a fight. A field that is put right by the end of an apply, or while it is not known yet who
+	// did it, is none.
 	for isTold := false; !isTold; rounds++ {
 		if rounds == 7 {
 			t.Fatal("nobody is named")
@@ -228,10 +262,13 @@ func TestFightNamesTheRivalAndBacksOff(t *testing.T) {
 		})
 	}
 	meddle()
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { // healthy again as soon as its objects are, and not before
+	// healthy again as soon as its objects are, and not before
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetPhase() == degraded && told(r) && r.GetObjectsDrifted() == 1
 	})
-	digest := w.hub.sync(name, &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Pointers: []string{"/spec/replicas"}}}})
+	digest := w.hub.sync(name, &deliveryv1.SyncSpec{
+		Ignore: []*deliveryv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Pointers: []string{"/spec/replicas"}}},
+	})
 	w.hub.awaitPhase(t, name, digest, healthy) // long before the truce is over
 	if replicas() != "7" {
 		t.Errorf("there was no truce until the rival was given the field: there are %s", replicas())
@@ -248,7 +285,9 @@ func TestIgnoredFieldsAreLeftAlone(t *testing.T) {
 	name := w.service("hello")
 	files := map[string]string{"web.yaml": webDeployment, "a.yaml": configMap("a", "1")}
 	w.hub.push(t, name, w.namespace, files)
-	digest := w.hub.sync(name, &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Pointers: []string{"/spec/replicas"}}}})
+	digest := w.hub.sync(name, &deliveryv1.SyncSpec{
+		Ignore: []*deliveryv1.IgnoreRule{{Group: "apps", Kind: "Deployment", Pointers: []string{"/spec/replicas"}}},
+	})
 	w.hub.awaitPhase(t, name, digest, healthy)
 	replicas := func() string { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") }
 	if replicas() != "2" {
@@ -290,7 +329,9 @@ func TestWebhookThatChangesOurApplyIsReported(t *testing.T) {
 		fmt.Fprintf(rw, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":true,"patchType":"JSONPatch","patch":%q}}`, review.Request.UID, patch)
 	}))
 	t.Cleanup(hook.Close)
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw}))
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
+		Type: "CERTIFICATE", Bytes: hook.Certificate().Raw,
+	}))
 	if _, err := kube.Cluster(t).Kubectl(t.Context(), fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
 metadata: {name: %s}
@@ -305,13 +346,17 @@ webhooks:
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_, _ = kube.Cluster(t).Kubectl(context.WithoutCancel(t.Context()), "", "delete", "mutatingwebhookconfiguration", w.namespace)
+		_, _ = kube.Cluster(t).Kubectl(context.WithoutCancel(t.Context()), "", "delete",
+			"mutatingwebhookconfiguration", w.namespace)
 	})
 	w.start()
 	name := w.service("hello")
 	w.hub.push(t, name, w.namespace, map[string]string{"web.yaml": webDeployment, "a.yaml": configMap("a", "1")})
-	want := "Deployment " + w.namespace + "/web: an admission webhook changes /spec/replicas of what is applied: add it to sync.ignore, or take it out of Git."
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == degraded && r.GetMessage() == want })
+	want := "Deployment " + w.namespace +
+		"/web: an admission webhook changes /spec/replicas of what is applied: add it to sync.ignore, or take it out of Git."
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetPhase() == degraded && r.GetMessage() == want
+	})
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
 	w.eventually("drift is put right beside it", func() bool { return w.value("a") == "1" })
 	if patches := w.api.patches("/deployments/web"); patches > 2 {
@@ -326,7 +371,8 @@ func TestSecretsNeverEnterMemory(t *testing.T) {
 	name := w.service("hello")
 	pid, kill := w.processID()
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {ours: value}\n", "a.yaml": configMap("a", "1"),
+		"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {ours: value}\n",
+		"a.yaml": configMap("a", "1"),
 	}), healthy)
 	value := rand.Text() + rand.Text()
 	w.kubectl("patch", "secret", "s", "--type=merge", fmt.Sprintf(`-p={"stringData":{"theirs":%q}}`, value))
@@ -334,9 +380,11 @@ func TestSecretsNeverEnterMemory(t *testing.T) {
 	w.kubectl("patch", "secret", "s", "--type=merge", `-p={"stringData":{"ours":"changed"}}`)
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
 	w.eventually("drift is put right", func() bool {
-		return w.value("a") == "1" && w.field("v1", "Secret", "s", "metadata", "name") != "" && w.api.patches("/secrets/s") > 1
+		return w.value("a") == "1" && w.field("v1", "Secret", "s", "metadata", "name") != "" &&
+			w.api.patches("/secrets/s") > 1
 	})
-	found := searchMemory(t, pid, value, base64.StdEncoding.EncodeToString([]byte(value)), "marker-"+strings.ToLower(value[:8]))
+	found := searchMemory(t, pid, value, base64.StdEncoding.EncodeToString([]byte(value)),
+		"marker-"+strings.ToLower(value[:8]))
 	kill()
 	if found[0] || found[1] {
 		t.Error("the value is in the agent's memory")

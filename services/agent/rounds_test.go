@@ -65,7 +65,10 @@ func (h *hangman) before(w *world) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	reverse := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	reverse := &httputil.ReverseProxy{
+		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.URL.Query().Has("dryRun") {
 			reverse.ServeHTTP(out, r)
@@ -125,8 +128,8 @@ func (w *world) uids() map[string]types.UID {
 	return uids
 }
 
-// Killed with kill -9 again and again, at any write of applying, pruning and removing, before it is done or after: there
-// is no orphan, nothing is pruned twice, and no object is lost. -rounds 100 is the long form.
+// Killed with kill -9 again and again, at any write of applying, pruning and removing, before it is done or after:
+// there is no orphan, nothing is pruned twice, and no object is lost. -rounds 100 is the long form.
 func TestKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -143,7 +146,8 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	for round := range *rounds + 1 {
 		value := fmt.Sprint("v", round)
 		files := map[string]string{
-			"a.yaml": annotated("early", value, `fairlead.dev/wave: "-1"`), "b.yaml": annotated("usual", value, "") + annotated("second", value, "") + annotated("same", "1", ""),
+			"a.yaml": annotated("early", value, `fairlead.dev/wave: "-1"`),
+			"b.yaml": annotated("usual", value, "") + annotated("second", value, "") + annotated("same", "1", ""),
 			"c.yaml": annotated("hook", value, "fairlead.dev/hook: post-sync, fairlead.dev/hook-delete: succeeded"),
 			"d.yaml": "apiVersion: v1\nkind: ConfigMap\nimmutable: true\nmetadata: {name: anew, annotations: {fairlead.dev/recreate: allowed}}\ndata: {x: \"" + value + "\"}\n",
 			"e.yaml": annotated("gone-"+value, value, "") + annotated("late-"+value, value, `fairlead.dev/wave: "1"`),
@@ -160,7 +164,9 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			w.hub.remove(name)
 		} else {
 			digest = w.hub.push(t, name, w.namespace, files)
-			through = func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == digest && r.GetPhase() == healthy }
+			through = func(r *deliveryv1.ServiceReport) bool {
+				return r.GetDigest() == digest && r.GetPhase() == healthy
+			}
 		}
 		if round == 0 {
 			w.hub.await(t, name, through)

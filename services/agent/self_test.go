@@ -11,16 +11,17 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// The agent's own Deployment, with all that it needs, comes from a service. The agent brings in the next release of itself,
-// is ended by that before it has heard that the new one is ready, and the next one goes on. Nothing that keeps it
-// running is removed or made anew, by a change of that service or with it.
+// The agent's own Deployment, with all that it needs, comes from a service. The agent brings in the next release of
+// itself, is ended by that before it has heard that the new one is ready, and the next one goes on. Nothing that keeps
+// it running is removed or made anew, by a change of that service or with it.
 func TestAgentOfItsOwnService(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	name, ns := w.service("agent"), w.namespace
 	files := map[string]string{
 		"account.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: runs}\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: other}\n",
-		"rights.yaml": strings.NewReplacer("NS", ns, "ROLE", ns).Replace("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: ROLE}\nrules: []\n---\n" +
+		"rights.yaml": strings.NewReplacer("NS", ns, "ROLE",
+			ns).Replace("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: ROLE}\nrules: []\n---\n" +
 			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: ROLE}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ROLE}\nsubjects: [{kind: ServiceAccount, name: runs, namespace: NS}]\n---\n" +
 			"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: ROLE-other}\nrules: []\n"),
 		"mounted.yaml": configMap("mounted", "1"),
@@ -29,7 +30,8 @@ func TestAgentOfItsOwnService(t *testing.T) {
 		"later.yaml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: later, annotations: {fairlead.dev/wave: \"1\"}}\ndata: {x: \"1\"}\n",
 	}
 	t.Cleanup(func() {
-		_, _ = kube.Cluster(t).Kubectl(t.Context(), "", "delete", "clusterrole,clusterrolebinding", ns, "--ignore-not-found")
+		_, _ = kube.Cluster(t).Kubectl(t.Context(), "", "delete", "clusterrole,clusterrolebinding", ns,
+			"--ignore-not-found")
 	})
 	spec := &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{MaxPercent: proto.Int32(100)}}
 	stop := w.start()
@@ -42,7 +44,8 @@ func TestAgentOfItsOwnService(t *testing.T) {
 	files["later.yaml"] = strings.Replace(files["later.yaml"], `{x: "1"}`, `{x: "2"}`, 1)
 	digest := w.hub.pushSynced(t, name, ns, files, spec)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetPhase() == applying && strings.Contains(r.GetMessage(), "Deployment "+ns+"/agent is not healthy yet")
+		return r.GetPhase() == applying &&
+			strings.Contains(r.GetMessage(), "Deployment "+ns+"/agent is not healthy yet")
 	})
 	stop() // as the Deployment's controller has it
 	w.pod = ns + "/" + w.podOf("2")
@@ -56,7 +59,8 @@ func TestAgentOfItsOwnService(t *testing.T) {
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.mustData("later", "2")
 
-	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, ns, map[string]string{"later.yaml": files["later.yaml"]}, spec), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.pushSynced(t, name, ns, map[string]string{"later.yaml": files["later.yaml"]}, spec), healthy)
 	rbac := "rbac.authorization.k8s.io/v1"
 	w.mustBeGone("v1", "ServiceAccount", ns, "other")
 	w.mustBeGone("v1", "ConfigMap", ns, "free")
@@ -82,7 +86,8 @@ func TestAgentOfItsOwnService(t *testing.T) {
 
 	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, ns, files, spec), healthy)
 	changed := maps.Clone(files)
-	changed["agent.yaml"] = strings.Replace(strings.ReplaceAll(ownDeployment("2"), "a: b", "a: c"), "{name: agent}", "{name: agent, annotations: {fairlead.dev/recreate: allowed}}", 1)
+	changed["agent.yaml"] = strings.Replace(strings.ReplaceAll(ownDeployment("2"), "a: b", "a: c"), "{name: agent}",
+		"{name: agent, annotations: {fairlead.dev/recreate: allowed}}", 1)
 	w.hub.pushSynced(t, name, ns, changed, spec)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetPhase() == failed && strings.Contains(r.GetMessage(), "the agent itself runs by it")
@@ -100,7 +105,8 @@ func (w *world) podOf(release string) string {
 	w.t.Helper()
 	var name string
 	w.eventually("there is a pod of release "+release, func() bool {
-		out, err := kube.Cluster(w.t).Kubectl(w.t.Context(), "", "-n", w.namespace, "get", "pods", "-l", "release="+release, "-o", "name")
+		out, err := kube.Cluster(w.t).Kubectl(w.t.Context(), "", "-n", w.namespace, "get", "pods", "-l",
+			"release="+release, "-o", "name")
 		if err != nil {
 			w.t.Fatal(err)
 		}

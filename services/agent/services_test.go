@@ -34,11 +34,14 @@ func TestFolderIsAppliedChangedAndPruned(t *testing.T) {
 	w := newWorld(t)
 	name := w.service("hello")
 	first := w.hub.push(t, name, w.namespace, map[string]string{
-		"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1"), "sub/c.json": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"x":"1"}}`, "README.md": "no",
+		"a.yaml":     configMap("a", "1") + "---\n" + configMap("b", "1"),
+		"sub/c.json": `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"x":"1"}}`,
+		"README.md":  "no",
 	})
 	w.start()
 	report := w.hub.awaitPhase(t, name, first, healthy)
-	if report.GetObjectsTotal() != 3 || report.GetObjectsHealthy() != 3 || report.GetAppliedDigest() != first || report.GetAppliedCommit() == "" || report.GetAppliedTime() == nil {
+	if report.GetObjectsTotal() != 3 || report.GetObjectsHealthy() != 3 || report.GetAppliedDigest() != first ||
+		report.GetAppliedCommit() == "" || report.GetAppliedTime() == nil {
 		t.Errorf("got %v", report)
 	}
 	w.mustData("a", "1")
@@ -48,14 +51,17 @@ func TestFolderIsAppliedChangedAndPruned(t *testing.T) {
 		t.Errorf("the object is not marked as ours: %v %v", obj.GetLabels(), err)
 	}
 
-	second := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2"), "d.yaml": configMap("d", "2")})
+	second := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "2"), "d.yaml": configMap("d", "2"),
+	})
 	w.hub.awaitPhase(t, name, second, healthy)
 	w.mustData("a", "2")
 	w.mustData("d", "2")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "b")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "c")
 	record := w.record(name)
-	if !record.Has(second) || len(record.Entries) != 2 || record.Entries[0].UID == "" || record.Entries[0].Sum == 0 || record.Entries[0].Owned == 0 {
+	if !record.Has(second) || len(record.Entries) != 2 || record.Entries[0].UID == "" || record.Entries[0].Sum == 0 ||
+		record.Entries[0].Owned == 0 {
 		t.Errorf("inventory: %+v", record)
 	}
 
@@ -77,7 +83,11 @@ func TestInvalidManifestsKeepThePreviousState(t *testing.T) {
 	}{
 		{
 			"type",
-			map[string]string{"a.yaml": configMap("NAME-a", "2"), "config.yaml": configMap("NAME-c", "2") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME-b}\ndata: {x: 1}\n"},
+			map[string]string{
+				"a.yaml": configMap("NAME-a", "2"),
+				"config.yaml": configMap("NAME-c", "2") +
+					"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME-b}\ndata: {x: 1}\n",
+			},
 			"ConfigMap NS/NAME-b (apps/hello/config.yaml, document 2): data.x: expected string, got integer. Fix the manifest and push; the previous state stays applied.",
 		},
 		{
@@ -87,12 +97,18 @@ func TestInvalidManifestsKeepThePreviousState(t *testing.T) {
 		},
 		{
 			"kind",
-			map[string]string{"a.yaml": configMap("NAME-a", "2"), "b.yaml": "apiVersion: nope.dev/v1\nkind: Boat\nmetadata: {name: b}\n"},
+			map[string]string{
+				"a.yaml": configMap("NAME-a", "2"),
+				"b.yaml": "apiVersion: nope.dev/v1\nkind: Boat\nmetadata: {name: b}\n",
+			},
 			"Boat b (apps/hello/b.yaml, document 1): the cluster does not know kind Boat of nope.dev/v1. Install its CustomResourceDefinition, or mend apiVersion and kind. It is tried again; the previous state stays applied.",
 		},
 		{
 			"field",
-			map[string]string{"a.yaml": configMap("NAME-a", "2"), "b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME-b}\ndatta: {}\n"},
+			map[string]string{
+				"a.yaml": configMap("NAME-a", "2"),
+				"b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME-b}\ndatta: {}\n",
+			},
 			"ConfigMap NS/NAME-b (apps/hello/b.yaml, document 1): datta: there is no such field. Fix the manifest and push; the previous state stays applied.",
 		},
 		{
@@ -107,18 +123,26 @@ func TestInvalidManifestsKeepThePreviousState(t *testing.T) {
 		},
 		{
 			"kustomize",
-			map[string]string{"kustomization.yaml": "resources: [a.yaml]\npatches:\n- {patch: \"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, $patch: delete}\"}\n", "a.yaml": configMap("a", "1")},
+			map[string]string{
+				"kustomization.yaml": "resources: [a.yaml]\npatches:\n- {patch: \"{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, $patch: delete}\"}\n",
+				"a.yaml":             configMap("a", "1"),
+			},
 			"has a kustomization that builds no objects. Nothing is removed for an empty folder: the 2 objects that were applied stay.",
 		},
 		{
 			"chart",
-			map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "templates/a.yaml": "{{ if .Values.on }}" + configMap("a", "1") + "{{ end }}"},
+			map[string]string{
+				"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+				"templates/a.yaml": "{{ if .Values.on }}" + configMap("a", "1") + "{{ end }}",
+			},
 			"has a chart that renders no objects with these values. Nothing is removed for an empty folder: the 2 objects that were applied stay.",
 		},
 	}
 	for _, test := range tests {
 		name := w.service(test.name)
-		good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap(test.name+"-a", "1"), "b.yaml": configMap(test.name+"-b", "1")})
+		good := w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap(test.name+"-a", "1"), "b.yaml": configMap(test.name+"-b", "1"),
+		})
 		w.hub.awaitPhase(t, name, good, healthy)
 		files := map[string]string{}
 		for file, content := range test.files {
@@ -136,7 +160,9 @@ func TestInvalidManifestsKeepThePreviousState(t *testing.T) {
 		w.mustData(test.name+"-a", "1")
 		w.mustData(test.name+"-b", "1")
 		// The fix is not held back by the failure.
-		fixed := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap(test.name+"-a", "3"), "b.yaml": configMap(test.name+"-b", "3")})
+		fixed := w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap(test.name+"-a", "3"), "b.yaml": configMap(test.name+"-b", "3"),
+		})
 		w.hub.awaitPhase(t, name, fixed, healthy)
 		w.mustData(test.name+"-b", "3")
 	}
@@ -148,13 +174,16 @@ func TestImmutableFieldIsReported(t *testing.T) {
 	w.start()
 	name := w.service("web")
 	deployment := func(selector string) map[string]string {
-		return map[string]string{"web.yaml": strings.ReplaceAll("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {selector: {matchLabels: {app: SEL}}, template: {metadata: {labels: {app: SEL}}, spec: {containers: [{name: c, image: pause}]}}}\n", "SEL", selector)}
+		return map[string]string{
+			"web.yaml": strings.ReplaceAll("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {selector: {matchLabels: {app: SEL}}, template: {metadata: {labels: {app: SEL}}, spec: {containers: [{name: c, image: pause}]}}}\n", "SEL", selector),
+		}
 	}
 	good := w.hub.push(t, name, w.namespace, deployment("one"))
 	w.hub.awaitPhase(t, name, good, healthy)
 	bad := w.hub.push(t, name, w.namespace, deployment("two"))
 	report := w.hub.awaitPhase(t, name, bad, failed)
-	want := "Deployment " + w.namespace + "/web (apps/hello/web.yaml, document 1): spec.selector: field is immutable. It can't be changed on an existing object: undo the change, delete the object so that it is made anew, or allow that by its annotation fairlead.dev/recreate: allowed; the previous state stays applied."
+	want := "Deployment " + w.namespace +
+		"/web (apps/hello/web.yaml, document 1): spec.selector: field is immutable. It can't be changed on an existing object: undo the change, delete the object so that it is made anew, or allow that by its annotation fairlead.dev/recreate: allowed; the previous state stays applied."
 	if report.GetMessage() != want {
 		t.Errorf("got\n%s\nwant\n%s", report.GetMessage(), want)
 	}
@@ -179,7 +208,9 @@ func TestErrorsAboutSecretsCarryNoValues(t *testing.T) {
 		"structure": "data: {password: {deep: " + value + "}}",
 	} {
 		service := w.service(name)
-		digest := w.hub.push(t, service, w.namespace, map[string]string{"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + "}\n" + manifest})
+		digest := w.hub.push(t, service, w.namespace, map[string]string{
+			"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + "}\n" + manifest,
+		})
 		report := w.hub.awaitPhase(t, service, digest, failed)
 		text := report.String()
 		if strings.Contains(text, value) || strings.Contains(text, "31415926") {
@@ -196,16 +227,21 @@ func TestObjectOfAnotherServiceIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	mine, other := w.service("mine"), w.service("other")
-	w.hub.awaitPhase(t, mine, w.hub.push(t, mine, w.namespace, map[string]string{"a.yaml": configMap("shared", "mine")}), healthy)
-	bad := w.hub.push(t, other, w.namespace, map[string]string{"a.yaml": configMap("shared", "other"), "b.yaml": configMap("own", "other")})
+	w.hub.awaitPhase(t, mine,
+		w.hub.push(t, mine, w.namespace, map[string]string{"a.yaml": configMap("shared", "mine")}), healthy)
+	bad := w.hub.push(t, other, w.namespace, map[string]string{
+		"a.yaml": configMap("shared", "other"), "b.yaml": configMap("own", "other"),
+	})
 	report := w.hub.awaitPhase(t, other, bad, failed)
-	if want := `ConfigMap ` + w.namespace + `/shared (apps/hello/a.yaml, document 1): it belongs to service "` + mine + `"`; !strings.Contains(report.GetMessage(), want) {
+	if want := `ConfigMap ` + w.namespace + `/shared (apps/hello/a.yaml, document 1): it belongs to service "` + mine +
+		`"`; !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.mustData("shared", "mine")
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "own")
 	// Once its owner lets go of it, the second may have it: without a push, within a few retries.
-	w.hub.awaitPhase(t, mine, w.hub.push(t, mine, w.namespace, map[string]string{"a.yaml": configMap("else", "mine")}), healthy)
+	w.hub.awaitPhase(t, mine, w.hub.push(t, mine, w.namespace, map[string]string{"a.yaml": configMap("else", "mine")}),
+		healthy)
 	w.hub.awaitPhase(t, other, bad, healthy)
 	w.mustData("shared", "other")
 }
@@ -215,15 +251,19 @@ func TestObjectOfAnUnknownAgentsServiceIsRefused(t *testing.T) {
 	w := newWorld(t)
 	foreign := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "a", "namespace": w.namespace, "labels": map[string]any{object.ServiceLabel: "elsewhere"}},
+		"metadata": map[string]any{
+			"name": "a", "namespace": w.namespace, "labels": map[string]any{object.ServiceLabel: "elsewhere"},
+		},
 	}}
 	if _, err := w.cluster.Apply(t.Context(), foreign, false); err != nil {
 		t.Fatal(err)
 	}
 	w.start()
 	name := w.service("mine")
-	report := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), failed)
-	if !strings.Contains(report.GetMessage(), `it belongs to service "elsewhere"`) || !strings.Contains(report.GetMessage(), "nothing was applied") {
+	report := w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), failed)
+	if !strings.Contains(report.GetMessage(), `it belongs to service "elsewhere"`) ||
+		!strings.Contains(report.GetMessage(), "nothing was applied") {
 		t.Errorf("got %s", report.GetMessage())
 	}
 }
@@ -244,8 +284,10 @@ spec:
 `
 	digest := w.hub.push(t, name, w.namespace, map[string]string{
 		"a.yaml": "apiVersion: harbour.dev/v1\nkind: Boat\nmetadata: {name: dinghy}\nspec: {sails: 2}\n",
-		"b.yaml": configMap("in-new", "1") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: " + w.namespace + "-new}\n",
-		"z.yaml": crd + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + w.namespace + "-new, namespace: wrong}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"it's:" + w.namespace + "\"}\n",
+		"b.yaml": configMap("in-new", "1") + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: " +
+			w.namespace + "-new}\n",
+		"z.yaml": crd + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: " + w.namespace +
+			"-new, namespace: wrong}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"it's:" + w.namespace + "\"}\n",
 	})
 	w.hub.awaitPhase(t, name, digest, healthy)
 	boat, err := w.get("harbour.dev/v1", "Boat", w.namespace, "dinghy")
@@ -271,9 +313,13 @@ func TestDeploymentSaysWhyItsPodsCannotBeMade(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("web")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"d.yaml": strings.Replace(webDeployment, "{containers", "{serviceAccountName: none-such, containers", 1)})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"d.yaml": strings.Replace(webDeployment, "{containers", "{serviceAccountName: none-such, containers", 1),
+	})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetDigest() == digest && r.GetPhase() == progressing && strings.Contains(r.GetMessage(), "its pods can't be made: ") && strings.Contains(r.GetMessage(), `"none-such" not found`)
+		return r.GetDigest() == digest && r.GetPhase() == progressing &&
+			strings.Contains(r.GetMessage(), "its pods can't be made: ") &&
+			strings.Contains(r.GetMessage(), `"none-such" not found`)
 	})
 }
 
@@ -283,13 +329,18 @@ func TestHealthIsFollowed(t *testing.T) {
 	w.start()
 	name := w.service("web")
 	deployment := func(replicas, image string) map[string]string {
-		return map[string]string{"d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: " + replicas + ", selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: " + image + "}]}}}\n"}
+		return map[string]string{
+			"d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: " + replicas +
+				", selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: " + image + "}]}}}\n",
+		}
 	}
 	// Pods become ready in this cluster, so a deployment that asks for an impossible node stays in progress.
-	stuck := strings.ReplaceAll(deployment("1", "x")["d.yaml"], "spec: {containers", "spec: {nodeSelector: {none: such}, containers")
+	stuck := strings.ReplaceAll(deployment("1", "x")["d.yaml"], "spec: {containers",
+		"spec: {nodeSelector: {none: such}, containers")
 	bad := w.hub.push(t, name, w.namespace, map[string]string{"d.yaml": stuck})
 	report := w.hub.awaitPhase(t, name, bad, progressing)
-	if report.GetAppliedDigest() != bad || len(report.GetObjects()) != 1 || report.GetObjects()[0].GetHealth() != "Progressing" || report.GetMessage() == "" {
+	if report.GetAppliedDigest() != bad || len(report.GetObjects()) != 1 ||
+		report.GetObjects()[0].GetHealth() != "Progressing" || report.GetMessage() == "" {
 		t.Errorf("got %v", report)
 	}
 	// A new digest does not wait for the old one's health.
@@ -329,7 +380,8 @@ func TestFinalizersAreWaitedFor(t *testing.T) {
 	w.start()
 	name := w.service("slow")
 	held := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [harbour.dev/hold]}\n"
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": held, "b.yaml": configMap("b", "1")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": held, "b.yaml": configMap("b", "1")}), healthy)
 	second := w.hub.push(t, name, w.namespace, map[string]string{"b.yaml": configMap("b", "2")})
 	report := w.hub.awaitPhase(t, name, second, progressing)
 	if !strings.Contains(report.GetMessage(), "waits for its finalizers: harbour.dev/hold") {
@@ -345,7 +397,8 @@ func TestFinalizersAreWaitedFor(t *testing.T) {
 // release takes the finalizers off a ConfigMap.
 func (w *world) release(name string) {
 	w.t.Helper()
-	if _, err := kube.Cluster(w.t).Kubectl(w.t.Context(), "", "patch", "configmap", "-n", w.namespace, name, "--type=json", `-p=[{"op":"remove","path":"/metadata/finalizers"}]`); err != nil {
+	if _, err := kube.Cluster(w.t).Kubectl(w.t.Context(), "", "patch", "configmap", "-n", w.namespace, name,
+		"--type=json", `-p=[{"op":"remove","path":"/metadata/finalizers"}]`); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -355,12 +408,16 @@ func TestPruneLeavesWhatIsNotOurs(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1"),
+		}), healthy)
 	suspend := &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND}
 	w.hub.awaitPhase(t, name, w.hub.sync(name, suspend), healthy) // else it would put right what is changed now
 	kubectl := func(stdin string, args ...string) {
 		t.Helper()
-		if _, err := kube.Cluster(t).Kubectl(t.Context(), stdin, append([]string{"-n", w.namespace}, args...)...); err != nil {
+		if _, err := kube.Cluster(t).Kubectl(t.Context(), stdin,
+			append([]string{"-n", w.namespace}, args...)...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -390,7 +447,8 @@ func TestOneBadServiceDoesNotStopOthers(t *testing.T) {
 	bad, good := w.service("bad"), w.service("good")
 	digest := w.hub.push(t, bad, w.namespace, map[string]string{"a.yaml": configMap("bad", "1")})
 	w.hub.awaitPhase(t, bad, digest, failed)
-	w.hub.awaitPhase(t, good, w.hub.push(t, good, w.namespace, map[string]string{"a.yaml": configMap("good", "1")}), healthy)
+	w.hub.awaitPhase(t, good, w.hub.push(t, good, w.namespace, map[string]string{"a.yaml": configMap("good", "1")}),
+		healthy)
 	w.api.set(nil)
 	w.hub.awaitPhase(t, bad, digest, healthy)
 }
@@ -404,7 +462,8 @@ func TestHubAwayAfterRestart(t *testing.T) {
 	w.hub.awaitPhase(t, name, first, healthy)
 	stop()
 	// The inventory is lost and the hub is away: what is on disk is enough to apply again.
-	if err := w.cluster.ConfigMaps("fairlead-system").Delete(t.Context(), "inventory."+name, metav1.DeleteOptions{}); err != nil {
+	if err := w.cluster.ConfigMaps("fairlead-system").Delete(t.Context(), "inventory."+name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.cluster.ConfigMaps(w.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
@@ -412,7 +471,8 @@ func TestHubAwayAfterRestart(t *testing.T) {
 	}
 	w.hub.setDown(true)
 	w.start()
-	w.eventually("the object is back", func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, "a"); return err == nil })
+	w.eventually("the object is back",
+		func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, "a"); return err == nil })
 	w.hub.setDown(false)
 	second := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
 	w.hub.awaitPhase(t, name, second, healthy)
@@ -425,7 +485,8 @@ func TestLostDiskFindsItsServicesAgain(t *testing.T) {
 	stays, goes := w.service("stays"), w.service("goes")
 	digest := w.hub.push(t, stays, w.namespace, map[string]string{"a.yaml": configMap("a", "1")})
 	w.hub.awaitPhase(t, stays, digest, healthy)
-	w.hub.awaitPhase(t, goes, w.hub.push(t, goes, w.namespace, map[string]string{"b.yaml": configMap("b", "1")}), healthy)
+	w.hub.awaitPhase(t, goes, w.hub.push(t, goes, w.namespace, map[string]string{"b.yaml": configMap("b", "1")}),
+		healthy)
 	stop()
 	w.data = t.TempDir()
 	w.hub.remove(goes)
@@ -482,7 +543,8 @@ func TestNudgeCausesSyncAndUnchangedCostsNothing(t *testing.T) {
 		return w.hub.syncs > syncs
 	})
 	after := slices.DeleteFunc(w.api.since(before), func(line string) bool { // agents of other tests share the cluster
-		return strings.Contains(line, "/namespaces/") && !strings.Contains(line, w.namespace) // inventories have it in their names
+		// inventories have it in their names
+		return strings.Contains(line, "/namespaces/") && !strings.Contains(line, w.namespace)
 	})
 	if len(after) > 0 {
 		t.Errorf("an unchanged service costs requests: %v", after)
@@ -494,7 +556,8 @@ func TestKillAtAnyStepLosesAndRepeatsNothing(t *testing.T) {
 	w := newWorld(t)
 	settled, hit := w.service("settled"), w.service("hit")
 	kill := w.process()
-	w.hub.awaitPhase(t, settled, w.hub.push(t, settled, w.namespace, map[string]string{"s.yaml": configMap("s", "1")}), healthy)
+	w.hub.awaitPhase(t, settled, w.hub.push(t, settled, w.namespace, map[string]string{"s.yaml": configMap("s", "1")}),
+		healthy)
 	patches := w.api.patches("/configmaps/s")
 
 	files := func(value string, names ...string) map[string]string {
@@ -559,20 +622,24 @@ func TestAgentOfAnotherClusterTouchesNothing(t *testing.T) {
 	w := newWorld(t)
 	name := w.service("web")
 	stop := w.start()
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	stop()
 
 	wrong := newWorld(t)
 	wrong.hub.cluster = "prod"
 	wrong.hub.remove(name)
-	service, err := agent.New(wrong.config(), agent.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	service, err := agent.New(wrong.config(), agent.Deps{
+		Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	err = service.Run(ctx)
-	if !errors.Is(err, inventory.ErrOtherCluster) || !strings.Contains(err.Error(), `it is "edge", and the agent joined as "prod"`) {
+	if !errors.Is(err, inventory.ErrOtherCluster) ||
+		!strings.Contains(err.Error(), `it is "edge", and the agent joined as "prod"`) {
 		t.Errorf("it ended with %v", err)
 	}
 	w.mustData("a", "1")
@@ -582,14 +649,17 @@ func TestJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	run := func() error {
-		service, err := agent.New(w.config(), agent.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+		service, err := agent.New(w.config(), agent.Deps{
+			Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(),
+		})
 		if err != nil {
 			return err
 		}
 		return service.Run(t.Context())
 	}
 	stop := w.start()
-	w.eventually("the agent has joined", func() bool { _, err := os.Stat(filepath.Join(w.data, "token")); return err == nil })
+	w.eventually("the agent has joined",
+		func() bool { _, err := os.Stat(filepath.Join(w.data, "token")); return err == nil })
 	if err := run(); err == nil || !strings.Contains(err.Error(), "another agent uses it") {
 		t.Errorf("a second agent on the same folder: %v", err)
 	}
@@ -602,7 +672,8 @@ func TestJoin(t *testing.T) {
 	w.start()() // the join token is spent; the credential on disk counts
 
 	w.data = t.TempDir()
-	if err := run(); err == nil || !strings.Contains(err.Error(), "unknown, used or expired") || !strings.Contains(err.Error(), "fairlead cluster join-token NAME") {
+	if err := run(); err == nil || !strings.Contains(err.Error(), "unknown, used or expired") ||
+		!strings.Contains(err.Error(), "fairlead cluster join-token NAME") {
 		t.Errorf("a spent join token: %v", err)
 	}
 	w.join = ""
@@ -618,7 +689,10 @@ func TestRemovalEndsWhenTheServiceIsWantedAgain(t *testing.T) {
 	w.start()
 	name, space := w.service("moved"), w.namespace+"-moved"
 	files := func(value string) map[string]string {
-		return map[string]string{"a.yaml": configMap("a", value), "b.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n"}
+		return map[string]string{
+			"a.yaml": configMap("a", value),
+			"b.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n",
+		}
 	}
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files("1")), healthy)
 	before, err := w.get("v1", "Namespace", "", space)

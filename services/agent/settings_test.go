@@ -26,7 +26,8 @@ func TestDefinitionsOfAChartAreAppliedMadeOrSkippedAsTheServiceSays(t *testing.T
 	w.start()
 	name, group := w.service("chart"), w.namespace+".dev"
 	marked := func(mark string) string {
-		return strings.Replace(crd(group), "metadata: {name: rafts."+group+"}", "metadata: {name: rafts."+group+", labels: {of: "+mark+"}}", 1)
+		return strings.Replace(crd(group), "metadata: {name: rafts."+group+"}",
+			"metadata: {name: rafts."+group+", labels: {of: "+mark+"}}", 1)
 	}
 	definition := func() (labels map[string]string, owner string) {
 		t.Helper()
@@ -36,7 +37,10 @@ func TestDefinitionsOfAChartAreAppliedMadeOrSkippedAsTheServiceSays(t *testing.T
 		}
 		return got.GetLabels(), object.Owner(got)
 	}
-	files := map[string]string{"Chart.yaml": chartOnly, "crds/raft.yaml": marked("first"), "templates/a.yaml": raft(group, "one"), "templates/b.yaml": configMap("b", "1")}
+	files := map[string]string{
+		"Chart.yaml": chartOnly, "crds/raft.yaml": marked("first"), "templates/a.yaml": raft(group, "one"),
+		"templates/b.yaml": configMap("b", "1"),
+	}
 	deliver := func(policy deliveryv1.CrdPolicy) {
 		t.Helper()
 		w.hub.renders(name, &deliveryv1.HelmSpec{Crds: policy})
@@ -45,7 +49,8 @@ func TestDefinitionsOfAChartAreAppliedMadeOrSkippedAsTheServiceSays(t *testing.T
 	// The kind is not there, and nobody makes it.
 	w.hub.renders(name, &deliveryv1.HelmSpec{Crds: deliveryv1.CrdPolicy_CRD_POLICY_SKIP})
 	digest := w.hub.push(t, name, w.namespace, files)
-	if report := w.hub.awaitPhase(t, name, digest, failed); !strings.Contains(report.GetMessage(), "kind Raft of "+group) {
+	if report := w.hub.awaitPhase(t, name, digest,
+		failed); !strings.Contains(report.GetMessage(), "kind Raft of "+group) {
 		t.Errorf("skipped: %s", report.GetMessage())
 	}
 	// The definition is made, and nobody's.
@@ -98,9 +103,12 @@ func TestADryRunTellsWhichDefinitionsWouldBeMade(t *testing.T) {
 	w.start()
 	name, group := w.service("chart"), w.namespace+".dev"
 	w.hub.renders(name, &deliveryv1.HelmSpec{Crds: deliveryv1.CrdPolicy_CRD_POLICY_CREATE})
-	w.hub.push(t, name, w.namespace, map[string]string{"Chart.yaml": chartOnly, "crds/raft.yaml": crd(group), "templates/a.yaml": raft(group, "one")})
+	w.hub.push(t, name, w.namespace, map[string]string{
+		"Chart.yaml": chartOnly, "crds/raft.yaml": crd(group), "templates/a.yaml": raft(group, "one"),
+	})
 	digest := w.hub.sync(name, spec(deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, ""))
-	detail := w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == digest })
+	detail := w.hub.awaitDetail(t, name,
+		func(d *deliveryv1.ServiceDetail) bool { return d.GetDiff() != nil && d.GetDigest() == digest })
 	if got := changes(detail.GetDiff()); got["rafts."+group] != "CREATE" || got["one"] != "CREATE" {
 		t.Errorf("diff: %v", got)
 	}
@@ -112,8 +120,10 @@ func TestAnObjectWhoseKindComesLaterIsNotTriedBefore(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name, group := w.service("late"), w.namespace+".dev"
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"b.yaml": configMap("b", "1")}), healthy)
-	late := strings.Replace(raft(group, "one"), "{name: one}", `{name: one, annotations: {argocd.argoproj.io/sync-options: "SkipDryRunOnMissingResource=true,ServerSideApply=true", fairlead.dev/wave: "1"}}`, 1)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"b.yaml": configMap("b", "1")}),
+		healthy)
+	late := strings.Replace(raft(group, "one"), "{name: one}",
+		`{name: one, annotations: {argocd.argoproj.io/sync-options: "SkipDryRunOnMissingResource=true,ServerSideApply=true", fairlead.dev/wave: "1"}}`, 1)
 	files := map[string]string{"a.yaml": late, "b.yaml": configMap("b", "2"), "c.yaml": configMap("c", "1")}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.eventually("what comes before it is applied", func() bool { return w.has("c") })
@@ -143,10 +153,12 @@ func TestWhatIsPrunedLastWaitsForTheHealthOfTheRest(t *testing.T) {
 	w.start()
 	name := w.service("last")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"a.yaml": annotated("a", "1", "argocd.argoproj.io/sync-options: PruneLast=true"), "b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1"),
+		"a.yaml": annotated("a", "1", "argocd.argoproj.io/sync-options: PruneLast=true"),
+		"b.yaml": configMap("b", "1"), "c.yaml": configMap("c", "1"),
 	}), healthy)
 	w.hub.push(t, name, w.namespace, map[string]string{
-		"c.yaml": configMap("c", "1"), "d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: long}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n",
+		"c.yaml": configMap("c", "1"),
+		"d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: long}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n",
 	})
 	w.eventually("what is not pruned last is gone", func() bool { return !w.has("b") })
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {

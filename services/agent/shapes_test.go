@@ -53,7 +53,8 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 `, i, group, scope)
-		files[fmt.Sprintf("boats/%02d.yaml", i)] = fmt.Sprintf("apiVersion: %s/v1\nkind: Boat%d\nmetadata: {name: boat}\nspec: {length: %d}\n", group, i, i)
+		files[fmt.Sprintf("boats/%02d.yaml",
+			i)] = fmt.Sprintf("apiVersion: %s/v1\nkind: Boat%d\nmetadata: {name: boat}\nspec: {length: %d}\n", group, i, i)
 	}
 	return files
 }
@@ -67,12 +68,20 @@ func TestTenShapesApplyTwiceWithNoRequestTheSecondTime(t *testing.T) {
 		render deliveryv1.Renderer
 		total  int32
 		err    string
-		// asks are requests of the second pass: templates are told what the cluster can do, a lookup asks, and a hook is run for every revision.
+		// asks are requests of the second pass: templates are told what the cluster can do, a lookup asks, and a hook
+		// is run for every revision.
 		asks []string
 	}{
 		{name: "operator", files: operator, total: 24},
 		{name: "overlay", total: 4},
-		{name: "chart", total: 4, asks: []string{"GET /api", "GET /apis", "GET /api/v1/namespaces/NAMESPACE/configmaps/*", "DELETE /api/v1/namespaces/NAMESPACE/configmaps/migrate", "PATCH /api/v1/namespaces/NAMESPACE/configmaps/migrate"}},
+		{
+			name: "chart", total: 4,
+			asks: []string{
+				"GET /api", "GET /apis", "GET /api/v1/namespaces/NAMESPACE/configmaps/*",
+				"DELETE /api/v1/namespaces/NAMESPACE/configmaps/migrate",
+				"PATCH /api/v1/namespaces/NAMESPACE/configmaps/migrate",
+			},
+		},
 		{name: "names", total: 3},
 		{name: "large", files: func(string) map[string]string {
 			return map[string]string{"a.yaml": configMap("large", strings.Repeat("0123456789abcdef", 62_500))}
@@ -80,7 +89,10 @@ func TestTenShapesApplyTwiceWithNoRequestTheSecondTime(t *testing.T) {
 		{name: "generated", err: refused},
 		{name: "lists", total: 4},
 		{name: "comments", total: 2},
-		{name: "templates", render: deliveryv1.Renderer_RENDERER_TEMPLATE, total: 2, asks: []string{"GET /api", "GET /apis"}},
+		{
+			name: "templates", render: deliveryv1.Renderer_RENDERER_TEMPLATE, total: 2,
+			asks: []string{"GET /api", "GET /apis"},
+		},
 		{name: "platform", total: 7},
 	}
 	for _, one := range shapes {
@@ -98,7 +110,8 @@ func TestTenShapesApplyTwiceWithNoRequestTheSecondTime(t *testing.T) {
 			w.hub.render(name, one.render, map[string]string{"region": "eu", "tier": "gold"})
 			digest := w.hub.push(t, name, w.namespace, files)
 			applied := func(r *deliveryv1.ServiceReport) bool {
-				return r.GetAppliedDigest() == digest && r.GetDigest() == digest || r.GetPhase() == deliveryv1.Phase_PHASE_FAILED
+				return r.GetAppliedDigest() == digest && r.GetDigest() == digest ||
+					r.GetPhase() == deliveryv1.Phase_PHASE_FAILED
 			}
 			report := w.hub.await(t, name, applied)
 			if one.err != "" {
@@ -113,7 +126,9 @@ func TestTenShapesApplyTwiceWithNoRequestTheSecondTime(t *testing.T) {
 			if got := len(w.record(name).Entries); got != int(one.total) {
 				t.Errorf("%d objects are applied, want %d: %v", got, one.total, w.record(name).Entries)
 			}
-			w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return applied(r) && r.GetPhase() == healthy })
+			w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+				return applied(r) && r.GetPhase() == healthy
+			})
 			// The agent asks for an object that its stream has not told of yet, in one pass at most.
 			asked := map[string]bool{}
 			for told := false; !told; {
@@ -124,7 +139,9 @@ func TestTenShapesApplyTwiceWithNoRequestTheSecondTime(t *testing.T) {
 				if report := w.hub.await(t, name, applied); report.GetPhase() == deliveryv1.Phase_PHASE_FAILED {
 					t.Fatal(report.GetMessage())
 				}
-				expected := append([]string{"PUT /api/v1/namespaces/fairlead-system/configmaps/inventory.*"}, one.asks...) // the new revision is noted
+				// the new revision is noted
+				expected := append([]string{"PUT /api/v1/namespaces/fairlead-system/configmaps/inventory.*"},
+					one.asks...)
 				for _, line := range w.api.since(0) {
 					at := slices.IndexFunc(expected, func(pattern string) bool {
 						fits, err := path.Match(strings.ReplaceAll(pattern, "NAMESPACE", w.namespace), line)

@@ -31,7 +31,8 @@ func TestSyncThatFindsNothingToDoWritesNothing(t *testing.T) {
 		w.hub.awaitPhase(t, name, digest, healthy)
 	}
 	stop()
-	if requests := slices.DeleteFunc(w.api.since(seen), func(line string) bool { return strings.HasPrefix(line, http.MethodGet) }); len(requests) > 0 {
+	if requests := slices.DeleteFunc(w.api.since(seen),
+		func(line string) bool { return strings.HasPrefix(line, http.MethodGet) }); len(requests) > 0 {
 		t.Errorf("written: %v", requests)
 	}
 	if got := w.counted("fairlead_agent_render_seconds", ""); got != 4 {

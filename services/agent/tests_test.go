@@ -102,7 +102,8 @@ func TestTestsRunWhenTheyAreAskedFor(t *testing.T) {
 	name := w.service("tested")
 	const helm = "helm.sh/hook: test, helm.sh/hook-weight: "
 	files := map[string]string{"all.yaml": configMap("a", "1") + runningJob("hook", "fairlead.dev/hook: post-sync") +
-		runningJob("second", helm+`"2"`) + annotated("needed", "1", helm+`"1"`) + runningJob("first", helm+`"1"`) + runningJob("ours", "fairlead.dev/hook: test")}
+		runningJob("second", helm+`"2"`) + annotated("needed", "1", helm+`"1"`) + runningJob("first", helm+`"1"`) +
+		runningJob("ours", "fairlead.dev/hook: test")}
 	digest := w.hub.push(t, name, w.namespace, files)
 	first := w.hub.awaitPhase(t, name, digest, healthy)
 	for _, one := range []string{"first", "second", "ours"} {
@@ -113,13 +114,15 @@ func TestTestsRunWhenTheyAreAskedFor(t *testing.T) {
 	}
 	asked := w.hub.ask(name, "one")
 	run := w.ends(name, "one")
-	if run.GetOutcome() != passed || run.GetCause() != deliveryv1.TestCause_TEST_CAUSE_REQUEST || run.GetDigest() != digest || run.GetCommit() == "" || run.GetStartTime() == nil {
+	if run.GetOutcome() != passed || run.GetCause() != deliveryv1.TestCause_TEST_CAUSE_REQUEST ||
+		run.GetDigest() != digest || run.GetCommit() == "" || run.GetStartTime() == nil {
 		t.Errorf("got %v", run)
 	}
 	var names []string
 	for _, result := range run.GetResults() {
 		names = append(names, result.GetName())
-		if result.GetOutcome() != passed || result.GetAttempts() != 1 || result.GetEndTime() == nil || !strings.Contains(result.GetLog(), "of a container played by kwok\n") {
+		if result.GetOutcome() != passed || result.GetAttempts() != 1 || result.GetEndTime() == nil ||
+			!strings.Contains(result.GetLog(), "of a container played by kwok\n") {
 			t.Errorf("got %v", result)
 		}
 	}
@@ -129,10 +132,13 @@ func TestTestsRunWhenTheyAreAskedFor(t *testing.T) {
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetDigest() == asked && r.GetPhase() == healthy && r.GetTests().GetOutcome() == passed
 	})
-	if got := report.GetTests(); got.GetId() != "one" || got.GetPassed() != 3 || got.GetFailed() != 0 || got.GetDigest() != digest || got.GetEndTime() == nil {
+	if got := report.GetTests(); got.GetId() != "one" || got.GetPassed() != 3 || got.GetFailed() != 0 ||
+		got.GetDigest() != digest || got.GetEndTime() == nil {
 		t.Errorf("got %v", got)
 	}
-	if report.GetAppliedDigest() != asked || !report.GetAppliedTime().AsTime().Equal(first.GetAppliedTime().AsTime()) || report.GetAppliedCommit() != first.GetAppliedCommit() {
+	if report.GetAppliedDigest() != asked ||
+		!report.GetAppliedTime().AsTime().Equal(first.GetAppliedTime().AsTime()) ||
+		report.GetAppliedCommit() != first.GetAppliedCommit() {
 		t.Errorf("the revision is another one: %v, before %v", report, first)
 	}
 	for _, one := range []string{"first", "second", "ours"} {
@@ -167,13 +173,17 @@ func TestTestsInAFolder(t *testing.T) {
 		"a.yaml": configMap("a", "1"), "tests/kustomization.yaml": "namePrefix: t-\nresources: [a.yaml]\n",
 		"tests/a.yaml": runningJob("check", "") + annotated("data", "1", ""),
 	}
-	w.hub.tests(name, &deliveryv1.TestSpec{Path: "tests", On: deliveryv1.TestTrigger_TEST_TRIGGER_REVISION, ServiceAccount: "tester"})
+	w.hub.tests(name, &deliveryv1.TestSpec{
+		Path: "tests", On: deliveryv1.TestTrigger_TEST_TRIGGER_REVISION, ServiceAccount: "tester",
+	})
 	w.kubectl("create", "serviceaccount", "tester")
 	digest := w.hub.push(t, name, w.namespace, files)
 	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetDigest() == digest && r.GetTests().GetEndTime() != nil
 	})
-	if got := report.GetTests(); got.GetOutcome() != passed || got.GetCause() != deliveryv1.TestCause_TEST_CAUSE_REVISION || got.GetPassed() != 1 || report.GetObjectsTotal() != 1 {
+	if got := report.GetTests(); got.GetOutcome() != passed ||
+		got.GetCause() != deliveryv1.TestCause_TEST_CAUSE_REVISION || got.GetPassed() != 1 ||
+		report.GetObjectsTotal() != 1 {
 		t.Errorf("got %v", report)
 	}
 	if sent := w.sent(); len(sent) < 3 || !slices.Equal(sent[:3], []string{"a", "t-data", "t-check"}) {
@@ -190,9 +200,12 @@ func TestTestsInAFolder(t *testing.T) {
 	// A folder that is not there is said.
 	name = w.service("none")
 	w.hub.tests(name, &deliveryv1.TestSpec{Path: "none"})
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"b.yaml": configMap("b", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"b.yaml": configMap("b", "1")}),
+		healthy)
 	w.hub.ask(name, "none")
-	if run := w.ends(name, "none"); run.GetOutcome() != broken || !strings.Contains(run.GetMessage(), "apps/hello/none: there is no such folder. Mend tests.path, or push the folder.") {
+	if run := w.ends(name, "none"); run.GetOutcome() != broken ||
+		!strings.Contains(run.GetMessage(),
+			"apps/hello/none: there is no such folder. Mend tests.path, or push the folder.") {
 		t.Errorf("got %v", run)
 	}
 }
@@ -203,8 +216,11 @@ func TestATestThatFails(t *testing.T) {
 	w.start()
 	name := w.service("fails")
 	w.hub.tests(name, &deliveryv1.TestSpec{Retries: 1, Degrades: true})
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + job("check", "fairlead.dev/hook: test") +
-		job("clears", "fairlead.dev/hook: test, fairlead.dev/hook-delete: succeeded") + runningJob("later", `fairlead.dev/hook: test, fairlead.dev/wave: "1"`)})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": configMap("a", "1") + job("check", "fairlead.dev/hook: test") +
+			job("clears", "fairlead.dev/hook: test, fairlead.dev/hook-delete: succeeded") +
+			runningJob("later", `fairlead.dev/hook: test, fairlead.dev/wave: "1"`),
+	})
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.hub.ask(name, "one")
 	uid := w.found("batch/v1", "Job", "check").GetUID()
@@ -213,15 +229,18 @@ func TestATestThatFails(t *testing.T) {
 	w.end("check", "Failed")
 	w.end("clears", "Complete")
 	run := w.ends(name, "one")
-	if want := "Job " + w.namespace + "/check failed: the test says so."; run.GetOutcome() != failing || run.GetMessage() != want {
+	if want := "Job " + w.namespace + "/check failed: the test says so."; run.GetOutcome() != failing ||
+		run.GetMessage() != want {
 		t.Errorf("got %v, want %s", run, want)
 	}
 	results := run.GetResults()
-	if results[0].GetOutcome() != failing || results[0].GetAttempts() != 2 || results[1].GetOutcome() != passed || results[2].GetOutcome() != skipped || results[2].GetAttempts() != 0 {
+	if results[0].GetOutcome() != failing || results[0].GetAttempts() != 2 || results[1].GetOutcome() != passed ||
+		results[2].GetOutcome() != skipped || results[2].GetAttempts() != 0 {
 		t.Errorf("got %v", results)
 	}
 	report := w.hub.awaitPhase(t, name, w.hub.services[name].GetDigest(), degraded)
-	if want := "Its tests failed: Job " + w.namespace + "/check failed"; !strings.HasPrefix(report.GetMessage(), want) || report.GetTests().GetFailed() != 1 {
+	if want := "Its tests failed: Job " + w.namespace +
+		"/check failed"; !strings.HasPrefix(report.GetMessage(), want) || report.GetTests().GetFailed() != 1 {
 		t.Errorf("got %v", report)
 	}
 	w.leaves("batch/v1", "Job", "clears")
@@ -249,7 +268,8 @@ func TestARunGoesOnWithAnotherAgent(t *testing.T) {
 			kill := w.process()
 			name := w.service("goeson")
 			digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") +
-				runningJob("first", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) + job("check", "fairlead.dev/hook: test")})
+				runningJob("first", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) +
+				job("check", "fairlead.dev/hook: test")})
 			w.hub.awaitPhase(t, name, digest, healthy)
 			w.hub.ask(name, "one")
 			w.found("batch/v1", "Job", "check")
@@ -260,7 +280,8 @@ func TestARunGoesOnWithAnotherAgent(t *testing.T) {
 			w.end("check", "Complete")
 			w.process()
 			run := w.ends(name, "one")
-			if run.GetOutcome() != passed || len(run.GetResults()) != 2 || run.GetResults()[0].GetAttempts() != 1 || emptied != (run.GetResults()[0].GetLog() == "") {
+			if run.GetOutcome() != passed || len(run.GetResults()) != 2 || run.GetResults()[0].GetAttempts() != 1 ||
+				emptied != (run.GetResults()[0].GetLog() == "") {
 				t.Errorf("got %v", run)
 			}
 			for _, one := range []string{"first", "check"} {
@@ -273,7 +294,8 @@ func TestARunGoesOnWithAnotherAgent(t *testing.T) {
 	}
 }
 
-// Between the making of a test and the note of it an agent may be killed, and the test be over and gone when the next one looks.
+// Between the making of a test and the note of it an agent may be killed, and the test be over and gone when the next
+// one looks.
 func TestATestThatRanWhileNoAgentLooked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -296,8 +318,10 @@ func TestATestThatRanWhileNoAgentLooked(t *testing.T) {
 	})
 	kill := w.process()
 	name := w.service("unseen")
-	text := strings.Replace(runningJob("check", "fairlead.dev/hook: test"), "spec: {", "spec: {ttlSecondsAfterFinished: 0, ", 1)
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + text}), healthy)
+	text := strings.Replace(runningJob("check", "fairlead.dev/hook: test"), "spec: {",
+		"spec: {ttlSecondsAfterFinished: 0, ", 1)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + text}), healthy)
 	w.hub.ask(name, "one")
 	waitFor(t, stalled, "the note of what was made")
 	kill()
@@ -318,7 +342,8 @@ func TestARunEndsWithItsRevision(t *testing.T) {
 	w.start()
 	name := w.service("ends")
 	text := job("check", "fairlead.dev/hook: test, fairlead.dev/hook-delete: before-creation")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + text}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + text}), healthy)
 	for _, test := range []struct {
 		id, want string
 		end      func()
@@ -326,7 +351,10 @@ func TestARunEndsWithItsRevision(t *testing.T) {
 		{"revision", "A newer revision came.", func() {
 			w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "2") + text})
 		}},
-		{"changed", "Its tests were changed.", func() { w.hub.tests(name, &deliveryv1.TestSpec{ServiceAccount: "other"}) }},
+		{
+			"changed", "Its tests were changed.",
+			func() { w.hub.tests(name, &deliveryv1.TestSpec{ServiceAccount: "other"}) },
+		},
 		{"suspended", "The service was suspended.", func() {
 			w.hub.sync(name, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND})
 		}},
@@ -334,13 +362,15 @@ func TestARunEndsWithItsRevision(t *testing.T) {
 		w.hub.ask(name, test.id)
 		w.found("batch/v1", "Job", "check")
 		test.end()
-		if run := w.ends(name, test.id); run.GetOutcome() != aborted || run.GetMessage() != test.want || run.GetResults()[0].GetOutcome() != aborted {
+		if run := w.ends(name, test.id); run.GetOutcome() != aborted || run.GetMessage() != test.want ||
+			run.GetResults()[0].GetOutcome() != aborted {
 			t.Errorf("got %v", run)
 		}
 		w.leaves("batch/v1", "Job", "check")
 	}
 	w.hub.ask(name, "not")
-	if run := w.ends(name, "not"); run.GetOutcome() != broken || run.GetMessage() != "The service is suspended: no tests are run." {
+	if run := w.ends(name, "not"); run.GetOutcome() != broken ||
+		run.GetMessage() != "The service is suspended: no tests are run." {
 		t.Errorf("got %v", run)
 	}
 	w.mustBeGone("batch/v1", "Job", w.namespace, "check")
@@ -351,7 +381,10 @@ func TestARemovalTakesTestsAlong(t *testing.T) {
 	w := newWorld(t)
 	kill := w.process()
 	name := w.service("leaves")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + job("check", "fairlead.dev/hook: test")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"all.yaml": configMap("a", "1") + job("check", "fairlead.dev/hook: test"),
+		}), healthy)
 	w.hub.ask(name, "one")
 	w.found("batch/v1", "Job", "check")
 	kill()
@@ -372,22 +405,55 @@ func TestTestsThatCannotRun(t *testing.T) {
 		want       string
 		do         func()
 	}{
-		{"none", "", skipped, "The service has no tests: no Job or Pod of it is marked by fairlead.dev/hook: test.", nil},
-		{"refused", strings.Replace(job("refused", "fairlead.dev/hook: test"), "restartPolicy: Never", "restartPolicy: Always", 1), broken, "/refused could not run: spec.template.spec.restartPolicy", nil},
-		{"wrong", job("wrong", "fairlead.dev/hook: test, fairlead.dev/test-report: here"), broken, "annotation fairlead.dev/test-report: \"here\" must be the path of a file", nil},
-		{"taken", "---\n" + configMap("taken-b", "1") + annotated("taken-b", "2", "fairlead.dev/hook: test") + runningJob("taken", "fairlead.dev/hook: test"), broken, "taken-b could not run: it has the name of an object that the service applies; give it another one.", nil},
-		{"never", testPod("never", "fairlead.dev/hook: test"), timedOut, "/never took too long: it did not end in time: has not ended.", nil},
-		{"own", testPod("own", "fairlead.dev/hook: test, fairlead.dev/timeout: 300ms"), timedOut, "/own took too long", nil},
-		{"pull", strings.Replace(testPod("pull", "fairlead.dev/hook: test"), "spec: {", "spec: {schedulerName: none, ", 1), broken, "/pull could not run: has not ended (container c: ErrImagePull: no such image).", func() {
-			w.found("v1", "Pod", "pull")
-			kubectl(w, "", "patch", "pod", "pull", "--subresource=status", "--type=merge",
-				`-p={"status":{"containerStatuses":[{"name":"c","image":"none-such","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ErrImagePull","message":"no such image"}}}]}}`)
-		}},
-		{"deleted", job("deleted", "fairlead.dev/hook: test"), aborted, "/deleted was ended: somebody deleted it before it had ended.", func() {
-			w.found("batch/v1", "Job", "deleted")
-			kubectl(w, "", "delete", "job", "deleted", "--wait=false")
-		}},
-		{"exit", testPod("exit", "fairlead.dev/hook: test"), failing, "/exit failed: (container c: exit code 3, Error).", func() { w.endPod("exit", "Failed", 3) }},
+		{
+			"none", "", skipped, "The service has no tests: no Job or Pod of it is marked by fairlead.dev/hook: test.",
+			nil,
+		},
+		{
+			"refused",
+			strings.Replace(job("refused",
+				"fairlead.dev/hook: test"), "restartPolicy: Never", "restartPolicy: Always", 1),
+			broken, "/refused could not run: spec.template.spec.restartPolicy", nil,
+		},
+		{
+			"wrong", job("wrong", "fairlead.dev/hook: test, fairlead.dev/test-report: here"), broken,
+			"annotation fairlead.dev/test-report: \"here\" must be the path of a file", nil,
+		},
+		{
+			"taken",
+			"---\n" + configMap("taken-b", "1") + annotated("taken-b", "2", "fairlead.dev/hook: test") +
+				runningJob("taken", "fairlead.dev/hook: test"),
+			broken,
+			"taken-b could not run: it has the name of an object that the service applies; give it another one.", nil,
+		},
+		{
+			"never", testPod("never", "fairlead.dev/hook: test"), timedOut,
+			"/never took too long: it did not end in time: has not ended.", nil,
+		},
+		{
+			"own", testPod("own", "fairlead.dev/hook: test, fairlead.dev/timeout: 300ms"), timedOut,
+			"/own took too long", nil,
+		},
+		{
+			"pull",
+			strings.Replace(testPod("pull", "fairlead.dev/hook: test"), "spec: {", "spec: {schedulerName: none, ", 1),
+			broken, "/pull could not run: has not ended (container c: ErrImagePull: no such image).", func() {
+				w.found("v1", "Pod", "pull")
+				kubectl(w, "", "patch", "pod", "pull", "--subresource=status", "--type=merge",
+					`-p={"status":{"containerStatuses":[{"name":"c","image":"none-such","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ErrImagePull","message":"no such image"}}}]}}`)
+			},
+		},
+		{
+			"deleted", job("deleted", "fairlead.dev/hook: test"), aborted,
+			"/deleted was ended: somebody deleted it before it had ended.", func() {
+				w.found("batch/v1", "Job", "deleted")
+				kubectl(w, "", "delete", "job", "deleted", "--wait=false")
+			},
+		},
+		{
+			"exit", testPod("exit", "fairlead.dev/hook: test"), failing,
+			"/exit failed: (container c: exit code 3, Error).", func() { w.endPod("exit", "Failed", 3) },
+		},
 	} {
 		name := w.service(test.name)
 		seconds := 60
@@ -398,13 +464,16 @@ func TestTestsThatCannotRun(t *testing.T) {
 			seconds = 6 // it is asked after 3
 		}
 		w.hub.tests(name, &deliveryv1.TestSpec{Timeout: durationpb.New(time.Duration(seconds) * time.Second)})
-		digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap(test.name+"-a", "1") + test.text})
+		digest := w.hub.push(t, name, w.namespace, map[string]string{
+			"all.yaml": configMap(test.name+"-a", "1") + test.text,
+		})
 		w.hub.awaitPhase(t, name, digest, healthy)
 		w.hub.ask(name, "one")
 		if test.do != nil {
 			test.do()
 		}
-		if run := w.ends(name, "one"); run.GetOutcome() != test.outcome || !strings.Contains(run.GetMessage(), test.want) {
+		if run := w.ends(name, "one"); run.GetOutcome() != test.outcome ||
+			!strings.Contains(run.GetMessage(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.name, run, test.want)
 		}
 	}
@@ -431,7 +500,8 @@ func TestLogsOfTests(t *testing.T) {
 		case strings.HasPrefix(pod, "junit"):
 			fmt.Fprintf(out, "begin\n<?xml version=\"1.0\"?>\n<testsuites><testsuite name=\"s\"><testcase name=\"a\" time=\"0.5\"/><testcase classname=\"k\" name=\"b\"><failure message=\"no %s\">at line 1</failure></testcase><testcase name=\"c\"><skipped/></testcase></testsuite></testsuites>\nend\n", password)
 		case strings.HasPrefix(pod, "bomb"):
-			fmt.Fprint(out, `<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">]><testsuite><testcase name="&a;&a;"/></testsuite>`+"\n"+strings.Repeat("<testsuite>", 100_000))
+			fmt.Fprint(out, `<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">]><testsuite><testcase name="&a;&a;"/></testsuite>`+
+				"\n"+strings.Repeat("<testsuite>", 100_000))
 		default:
 			fmt.Fprintf(out, "password: %s\ntoken: mast-and-sail-99\n", password)
 		}
@@ -440,13 +510,19 @@ func TestLogsOfTests(t *testing.T) {
 	w.start()
 	name := w.service("logs")
 	w.hub.change(name, func(sent *deliveryv1.ServiceDelivery) {
-		sent.Configuration = &deliveryv1.Configuration{Revision: "1", Entries: []*deliveryv1.ConfigurationEntry{{Name: "password", Secret: true, Value: &deliveryv1.ConfigurationEntry_Text{Text: password}}}}
+		sent.Configuration = &deliveryv1.Configuration{
+			Revision: "1",
+			Entries: []*deliveryv1.ConfigurationEntry{
+				{Name: "password", Secret: true, Value: &deliveryv1.ConfigurationEntry_Text{Text: password}},
+			},
+		}
 	})
 	text := configMap("a", "1") + secret("login", "mast-and-sail-99", "")
 	for _, one := range []string{"bomb", "junit", "long", "secret", "ttl"} {
 		text += runningJob(one, "helm.sh/hook: test")
 	}
-	text = strings.Replace(text, "metadata: {name: ttl, annotations: {helm.sh/hook: test}}\nspec: {", "metadata: {name: ttl, annotations: {helm.sh/hook: test}}\nspec: {ttlSecondsAfterFinished: 0, ", 1)
+	text = strings.Replace(text, "metadata: {name: ttl, annotations: {helm.sh/hook: test}}\nspec: {",
+		"metadata: {name: ttl, annotations: {helm.sh/hook: test}}\nspec: {ttlSecondsAfterFinished: 0, ", 1)
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text})
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.hub.ask(name, "one")
@@ -465,7 +541,8 @@ func TestLogsOfTests(t *testing.T) {
 	if total > 256<<10 || total < 200<<10 {
 		t.Errorf("the logs have %d bytes", total)
 	}
-	if got := results["long"]; !got.GetLogCut() || !strings.HasSuffix(got.GetLog(), "x\nthe end\n") || !strings.HasPrefix(got.GetLog(), "xxx") {
+	if got := results["long"]; !got.GetLogCut() || !strings.HasSuffix(got.GetLog(), "x\nthe end\n") ||
+		!strings.HasPrefix(got.GetLog(), "xxx") {
 		t.Errorf("got %d bytes", len(got.GetLog()))
 	}
 	for _, one := range []string{"secret", "ttl"} {
@@ -473,8 +550,11 @@ func TestLogsOfTests(t *testing.T) {
 			t.Errorf("%s: got %q", one, got)
 		}
 	}
-	if got := results["junit"]; got.GetCasesPassed() != 1 || got.GetCasesFailed() != 1 || got.GetCasesSkipped() != 1 || len(got.GetCases()) != 3 ||
-		got.GetCases()[0].GetName() != "b" || got.GetCases()[0].GetClass() != "k" || got.GetCases()[0].GetMessage() != "no ***\nat line 1" || got.GetCases()[2].GetDuration().AsDuration() != 500*time.Millisecond {
+	if got := results["junit"]; got.GetCasesPassed() != 1 || got.GetCasesFailed() != 1 || got.GetCasesSkipped() != 1 ||
+		len(got.GetCases()) != 3 ||
+		got.GetCases()[0].GetName() != "b" || got.GetCases()[0].GetClass() != "k" ||
+		got.GetCases()[0].GetMessage() != "no ***\nat line 1" ||
+		got.GetCases()[2].GetDuration().AsDuration() != 500*time.Millisecond {
 		t.Errorf("got %v", got.GetCases())
 	}
 	if got := results["bomb"]; len(got.GetCases()) != 0 {
@@ -487,13 +567,18 @@ func TestATestLeavesItsReportInAFile(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("file")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + testPod("check", "helm.sh/hook: test, fairlead.dev/test-report: /out/junit.xml")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"all.yaml": configMap("a", "1") +
+				testPod("check", "helm.sh/hook: test, fairlead.dev/test-report: /out/junit.xml"),
+		}), healthy)
 	w.hub.ask(name, "one")
 	w.eventually("pod check runs", func() bool { return w.field("v1", "Pod", "check", "status", "phase") == "Running" })
 	kubectl(w, "", "patch", "pod", "check", "--subresource=status", "--type=merge",
 		`-p={"status":{"phase":"Succeeded","containerStatuses":[{"name":"c","image":"pause","imageID":"","ready":false,"restartCount":0,"state":{"terminated":{"exitCode":0,"message":"<testsuite><testcase name='a'/></testsuite>"}}}]}}`)
 	run := w.ends(name, "one")
-	if got := run.GetResults()[0]; run.GetOutcome() != passed || got.GetCasesPassed() != 1 || got.GetCases()[0].GetName() != "a" {
+	if got := run.GetResults()[0]; run.GetOutcome() != passed || got.GetCasesPassed() != 1 ||
+		got.GetCases()[0].GetName() != "a" {
 		t.Errorf("got %v", run)
 	}
 }
@@ -521,7 +606,8 @@ func TestATestLeavesObjectsOfOthersAlone(t *testing.T) {
 	w.mustData("settings", "theirs")
 }
 
-// A run ends at once with its revision, and its log is told without the secrets of its own tests, though the new revision can't be applied.
+// A run ends at once with its revision, and its log is told without the secrets of its own tests, though the new
+// revision can't be applied.
 func TestARunOfAnEarlierRevisionIsClearedAwayAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -530,11 +616,15 @@ func TestARunOfAnEarlierRevisionIsClearedAwayAtOnce(t *testing.T) {
 	w.api.mu.Unlock()
 	w.start()
 	name := w.service("early")
-	tests := secret("login", "mast-and-sail-77", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) + testPod("check", "fairlead.dev/hook: test")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + tests}), healthy)
+	tests := secret("login", "mast-and-sail-77", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) +
+		testPod("check", "fairlead.dev/hook: test")
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + tests}), healthy)
 	w.hub.ask(name, "one")
 	w.eventually("the test runs", func() bool { return w.field("v1", "Pod", "check", "status", "phase") == "Running" })
-	w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "2") + job("never", "fairlead.dev/hook: pre-sync")})
+	w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": configMap("a", "2") + job("never", "fairlead.dev/hook: pre-sync"),
+	})
 	run := w.ends(name, "one")
 	if run.GetOutcome() != aborted || strings.Contains(run.String(), "mast-and-sail-77") {
 		t.Errorf("got %v", run)
@@ -551,7 +641,9 @@ func TestAnObjectOfTestsBecomesTheServices(t *testing.T) {
 	w.start()
 	name := w.service("becomes")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
-		"all.yaml": configMap("a", "1") + annotated("shared", "1", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) + testPod("check", "fairlead.dev/hook: test"),
+		"all.yaml": configMap("a", "1") +
+			annotated("shared", "1", `fairlead.dev/hook: test, fairlead.dev/wave: "-1"`) +
+			testPod("check", "fairlead.dev/hook: test"),
 	}), healthy)
 	w.hub.ask(name, "one")
 	w.endPod("check", "Failed", 1)
@@ -559,7 +651,9 @@ func TestAnObjectOfTestsBecomesTheServices(t *testing.T) {
 		t.Errorf("got %v", run)
 	}
 	before := w.found("v1", "ConfigMap", "shared").GetUID()
-	next := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "2") + "---\n" + configMap("shared", "2")})
+	next := w.hub.push(t, name, w.namespace, map[string]string{
+		"all.yaml": configMap("a", "2") + "---\n" + configMap("shared", "2"),
+	})
 	w.hub.awaitPhase(t, name, next, healthy)
 	w.hub.ask(name, "two")
 	w.ends(name, "two")
@@ -577,13 +671,18 @@ func TestTestsAreRenderedAnewForEachRun(t *testing.T) {
 	name := w.service("values")
 	settings := func(value string) {
 		t.Helper()
-		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {values.yaml: \"a: "+value+"\"}\n", "-n", w.namespace, "apply", "-f", "-")
+		kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {values.yaml: \"a: "+value+
+			"\"}\n", "-n", w.namespace, "apply", "-f", "-")
 	}
-	w.hub.renders(name, &deliveryv1.HelmSpec{ValuesFrom: []*deliveryv1.ValuesReference{{Kind: "ConfigMap", Name: "settings"}}})
+	w.hub.renders(name, &deliveryv1.HelmSpec{
+		ValuesFrom: []*deliveryv1.ValuesReference{{Kind: "ConfigMap", Name: "settings"}},
+	})
 	settings("first")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
 		"Chart.yaml": chartOnly, "templates/a.yaml": configMap("all", "{{ .Values.a }}"),
-		"templates/test.yaml": annotated("seen", "{{ .Values.a }}", "fairlead.dev/hook: test, fairlead.dev/hook-delete: before-creation") + runningJob("check", "fairlead.dev/hook: test"),
+		"templates/test.yaml": annotated("seen", "{{ .Values.a }}",
+			"fairlead.dev/hook: test, fairlead.dev/hook-delete: before-creation") +
+			runningJob("check", "fairlead.dev/hook: test"),
 	}), healthy)
 	w.hub.ask(name, "one")
 	if run := w.ends(name, "one"); run.GetOutcome() != passed {
@@ -606,7 +705,10 @@ func TestTheEndOfARunOutlivesTheDisk(t *testing.T) {
 	kill := w.process()
 	name := w.service("outlives")
 	w.hub.tests(name, &deliveryv1.TestSpec{})
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + job("check", "fairlead.dev/hook: test")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"all.yaml": configMap("a", "1") + job("check", "fairlead.dev/hook: test"),
+		}), healthy)
 	w.hub.ask(name, "one")
 	w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetTestRun().GetId() == "one" })
 	w.hub.setDeaf(true)
@@ -618,11 +720,13 @@ func TestTheEndOfARunOutlivesTheDisk(t *testing.T) {
 	w.hub.setDeaf(false)
 	w.process()
 	run := w.ends(name, "one")
-	if run.GetOutcome() != passed || !run.GetPartial() || len(run.GetResults()) != 1 || run.GetResults()[0].GetOutcome() != passed || run.GetResults()[0].GetName() != "check" {
+	if run.GetOutcome() != passed || !run.GetPartial() || len(run.GetResults()) != 1 ||
+		run.GetResults()[0].GetOutcome() != passed || run.GetResults()[0].GetName() != "check" {
 		t.Errorf("got %v", run)
 	}
 	// Once the hub has it, the inventory needs the tests no longer.
-	w.eventually("the inventory has the summary only", func() bool { return !strings.Contains(string(w.record(name).Tests), "check") })
+	w.eventually("the inventory has the summary only",
+		func() bool { return !strings.Contains(string(w.record(name).Tests), "check") })
 }
 
 // A run that was asked for and can't begin says nothing about the service.
@@ -632,10 +736,14 @@ func TestAnAskingThatCannotRunDegradesNothing(t *testing.T) {
 	w.start()
 	name := w.service("cannot")
 	w.hub.tests(name, &deliveryv1.TestSpec{Degrades: true})
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + runningJob("check", "fairlead.dev/hook: test")}), healthy)
+	w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{
+			"all.yaml": configMap("a", "1") + runningJob("check", "fairlead.dev/hook: test"),
+		}), healthy)
 	w.hub.sync(name, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND})
 	w.hub.ask(name, "one")
-	if run := w.ends(name, "one"); run.GetOutcome() != broken || run.GetMessage() != "The service is suspended: no tests are run." {
+	if run := w.ends(name, "one"); run.GetOutcome() != broken ||
+		run.GetMessage() != "The service is suspended: no tests are run." {
 		t.Errorf("got %v", run)
 	}
 	digest := w.hub.sync(name, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_AUTO})

@@ -27,7 +27,8 @@ metadata: {name: login}
 stringData: {password: {{ randAlphaNum 20 | quote }}, key: {{ $pair.Key | quote }}}
 ---
 ` + templated("trust", `{{ $pair.Cert | b64enc }}`),
-		"templates/kind.yaml": `{{ if .Capabilities.APIVersions.Has "` + group + `/v1/Raft" }}` + configMap("with", "1") + "{{ else }}" + configMap("without", "1") + "{{ end }}",
+		"templates/kind.yaml": `{{ if .Capabilities.APIVersions.Has "` + group + `/v1/Raft" }}` +
+			configMap("with", "1") + "{{ else }}" + configMap("without", "1") + "{{ end }}",
 	}
 }
 
@@ -121,7 +122,8 @@ spec:
 	w.mustBeGone("v1", "Secret", inventory.Namespace, inventory.ValuesName(chart))
 }
 
-// Another replica that leads has rendered nothing of what is applied. Random values are the same, also of what it makes anew.
+// Another replica that leads has rendered nothing of what is applied. Random values are the same, also of what it makes
+// anew.
 func TestAnotherReplicaKeepsRandomValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -181,7 +183,8 @@ func TestAKillBeforeTheFirstObjectChangesNoRandomValue(t *testing.T) {
 // kept is the text of all that is kept of a service.
 func (w *world) kept(service string) string {
 	w.t.Helper()
-	secret, err := w.cluster.Secrets(inventory.Namespace).Get(w.t.Context(), inventory.ValuesName(service), metav1.GetOptions{})
+	secret, err := w.cluster.Secrets(inventory.Namespace).Get(w.t.Context(), inventory.ValuesName(service),
+		metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -218,11 +221,12 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	}
 }
 
-// ageCertificates makes the time come to renew the certificates of a service, while no agent runs: what is kept says so, and so does
-// the inventory; the disk is lost.
+// ageCertificates makes the time come to renew the certificates of a service, while no agent runs: what is kept says
+// so, and so does the inventory; the disk is lost.
 func (w *world) ageCertificates(chart string) {
 	w.t.Helper()
-	secret, err := w.cluster.Secrets(inventory.Namespace).Get(w.t.Context(), inventory.ValuesName(chart), metav1.GetOptions{})
+	secret, err := w.cluster.Secrets(inventory.Namespace).Get(w.t.Context(), inventory.ValuesName(chart),
+		metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -241,7 +245,8 @@ func (w *world) ageCertificates(chart string) {
 	if err := unstructured.SetNestedStringMap(secret.Object, data, "data"); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.cluster.Secrets(inventory.Namespace).Update(w.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.cluster.Secrets(inventory.Namespace).Update(w.t.Context(), secret,
+		metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	record := w.record(chart)
@@ -272,7 +277,8 @@ func TestCertificateOfAHookIsRenewedWithWhatTrustsIt(t *testing.T) {
 			stop := w.start()
 			chart := w.service("chart")
 			files := passwordChart("none.example.com")
-			files["templates/secret.yaml"] = strings.Replace(files["templates/secret.yaml"], "{name: login}", `{name: login, annotations: {helm.sh/hook: "`+moments+`"}}`, 1)
+			files["templates/secret.yaml"] = strings.Replace(files["templates/secret.yaml"], "{name: login}",
+				`{name: login, annotations: {helm.sh/hook: "`+moments+`"}}`, 1)
 			files["templates/job.yaml"] = job("once", "helm.sh/hook: post-install")
 			digest := w.hub.push(t, chart, w.namespace, files)
 			w.end("once", "Complete")
@@ -301,7 +307,8 @@ func TestRandomValuesThatAreTooManyAreNamedInTheStatus(t *testing.T) {
 		"templates/a.yaml": templated("a", "\n    {{ range until 300 }}{{ randAlphaNum 1000 }}{{ end }}"),
 	})
 	w.hub.await(t, chart, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetPhase() == healthy && strings.Contains(r.GetMessage(), "too many to be kept: web/templates/a.yaml, line 6 (randAlphaNum).")
+		return r.GetPhase() == healthy &&
+			strings.Contains(r.GetMessage(), "too many to be kept: web/templates/a.yaml, line 6 (randAlphaNum).")
 	})
 }
 

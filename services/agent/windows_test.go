@@ -59,16 +59,20 @@ func TestAFreezeHoldsNewContentAndOutlastsARestartWithoutTheHub(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	good := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")})
+	good := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1"),
+	})
 	w.hub.awaitPhase(t, name, good, healthy)
 	on := w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada", Reason: "the sale"})
 	report := w.hub.awaitPhase(t, name, on, healthy)
-	if report.GetAppliedDigest() != on || !strings.Contains(report.GetMessage(), `Closed: the freeze of project "shop" by user:ada (the sale).`) {
+	if report.GetAppliedDigest() != on ||
+		!strings.Contains(report.GetMessage(), `Closed: the freeze of project "shop" by user:ada (the sale).`) {
 		t.Errorf("nothing waits, and it says %v", report)
 	}
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
 	report = w.hub.awaitPhase(t, name, newer, held)
-	if !strings.Contains(report.GetMessage(), "the freeze of project") || !strings.Contains(report.GetMessage(), "waits.") {
+	if !strings.Contains(report.GetMessage(), "the freeze of project") ||
+		!strings.Contains(report.GetMessage(), "waits.") {
 		t.Errorf("got %v", report)
 	}
 	// With the hub away the agent holds what it was told last, and undoes what others change.
@@ -125,7 +129,8 @@ func TestAWindowThatLeavesDriftIsClosedForRepairsToo(t *testing.T) {
 	w.hub.awaitPhase(t, name, good, healthy)
 	shut := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
 		s.WindowSets = []*deliveryv1.WindowSet{{Kind: "cluster", Name: "edge-1", Windows: []*deliveryv1.SyncWindow{{
-			Action: deliveryv1.WindowAction_WINDOW_ACTION_DENY, Schedule: "0 0 * * *", Duration: durationpb.New(31 * 24 * time.Hour), Drift: deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE,
+			Action: deliveryv1.WindowAction_WINDOW_ACTION_DENY, Schedule: "0 0 * * *",
+			Duration: durationpb.New(31 * 24 * time.Hour), Drift: deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE,
 		}}}}
 	})
 	w.hub.awaitPhase(t, name, shut, healthy)
@@ -134,7 +139,8 @@ func TestAWindowThatLeavesDriftIsClosedForRepairsToo(t *testing.T) {
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
 	w.hub.awaitPhase(t, name, newer, held)
 	w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool {
-		return d.GetDigest() == newer && len(d.GetDiff().GetObjects()) == 1 && d.GetDiff().GetObjects()[0].GetFields()[0].GetLive() == `"other"`
+		return d.GetDigest() == newer && len(d.GetDiff().GetObjects()) == 1 &&
+			d.GetDiff().GetObjects()[0].GetFields()[0].GetLive() == `"other"`
 	})
 	w.mustData("a", "other")
 }
@@ -192,7 +198,9 @@ func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
 	stop := w.start()
 	name := w.service("hello")
 	files := func(x string) map[string]string {
-		return map[string]string{"a.yaml": configMap("a", x), "b.yaml": configMap("b", x), "new.yaml": configMap("n"+x, x)}
+		return map[string]string{
+			"a.yaml": configMap("a", x), "b.yaml": configMap("b", x), "new.yaml": configMap("n"+x, x),
+		}
 	}
 	good := w.hub.push(t, name, w.namespace, files("1"))
 	w.hub.awaitPhase(t, name, good, healthy)
@@ -207,18 +215,24 @@ func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
 		})
 	}
 	report := w.hub.awaitPhase(t, name, only("ConfigMap/c"), held)
-	if !strings.Contains(report.GetMessage(), "In manual mode") || !strings.Contains(report.GetSyncProblem(), "ConfigMap/c, which is not among the 3 objects") {
+	if !strings.Contains(report.GetMessage(), "In manual mode") ||
+		!strings.Contains(report.GetSyncProblem(), "ConfigMap/c, which is not among the 3 objects") {
 		t.Errorf("it says %q and %q", report.GetMessage(), report.GetSyncProblem())
 	}
 	served := only("configmap/a", "ConfigMap/"+w.namespace+"/n2")
 	if report = w.hub.awaitPhase(t, name, served, held); report.GetSyncProblem() != "" {
 		t.Errorf("what was served has the problem %q", report.GetSyncProblem())
 	}
-	// The hub refuses to sync an object that is in neither list: one that was made is in the first before it leaves the second.
-	w.hub.awaitDetail(t, name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDigest() == served && d.GetDiff() != nil })
+	// The hub refuses to sync an object that is in neither list: one that was made is in the first before it leaves the
+	// second.
+	w.hub.awaitDetail(t, name,
+		func(d *deliveryv1.ServiceDetail) bool { return d.GetDigest() == served && d.GetDiff() != nil })
 	if made, left := w.hub.firstDetail(name, func(d *deliveryv1.ServiceDetail) bool {
-		return slices.ContainsFunc(d.GetObjects().GetObjects(), func(o *deliveryv1.ManagedObject) bool { return o.GetName() == "n2" })
-	}), w.hub.firstDetail(name, func(d *deliveryv1.ServiceDetail) bool { return d.GetDigest() == served && d.GetDiff() != nil }); made < 0 || made > left {
+		return slices.ContainsFunc(d.GetObjects().GetObjects(),
+			func(o *deliveryv1.ManagedObject) bool { return o.GetName() == "n2" })
+	}), w.hub.firstDetail(name,
+		func(d *deliveryv1.ServiceDetail) bool { return d.GetDigest() == served && d.GetDiff() != nil }); made < 0 ||
+		made > left {
 		t.Errorf("the list with n2 came as number %d of the details, the difference without it as %d", made, left)
 	}
 	w.mustData("a", "2")
@@ -243,13 +257,17 @@ func TestAnOverrideLetsNothingThroughAFreezeOfLater(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada", SinceTime: timestamppb.Now()})
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
 	w.hub.setDown(true) // the agent hears of both at once
 	w.hub.askSync(name, true)
 	both := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
-		s.WindowSets = append(s.WindowSets, &deliveryv1.WindowSet{Kind: "cluster", Name: "edge-1", Freeze: &deliveryv1.Freeze{Author: "user:bob", SinceTime: timestamppb.Now()}})
+		s.WindowSets = append(s.WindowSets, &deliveryv1.WindowSet{
+			Kind: "cluster", Name: "edge-1",
+			Freeze: &deliveryv1.Freeze{Author: "user:bob", SinceTime: timestamppb.Now()},
+		})
 	})
 	w.hub.setDown(false)
 	report := w.hub.awaitPhase(t, name, both, held)
@@ -263,14 +281,15 @@ func TestAnOverrideLetsNothingThroughAFreezeOfLater(t *testing.T) {
 	w.mustData("a", "2")
 }
 
-// The content that a request is about is in the cluster: another agent, or one whose disk was lost, does not take the request for one
-// of what waits by then.
+// The content that a request is about is in the cluster: another agent, or one whose disk was lost, does not take the
+// request for one of what waits by then.
 func TestAnOldRequestIsNotServedByAnAgentThatLostItsDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	w.hub.awaitPhase(t, name, w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
 		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
 	}), healthy)
@@ -291,12 +310,14 @@ func TestASyncOfAnObjectThatThereIsNotLeavesAnOpenServiceHealthy(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	asked := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
 		s.Sync = &deliveryv1.SyncSpec{RequestTime: timestamppb.Now(), RequestOnly: []string{"ConfigMap/b"}}
 	})
 	report := w.hub.awaitPhase(t, name, asked, healthy)
-	if !strings.Contains(report.GetSyncProblem(), "ConfigMap/b, which is not among the 1 object ") || !strings.Contains(report.GetMessage(), report.GetSyncProblem()) {
+	if !strings.Contains(report.GetSyncProblem(), "ConfigMap/b, which is not among the 1 object ") ||
+		!strings.Contains(report.GetMessage(), report.GetSyncProblem()) {
 		t.Errorf("it says %q, and of the sync %q", report.GetMessage(), report.GetSyncProblem())
 	}
 	newer := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
@@ -318,7 +339,8 @@ func (h *testHub) askOnly(service string, names ...string) string {
 func (w *world) refuse(configMap string, most int64) {
 	var refused atomic.Int64
 	w.api.set(func(r *http.Request) int {
-		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, w.namespace+"/configmaps/"+configMap) || r.URL.Query().Has("dryRun") || refused.Add(1) > most {
+		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, w.namespace+"/configmaps/"+configMap) ||
+			r.URL.Query().Has("dryRun") || refused.Add(1) > most {
 			return 0
 		}
 		return http.StatusForbidden
@@ -330,16 +352,20 @@ func TestARefusedSyncOfSingleObjectsIsForgottenWithItsContent(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	w.hub.awaitPhase(t, name, w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {
 		s.Sync, s.Manual = spec(deliveryv1.SyncMode_SYNC_MODE_HOLD, ""), true
 	}), healthy)
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
 	w.refuse("a", math.MaxInt64)
 	asked := w.hub.askOnly(name, "ConfigMap/a")
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetDigest() == asked && r.GetSyncProblem() != "" })
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == asked && r.GetSyncProblem() != ""
+	})
 	fix := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
-	if report := w.hub.awaitPhase(t, name, fix, held); !strings.HasPrefix(report.GetSyncProblem(), "Other content came") {
+	if report := w.hub.awaitPhase(t, name, fix,
+		held); !strings.HasPrefix(report.GetSyncProblem(), "Other content came") {
 		t.Errorf("of the fix, for which nobody asked, it says %q", report.GetSyncProblem())
 	}
 }
@@ -350,11 +376,14 @@ func TestASyncOfSingleObjectsThatASyncOfAllServesHasNoProblem(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	w.refuse("a", 1)
 	asked := w.hub.askOnly(name, "ConfigMap/a")
-	if report := w.hub.awaitPhase(t, name, asked, healthy); report.GetSyncProblem() != "" || w.api.patches("/configmaps/a") < 2 {
-		t.Errorf("after %d requests to apply it the problem is %q", w.api.patches("/configmaps/a"), report.GetSyncProblem())
+	if report := w.hub.awaitPhase(t, name, asked, healthy); report.GetSyncProblem() != "" ||
+		w.api.patches("/configmaps/a") < 2 {
+		t.Errorf("after %d requests to apply it the problem is %q", w.api.patches("/configmaps/a"),
+			report.GetSyncProblem())
 	}
 }
 
@@ -363,7 +392,8 @@ func TestASyncOfSingleObjectsThatIsNotLetThroughSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada"})
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
 	report := w.hub.awaitPhase(t, name, w.hub.askOnly(name, "ConfigMap/a"), held)
@@ -373,9 +403,11 @@ func TestASyncOfSingleObjectsThatIsNotLetThroughSaysWhy(t *testing.T) {
 	}
 	w.mustData("a", "1")
 	// In manual mode it is not the mode that keeps it back.
-	manual := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) { s.Sync.Mode, s.Manual = deliveryv1.SyncMode_SYNC_MODE_HOLD, true })
+	manual := w.hub.settings(name,
+		func(s *deliveryv1.ServiceDelivery) { s.Sync.Mode, s.Manual = deliveryv1.SyncMode_SYNC_MODE_HOLD, true })
 	report = w.hub.awaitPhase(t, name, manual, held)
-	if !strings.Contains(report.GetSyncProblem(), why) || !strings.Contains(report.GetMessage(), "In manual mode") || !strings.Contains(report.GetMessage(), why) {
+	if !strings.Contains(report.GetSyncProblem(), why) || !strings.Contains(report.GetMessage(), "In manual mode") ||
+		!strings.Contains(report.GetMessage(), why) {
 		t.Errorf("in manual mode it says %q, and of the sync %q", report.GetMessage(), report.GetSyncProblem())
 	}
 	// With the freeze over it is served, and the mode keeps back the rest.
@@ -386,18 +418,20 @@ func TestASyncOfSingleObjectsThatIsNotLetThroughSaysWhy(t *testing.T) {
 	w.mustData("a", "2")
 }
 
-// A sync is about the content that the hub had then. Content that is pushed before it is served takes its place, and the sync says so for as long as nothing
-// serves it.
+// A sync is about the content that the hub had then. Content that is pushed before it is served takes its place, and
+// the sync says so for as long as nothing serves it.
 func TestASyncOfSingleObjectsThatAPushOvertakesSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	w.hub.freeze(name, &deliveryv1.Freeze{Author: "user:ada"})
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}), held)
 	w.hub.awaitPhase(t, name, w.hub.askOnly(name, "ConfigMap/a"), held)
-	report := w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")}), held)
+	report := w.hub.awaitPhase(t, name,
+		w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")}), held)
 	if !strings.Contains(report.GetSyncProblem(), "Other content came") {
 		t.Errorf("of the sync it says %q", report.GetSyncProblem())
 	}
@@ -414,7 +448,8 @@ func TestARequestFromBeforeTheLastApplyIsNotServedByAnAgentWithAnEmptyDisk(t *te
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}), healthy)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
 	stop()
 	w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
 	newer := w.hub.settings(name, func(s *deliveryv1.ServiceDelivery) {

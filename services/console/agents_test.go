@@ -20,10 +20,13 @@ import (
 )
 
 // renewal renews a token with a request, as an agent with a key does.
-func (r *running) renewal(t *testing.T, token string, key *identity.AgentKey, request string) (*consolev1.Token, error) {
+func (r *running) renewal(t *testing.T, token string, key *identity.AgentKey,
+	request string,
+) (*consolev1.Token, error) {
 	t.Helper()
 	source := identitytest.Prover(token, key, identity.ServiceConsole)
-	c := consolev1connect.NewIdentityServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(source))...)
+	c := consolev1connect.NewIdentityServiceClient(newHTTPClient(t), r.url,
+		append(client.Options(), client.WithToken(source))...)
 	resp, err := c.RenewToken(t.Context(), &consolev1.RenewTokenRequest{Key: key.ForRenewal(token, []byte(request))})
 	return resp.GetToken(), err
 }
@@ -37,8 +40,8 @@ func (a api) edge(t *testing.T) *consolev1.ClusterStatus {
 	return resp.GetCluster().GetStatus()
 }
 
-// A token of an agent is renewed once. An agent that asks again with the same request had no answer; one that asks with another request has a
-// copy of the agent's data folder, and everybody is told.
+// A token of an agent is renewed once. An agent that asks again with the same request had no answer; one that asks with
+// another request has a copy of the agent's data folder, and everybody is told.
 func TestSecondRenewalOfATokenRaisesTheAlarm(t *testing.T) {
 	t.Parallel()
 	bothDatabases(t, func(t *testing.T, r *running) {
@@ -69,7 +72,9 @@ func TestSecondRenewalOfATokenRaisesTheAlarm(t *testing.T) {
 		if s := admin.edge(t); s.GetTokenReuseTime() == nil || !strings.Contains(s.GetTokenReuse(), "from 127.0.0.1") {
 			t.Errorf("status %v", s)
 		}
-		if told := listEvents(t, r.events(t, r.adminToken(t)), "type = cluster.token_reused"); len(told) != 1 || told[0].GetCluster() != "edge-1" || told[0].GetSeverity() != consolev1.Severity_SEVERITY_ERROR {
+		if told := listEvents(t, r.events(t, r.adminToken(t)),
+			"type = cluster.token_reused"); len(told) != 1 || told[0].GetCluster() != "edge-1" ||
+			told[0].GetSeverity() != consolev1.Severity_SEVERITY_ERROR {
 			t.Errorf("events %v", told)
 		}
 		if trail := admin.trail(t, "token.reuse", "edge-1"); len(trail) != 2 {
@@ -81,7 +86,9 @@ func TestSecondRenewalOfATokenRaisesTheAlarm(t *testing.T) {
 			t.Fatal(err)
 		}
 		// People end the line, by any of its tokens.
-		if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_TokenId{TokenId: second.GetId()}}); err != nil {
+		if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{
+			Which: &consolev1.RevokeTokensRequest_TokenId{TokenId: second.GetId()},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for _, token := range []string{first, second.GetToken(), fourth.GetToken()} {
@@ -180,7 +187,8 @@ func TestReplicasOfAnAgentRaiseNoAlarm(t *testing.T) {
 	}
 }
 
-// Agents of before there were keys go on while the switch is on, and have a key after their next renewal. Without the switch they don't.
+// Agents of before there were keys go on while the switch is on, and have a key after their next renewal. Without the
+// switch they don't.
 func TestAgentsWithoutAKeyAreBoundDuringOneUpgrade(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "")
@@ -191,7 +199,9 @@ func TestAgentsWithoutAKeyAreBoundDuringOneUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	joined, err := r.as(t, "").identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: made.GetJoinToken()})
+	joined, err := r.as(t, "").identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{
+		JoinToken: made.GetJoinToken(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +229,8 @@ func TestAgentsWithoutAKeyAreBoundDuringOneUpgrade(t *testing.T) {
 		t.Error("nobody is told of the copy")
 	}
 	// The agent is put back to the version of before, and upgraded again.
-	back := consolev1connect.NewIdentityServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(bound.GetToken())))...)
+	back := consolev1connect.NewIdentityServiceClient(newHTTPClient(t), r.url,
+		append(client.Options(), client.WithToken(identity.StaticToken(bound.GetToken())))...)
 	kept, err := back.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
 	if err != nil || kept.GetToken().GetId() != bound.GetId() {
 		t.Fatalf("renewed to %v, %v", kept, err)
@@ -231,17 +242,23 @@ func TestAgentsWithoutAKeyAreBoundDuringOneUpgrade(t *testing.T) {
 	r.stop()
 
 	r = h.start(t) // the switch is closed
-	if _, err := r.as(t, old).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated || !strings.Contains(err.Error(), "--unsigned-members=accept") {
+	if _, err := r.as(t, old).identity.RenewToken(t.Context(),
+		&consolev1.RenewTokenRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated ||
+		!strings.Contains(err.Error(), "--unsigned-members=accept") {
 		t.Errorf("a token without a key: %v", err)
 	}
 	if _, err := r.renewal(t, next.GetToken(), key, rand.Text()); err != nil {
 		t.Errorf("one with a key: %v", err)
 	}
 	admin = r.admin(t)
-	if made, err = admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"}); err != nil {
+	if made, err = admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{
+		Cluster: "edge-1",
+	}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.as(t, "").identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{JoinToken: made.GetJoinToken()})
+	_, err = r.as(t, "").identity.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{
+		JoinToken: made.GetJoinToken(),
+	})
 	wantCode(t, err, connect.CodeFailedPrecondition, "upgrade")
 	if _, err := r.as(t, "").identity.JoinCluster(t.Context(), joining(made.GetJoinToken())); err != nil {
 		t.Errorf("the refusal cost the join token: %v", err)
@@ -292,12 +309,14 @@ func TestAgentsOutliveARestoredDatabase(t *testing.T) {
 	edit(func(ctx context.Context, tx *store.Tx, line store.AgentToken) error {
 		return tx.EndAgentTokens(ctx, line.Cluster, "")
 	})
-	if next, err = r.renewal(t, next.GetToken(), key, rand.Text()); err != nil || identity.Generation(next.GetId()) != 4 {
+	if next, err = r.renewal(t, next.GetToken(), key, rand.Text()); err != nil ||
+		identity.Generation(next.GetId()) != 4 {
 		t.Fatalf("after a state of before it joined: %v, %v", next, err)
 	}
 	_, err = r.renewal(t, token, key, rand.Text())
 	wantCode(t, err, connect.CodeUnauthenticated, "renewed before")
-	if !slices.ContainsFunc(admin.trail(t, "token.reuse", "edge-1"), func(e *consolev1.AuditEvent) bool { return e.GetCluster() == "edge-1" }) {
+	if !slices.ContainsFunc(admin.trail(t, "token.reuse", "edge-1"),
+		func(e *consolev1.AuditEvent) bool { return e.GetCluster() == "edge-1" }) {
 		t.Error("not in the trail")
 	}
 }

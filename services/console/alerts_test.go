@@ -67,24 +67,33 @@ func (a api) alertEvents(t *testing.T, name string) string {
 func TestAnAlertIsAnEventWhenItBeginsAndWhenItIsOver(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin := r.admin(t)
-		admin.must(t, newCluster("edge-1", "region", "eu"), newCluster("edge-2", "region", "eu"), newCluster("core-1", "region", "us"), newCluster("core-2", "region", "us"))
+		admin.must(t, newCluster("edge-1", "region", "eu"), newCluster("edge-2", "region", "eu"),
+			newCluster("core-1", "region", "us"), newCluster("core-2", "region", "us"))
 		sites := newAlert("sites", "name : edge OR name = core-1")
 		sites.Spec.GroupBy, sites.Spec.MoreThan = "region", 1
 		admin.must(t, sites, newAlert("gone", "name = core-1"), newAlert("figures", "pods.not_ready > 0"))
 		s := admin.awaitFiring(t, "sites")
-		if len(s.GetFiring()) != 1 || s.GetFiring()[0].GetGroup() != "eu" || strings.Join(s.GetFiring()[0].GetClusters(), " ") != "edge-1 edge-2" {
+		if len(s.GetFiring()) != 1 || s.GetFiring()[0].GetGroup() != "eu" ||
+			strings.Join(s.GetFiring()[0].GetClusters(), " ") != "edge-1 edge-2" {
 			t.Errorf("found %v", s)
 		}
-		if s := admin.awaitAlert(t, "figures", func(s *consolev1.AlertStatus) bool { return s.GetLookTime() != nil }); s.GetUnknown() != 4 || len(s.GetFiring()) != 0 {
+		if s := admin.awaitAlert(t, "figures",
+			func(s *consolev1.AlertStatus) bool { return s.GetLookTime() != nil }); s.GetUnknown() != 4 ||
+			len(s.GetFiring()) != 0 {
 			t.Errorf("without views: %v", s)
 		}
-		if _, err := admin.alerts.AcknowledgeAlert(t.Context(), &consolev1.AcknowledgeAlertRequest{Name: "sites", Reason: "the rack moves"}); err != nil {
+		if _, err := admin.alerts.AcknowledgeAlert(t.Context(), &consolev1.AcknowledgeAlertRequest{
+			Name: "sites", Reason: "the rack moves",
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if ack := admin.alert(t, "sites").GetFiring()[0].GetAcknowledged(); ack.GetAuthor() != "user:ada" || ack.GetReason() != "the rack moves" {
+		if ack := admin.alert(t, "sites").GetFiring()[0].GetAcknowledged(); ack.GetAuthor() != "user:ada" ||
+			ack.GetReason() != "the rack moves" {
 			t.Errorf("acknowledged: %v", ack)
 		}
-		_, err := admin.alerts.AcknowledgeAlert(t.Context(), &consolev1.AcknowledgeAlertRequest{Name: "figures", Reason: "x"})
+		_, err := admin.alerts.AcknowledgeAlert(t.Context(), &consolev1.AcknowledgeAlertRequest{
+			Name: "figures", Reason: "x",
+		})
 		wantCode(t, err, connect.CodeFailedPrecondition, "fires nowhere")
 		admin.awaitFiring(t, "gone")
 		if _, err := admin.alerts.DeleteAlert(t.Context(), &consolev1.DeleteAlertRequest{Name: "gone"}); err != nil {
@@ -111,13 +120,18 @@ func TestASilencedAlertTellsNothing(t *testing.T) {
 	until := timestamppb.New(time.Now().Add(time.Hour))
 	_, err := admin.alerts.SilenceAlert(t.Context(), &consolev1.SilenceAlertRequest{Name: "quiet", UntilTime: until})
 	wantCode(t, err, connect.CodeInvalidArgument, "reason")
-	_, err = admin.alerts.SilenceAlert(t.Context(), &consolev1.SilenceAlertRequest{Name: "quiet", Reason: "x", UntilTime: timestamppb.New(time.Now().Add(-time.Hour))})
+	_, err = admin.alerts.SilenceAlert(t.Context(), &consolev1.SilenceAlertRequest{
+		Name: "quiet", Reason: "x", UntilTime: timestamppb.New(time.Now().Add(-time.Hour)),
+	})
 	wantCode(t, err, connect.CodeInvalidArgument, "is over")
-	if _, err := admin.alerts.SilenceAlert(t.Context(), &consolev1.SilenceAlertRequest{Name: "quiet", Reason: "the sale", UntilTime: until}); err != nil {
+	if _, err := admin.alerts.SilenceAlert(t.Context(), &consolev1.SilenceAlertRequest{
+		Name: "quiet", Reason: "the sale", UntilTime: until,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	admin.must(t, newAlert("quiet", "name = edge-1"))
-	if s := admin.awaitFiring(t, "quiet"); s.GetSilence().GetReason() != "the sale" || s.GetSilence().GetAuthor() != "user:ada" {
+	if s := admin.awaitFiring(t, "quiet"); s.GetSilence().GetReason() != "the sale" ||
+		s.GetSilence().GetAuthor() != "user:ada" {
 		t.Errorf("got %v", s)
 	}
 	if got := admin.alertEvents(t, "quiet"); got != `alert.silenced "" 0` {
@@ -126,7 +140,8 @@ func TestASilencedAlertTellsNothing(t *testing.T) {
 	if _, err := admin.alerts.SilenceAlert(t.Context(), &consolev1.SilenceAlertRequest{Name: "quiet"}); err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); !strings.Contains(admin.alertEvents(t, "quiet"), "alert.firing"); <-time.After(50 * time.Millisecond) {
+	for began := time.Now(); !strings.Contains(admin.alertEvents(t, "quiet"),
+		"alert.firing"); <-time.After(50 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("told %s", admin.alertEvents(t, "quiet"))
 		}
@@ -139,7 +154,12 @@ func TestAlertsAreForThoseWhoSeeAllClusters(t *testing.T) {
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
 	admin.must(t, newCluster("edge-1"), newCluster("edge-2"), newAlert("found", "name : edge"),
-		&consolev1.Role{Metadata: meta("alerts"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view"}, Kinds: []string{"Alert"}}}}})
+		&consolev1.Role{
+			Metadata: meta("alerts"),
+			Spec: &consolev1.RoleSpec{
+				Rules: []*consolev1.RoleRule{{Verbs: []string{"view"}, Kinds: []string{"Alert"}}},
+			},
+		})
 	admin.let(t, "one", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
 	admin.let(t, "all", "viewer", &consolev1.GrantClusters{All: true})
 	admin.let(t, "rules", "alerts", &consolev1.GrantClusters{All: true})
@@ -155,13 +175,16 @@ func TestAlertsAreForThoseWhoSeeAllClusters(t *testing.T) {
 	if got := r.user(t, "vera", "all").alertEvents(t, "found"); got == "" {
 		t.Error("a viewer of all clusters is told nothing")
 	}
-	if s := r.user(t, "rolf", "rules").alert(t, "found"); len(s.GetFiring()) != 0 || s.GetPending()+s.GetUnknown() != 0 {
+	if s := r.user(t, "rolf", "rules").alert(t, "found"); len(s.GetFiring()) != 0 ||
+		s.GetPending()+s.GetUnknown() != 0 {
 		t.Errorf("who sees no cluster sees %v", s)
 	}
 	if got := r.user(t, "rolf", "rules").alertEvents(t, "found"); got != "" {
 		t.Errorf("who sees no cluster is told %s", got)
 	}
-	_, err = r.user(t, "vera", "all").alerts.AcknowledgeAlert(t.Context(), &consolev1.AcknowledgeAlertRequest{Name: "found", Reason: "x"})
+	_, err = r.user(t, "vera", "all").alerts.AcknowledgeAlert(t.Context(), &consolev1.AcknowledgeAlertRequest{
+		Name: "found", Reason: "x",
+	})
 	wantCode(t, err, connect.CodePermissionDenied, "deployer")
 }
 
@@ -169,8 +192,12 @@ func TestAnAlertThatCanNotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
-	for when, want := range map[string]string{"pods.not_ready >": "spec.when", "nonsense.x > 0": "nonsense", "pods.not_ready = many": "spec.when"} {
-		_, err := admin.alerts.UpdateAlert(t.Context(), &consolev1.UpdateAlertRequest{AllowMissing: true, Alert: newAlert("a", when)})
+	for when, want := range map[string]string{
+		"pods.not_ready >": "spec.when", "nonsense.x > 0": "nonsense", "pods.not_ready = many": "spec.when",
+	} {
+		_, err := admin.alerts.UpdateAlert(t.Context(), &consolev1.UpdateAlertRequest{
+			AllowMissing: true, Alert: newAlert("a", when),
+		})
 		wantCode(t, err, connect.CodeInvalidArgument, want)
 	}
 }
@@ -181,16 +208,19 @@ func (r *running) follows(t *testing.T, clusters ...string) {
 	var seen []*consolev1.ClusterSeen
 	for _, name := range clusters {
 		seen = append(seen, &consolev1.ClusterSeen{Cluster: name, Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{
-			Version: "v1.0.0", Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS},
+			Version: "v1.0.0", Capabilities: []deliveryv1.AgentCapability{
+				deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS,
+			},
 		}})
 	}
-	if _, err := r.service(t, identity.ServiceDistributor).status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: seen}); err != nil {
+	if _, err := r.service(t, identity.ServiceDistributor).status.RecordSeen(t.Context(),
+		&consolev1.RecordSeenRequest{Clusters: seen}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Two consoles that share a database, the end of one, and its restart make one event of what views say, and one of its end. What is unknown
-// changes nothing.
+// Two consoles that share a database, the end of one, and its restart make one event of what views say, and one of its
+// end. What is unknown changes nothing.
 func TestAlertsFollowViewsOverConsoles(t *testing.T) {
 	t.Parallel()
 	h, to := newHub(t, postgres.Database(t)), newReceiver(t)
@@ -206,15 +236,20 @@ func TestAlertsFollowViewsOverConsoles(t *testing.T) {
 	d.push(t, "edge-1", whole(1, 1, podSection("a")))
 	d.push(t, "edge-2", whole(1, 1, podSection()))
 	admin.must(t, newAlert("pods", "pods.not_ready > 0"), newAlert("nodes", "nodes.pressure > 0"))
-	if s := admin.awaitFiring(t, "pods"); strings.Join(s.GetFiring()[0].GetClusters(), " ") != "edge-1" || s.GetUnknown() != 0 {
+	if s := admin.awaitFiring(t, "pods"); strings.Join(s.GetFiring()[0].GetClusters(), " ") != "edge-1" ||
+		s.GetUnknown() != 0 {
 		t.Errorf("found %v", s)
 	}
 	// Nothing is known of nodes.
-	admin.awaitAlert(t, "nodes", func(s *consolev1.AlertStatus) bool { return s.GetUnknown() == 2 && len(s.GetFiring()) == 0 })
+	admin.awaitAlert(t, "nodes",
+		func(s *consolev1.AlertStatus) bool { return s.GetUnknown() == 2 && len(s.GetFiring()) == 0 })
 	await(t, "the sink is told", func() bool { return len(to.got(t)) == 1 })
 	// The section is not of now: what was found stays.
-	d.push(t, "edge-1", whole(2, 1, &deliveryv1.ViewSection{Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_STALE, Reason: "no answer"}))
-	admin.awaitAlert(t, "pods", func(s *consolev1.AlertStatus) bool { return s.GetUnknown() == 1 && len(s.GetFiring()) == 1 })
+	d.push(t, "edge-1", whole(2, 1, &deliveryv1.ViewSection{
+		Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_STALE, Reason: "no answer",
+	}))
+	admin.awaitAlert(t, "pods",
+		func(s *consolev1.AlertStatus) bool { return s.GetUnknown() == 1 && len(s.GetFiring()) == 1 })
 	one.stop()
 	admin = two.admin(t)
 	looked := admin.alert(t, "pods").GetLookTime().AsTime()
@@ -235,7 +270,8 @@ func TestAlertsKnowReasonsOfWarnings(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
-	admin.must(t, newCluster("edge-1", "env", "prod"), newCluster("edge-2", "env", "prod"), newCluster("away", "env", "test"))
+	admin.must(t, newCluster("edge-1", "env", "prod"), newCluster("edge-2", "env", "prod"),
+		newCluster("away", "env", "test"))
 	r.follows(t, "edge-1", "edge-2")
 	d := r.service(t, identity.ServiceDistributor)
 	row := func(reason string, n int64) *deliveryv1.ViewRow {
@@ -245,10 +281,13 @@ func TestAlertsKnowReasonsOfWarnings(t *testing.T) {
 		Name: "warnings", State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Figures: map[string]int64{"hour": 9},
 		Rows: []*deliveryv1.ViewRow{row("FailedMount", 4), row("BackOff", 5)},
 	}))
-	d.push(t, "edge-2", whole(1, 1, &deliveryv1.ViewSection{Name: "warnings", State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Figures: map[string]int64{"hour": 0}}))
+	d.push(t, "edge-2", whole(1, 1, &deliveryv1.ViewSection{
+		Name: "warnings", State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Figures: map[string]int64{"hour": 0},
+	}))
 	const when = "labels.env = prod AND warnings.reason.FailedMount > 3"
 	admin.must(t, newAlert("mounts", when))
-	if s := admin.awaitFiring(t, "mounts"); strings.Join(s.GetFiring()[0].GetClusters(), " ") != "edge-1" || s.GetUnknown() != 0 {
+	if s := admin.awaitFiring(t, "mounts"); strings.Join(s.GetFiring()[0].GetClusters(), " ") != "edge-1" ||
+		s.GetUnknown() != 0 {
 		t.Errorf("found %v", s)
 	}
 	page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: when})

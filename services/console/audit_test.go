@@ -18,15 +18,18 @@ import (
 
 func auditEvent(i int, user, action string) *consolev1.AuditEvent {
 	return &consolev1.AuditEvent{
-		Id: fmt.Sprintf("%016d", i), Time: timestamppb.New(time.Now().Add(time.Duration(i) * time.Millisecond)), Action: action,
-		Actor: &consolev1.AuditActor{Kind: "user", Name: user, Groups: []string{"dev"}}, Cluster: "edge-1",
+		Id: fmt.Sprintf("%016d", i), Time: timestamppb.New(time.Now().Add(time.Duration(i) * time.Millisecond)),
+		Action: action,
+		Actor:  &consolev1.AuditActor{Kind: "user", Name: user, Groups: []string{"dev"}}, Cluster: "edge-1",
 		Resource: "pods/log", Verb: "get", Code: 200, Reason: "quote ' and \"é\u0000", Recorder: "user:forged",
 	}
 }
 
 func record(t *testing.T, a api, events ...*consolev1.AuditEvent) {
 	t.Helper()
-	if _, err := a.audit.RecordAuditEvents(t.Context(), &consolev1.RecordAuditEventsRequest{Events: events}); err != nil {
+	if _, err := a.audit.RecordAuditEvents(t.Context(), &consolev1.RecordAuditEventsRequest{
+		Events: events,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -51,11 +54,13 @@ func testAudit(t *testing.T, r *running) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(list.GetEvents()) != 1 || list.GetEvents()[0].GetActor().GetName() != "bob" || list.GetNextPageToken() == "" {
+	if len(list.GetEvents()) != 1 || list.GetEvents()[0].GetActor().GetName() != "bob" ||
+		list.GetNextPageToken() == "" {
 		t.Fatalf("first page %v", list)
 	}
 	rest, err := admin.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{
-		PageToken: list.GetNextPageToken(), Filter: &consolev1.AuditFilter{Actor: "ada", Action: "tunnel", Cluster: "edge-1"},
+		PageToken: list.GetNextPageToken(),
+		Filter:    &consolev1.AuditFilter{Actor: "ada", Action: "tunnel", Cluster: "edge-1"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +69,9 @@ func testAudit(t *testing.T, r *running) {
 	if len(rest.GetEvents()) != 1 || rest.GetNextPageToken() != "" || !proto.Equal(rest.GetEvents()[0], first) {
 		t.Fatalf("second page %v, want %v", rest, first)
 	}
-	if _, err := admin.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{PageToken: "nonsense"}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+	if _, err := admin.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{
+		PageToken: "nonsense",
+	}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("page token of nobody: %v", err)
 	}
 
@@ -107,7 +114,9 @@ func TestAuditRefusesWhatItCanNotKeep(t *testing.T) {
 	} {
 		e := auditEvent(1, "ada", "x")
 		change(e)
-		_, err := hub.audit.RecordAuditEvents(t.Context(), &consolev1.RecordAuditEventsRequest{Events: []*consolev1.AuditEvent{e}})
+		_, err := hub.audit.RecordAuditEvents(t.Context(), &consolev1.RecordAuditEventsRequest{
+			Events: []*consolev1.AuditEvent{e},
+		})
 		if connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}

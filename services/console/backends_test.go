@@ -21,7 +21,9 @@ import (
 )
 
 func fromBackend(backend, path, key string) *consolev1.ConfigSetting {
-	return &consolev1.ConfigSetting{Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Backend: backend, Path: path, Key: key}}}
+	return &consolev1.ConfigSetting{
+		Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Backend: backend, Path: path, Key: key}},
+	}
 }
 
 func newBackend(name string) *consolev1.Backend {
@@ -100,14 +102,21 @@ func TestBackendsGiveValuesToExactlyWhoNamesThem(t *testing.T) {
 			admin.must(t, newSource("shop"), newCluster("edge-1"), newBackend("files"), imports,
 				newSet("url", settings{"url": textOf("postgres://${pw}@${host}")}),
 				configured(newService("web", "shop", "edge-1"), []string{"url"}, settings{
-					"pw": fromBackend("files", "shop.yaml", "db.password"), "host": {Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Backend: "files", Path: "shop.yaml", Key: "host", Plain: true}}},
+					"pw": fromBackend("files", "shop.yaml", "db.password"),
+					"host": {
+						Value: &consolev1.ConfigSetting_Ref{
+							Ref: &consolev1.ConfigRef{Backend: "files", Path: "shop.yaml", Key: "host", Plain: true},
+						},
+					},
 				}),
 				configured(newService("all", "shop", "edge-1"), []string{"imports"}, nil),
-				configured(newService("other", "shop", "edge-1"), nil, settings{"token": fromBackend("files", "other.yaml", "token")}),
+				configured(newService("other", "shop",
+					"edge-1"), nil, settings{"token": fromBackend("files", "other.yaml", "token")}),
 				configured(newService("none", "shop", "edge-1"), nil, settings{"a": textOf("1")}))
 			await(t, "values are read", func() bool {
 				return admin.current(t, distributor, "web")["url"] == "postgres://hunter2-first@one" &&
-					admin.current(t, distributor, "all")["db.password"] == "hunter2-first" && admin.current(t, distributor, "other")["token"] == "hunter2-other"
+					admin.current(t, distributor, "all")["db.password"] == "hunter2-first" &&
+					admin.current(t, distributor, "other")["token"] == "hunter2-other"
 			})
 			want := `host=one of service/web (backend "files", shop.yaml)
 pw=*** of service/web (backend "files", shop.yaml)
@@ -117,7 +126,8 @@ url=*** of configset/url`
 			}
 			before := admin.revisions(t)
 			put(t, dir, "shop.yaml", "db: {password: hunter2-second}\nhost: one\n")
-			await(t, "a change is seen", func() bool { return admin.current(t, distributor, "web")["pw"] == "hunter2-second" })
+			await(t, "a change is seen",
+				func() bool { return admin.current(t, distributor, "web")["pw"] == "hunter2-second" })
 			var moved []string
 			for name, revision := range admin.revisions(t) {
 				if revision != before[name] {
@@ -133,9 +143,11 @@ url=*** of configset/url`
 				t.Fatal(err)
 			}
 			await(t, "the service says what is missing", func() bool {
-				return strings.Contains(admin.service(t, "other").GetStatus().GetConfigProblem().GetMessage(), `backend "files", other.yaml does not exist`)
+				return strings.Contains(admin.service(t, "other").GetStatus().GetConfigProblem().GetMessage(),
+					`backend "files", other.yaml does not exist`)
 			})
-			if got := admin.current(t, distributor, "other")["token"]; got != "hunter2-other" || admin.problemOfFiles(t) != "" {
+			if got := admin.current(t, distributor, "other")["token"]; got != "hunter2-other" ||
+				admin.problemOfFiles(t) != "" {
 				t.Errorf("got %q, and of the backend %q", got, admin.problemOfFiles(t))
 			}
 
@@ -143,7 +155,8 @@ url=*** of configset/url`
 			if err := os.Rename(dir, dir+"-away"); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "the backend says that it is away", func() bool { return strings.Contains(admin.problemOfFiles(t), "open folder") })
+			await(t, "the backend says that it is away",
+				func() bool { return strings.Contains(admin.problemOfFiles(t), "open folder") })
 			r.stop()
 			r = h.withFiles(t, dir)
 			admin, distributor = r.admin(t), r.service(t, identity.ServiceDistributor)
@@ -151,7 +164,9 @@ url=*** of configset/url`
 			if got := admin.current(t, distributor, "late")["db.password"]; got != "hunter2-second" {
 				t.Errorf("got %q", got)
 			}
-			preview, err := admin.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Service{Service: "web"}})
+			preview, err := admin.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{
+				Of: &consolev1.PreviewConfigRequest_Service{Service: "web"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +188,8 @@ url=*** of configset/url`
 			if db == "" {
 				r.stop()
 				for _, file := range []string{"console.db", "console.db-wal"} {
-					if data, err := os.ReadFile(filepath.Join(h.dir, file)); err == nil && bytes.Contains(data, []byte("hunter2")) {
+					if data, err := os.ReadFile(filepath.Join(h.dir, file)); err == nil &&
+						bytes.Contains(data, []byte("hunter2")) {
 						t.Errorf("%s has a value", file)
 					}
 				}
@@ -197,43 +213,52 @@ func TestBackendsAreForThoseProjectsAndPaths(t *testing.T) {
 	bound := newBackend("bound")
 	bound.Spec.Projects, bound.Spec.Paths = []string{"shop"}, []string{"shop/"}
 	ref := settings{"pw": fromBackend("bound", "shop/a.yaml", "pw")}
-	admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), shopProject(), &consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{}},
+	admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), shopProject(),
+		&consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{}},
 		bound, newBackend("free"), inProject("shop", configured(newService("web", "shop", "prod"), nil, ref)))
-	await(t, "the project gets its value", func() bool { return admin.current(t, distributor, "web")["pw"] == "hunter2" })
+	await(t, "the project gets its value",
+		func() bool { return admin.current(t, distributor, "web")["pw"] == "hunter2" })
 
 	// Also who may do everything is told that the project is another one.
 	set := newSet("set", ref)
 	edge := newCluster("prod", "env", "prod")
 	edge.Spec = &consolev1.ClusterSpec{Config: ref}
 	for name, m := range map[string]proto.Message{
-		"a service of none": configured(newService("stray", "shop", "prod"), nil, ref), "a set of none": set, "a cluster": edge,
+		"a service of none": configured(newService("stray", "shop", "prod"), nil, ref), "a set of none": set,
+		"a cluster":       edge,
 		"another project": &consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{Config: ref}},
 	} {
-		if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(m)}); err == nil || !strings.Contains(err.Error(), `backend "bound" is for configuration of projects shop only`) {
+		if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(m)}); err == nil ||
+			!strings.Contains(err.Error(), `backend "bound" is for configuration of projects shop only`) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
 	bound.Spec.Projects = []string{"bank"}
-	if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(bound)}); err == nil || !strings.Contains(err.Error(), `service "web" names it`) {
+	if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(bound)}); err == nil ||
+		!strings.Contains(err.Error(), `service "web" names it`) {
 		t.Errorf("got %v", err)
 	}
 	bound.Spec.Projects = []string{"shop"}
 
 	// Paths that are not given out are not read.
-	admin.must(t, inProject("shop", configured(newService("web", "shop", "prod"), nil, settings{"pw": fromBackend("bound", "bank/a.yaml", "pw")})))
-	if got := admin.service(t, "web").GetStatus().GetConfigProblem().GetMessage(); !strings.Contains(got, "is not among spec.paths") {
+	admin.must(t, inProject("shop",
+		configured(newService("web", "shop", "prod"), nil, settings{"pw": fromBackend("bound", "bank/a.yaml", "pw")})))
+	if got := admin.service(t, "web").GetStatus().GetConfigProblem().GetMessage(); !strings.Contains(got,
+		"is not among spec.paths") {
 		t.Errorf("got %q", got)
 	}
 	admin.must(t, inProject("shop", configured(newService("web", "shop", "prod"), nil, ref)))
 	bound.Spec.Paths = []string{"shop/b.yaml"}
 	admin.must(t, bound)
-	if got := admin.service(t, "web").GetStatus().GetConfigProblem().GetMessage(); !strings.Contains(got, "is not among spec.paths") {
+	if got := admin.service(t, "web").GetStatus().GetConfigProblem().GetMessage(); !strings.Contains(got,
+		"is not among spec.paths") {
 		t.Errorf("got %q", got)
 	}
 
 	// Its values are no secret where the backend's own people say so.
 	admin.must(t, &consolev1.Grant{Metadata: meta("shops"), Spec: &consolev1.GrantSpec{
-		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "mallory"}}}, Role: "deployer", Clusters: &consolev1.GrantClusters{All: true}, Projects: []string{"shop"},
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "mallory"}}},
+		Role:     "deployer", Clusters: &consolev1.GrantClusters{All: true}, Projects: []string{"shop"},
 	}})
 	bound.Spec.Paths = []string{"shop/"}
 	admin.must(t, bound)
@@ -242,7 +267,9 @@ func TestBackendsAreForThoseProjectsAndPaths(t *testing.T) {
 	shownRef := fromBackend("bound", "shop/a.yaml", "pw")
 	shownRef.GetRef().Plain = true
 	open := inProject("shop", configured(newService("web", "shop", "prod"), nil, settings{"pw": shownRef}))
-	preview, err := mallory.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: open}})
+	preview, err := mallory.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{
+		Of: &consolev1.PreviewConfigRequest_Draft{Draft: open},
+	})
 	wantCode(t, err, connect.CodePermissionDenied, `plain: true would show values of backend "bound"`)
 	_, err = mallory.apply(t, &consolev1.ApplyRequest{Resources: anyOf(open)})
 	wantCode(t, err, connect.CodePermissionDenied, `plain: true would show values of backend "bound"`)
@@ -255,18 +282,24 @@ func TestBackendsAreForThoseProjectsAndPaths(t *testing.T) {
 
 	// A backend of no projects is for configuration of who may change it.
 	admin.must(t, &consolev1.Grant{Metadata: meta("team"), Spec: &consolev1.GrantSpec{
-		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "deployer", Clusters: &consolev1.GrantClusters{All: true},
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "deployer",
+		Clusters: &consolev1.GrantClusters{All: true},
 	}})
 	eve := r.as(t, h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "eve"}))
-	free := configured(newService("hers", "shop", "prod"), nil, settings{"pw": fromBackend("free", "shop/a.yaml", "pw")})
+	free := configured(newService("hers", "shop",
+		"prod"), nil, settings{"pw": fromBackend("free", "shop/a.yaml", "pw")})
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(free)})
 	wantCode(t, err, connect.CodePermissionDenied, `backend "free"`)
-	_, err = eve.backends.UpdateBackend(t.Context(), &consolev1.UpdateBackendRequest{Backend: newBackend("hers"), AllowMissing: true})
+	_, err = eve.backends.UpdateBackend(t.Context(), &consolev1.UpdateBackendRequest{
+		Backend: newBackend("hers"), AllowMissing: true,
+	})
 	wantCode(t, err, connect.CodePermissionDenied, "backend")
 	_, err = eve.backends.CheckBackend(t.Context(), &consolev1.CheckBackendRequest{Backend: newBackend("free")})
 	wantCode(t, err, connect.CodePermissionDenied)
 	// A resource of other projects is not named to a person who may not see them.
-	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(configured(newService("hers", "shop", "prod"), nil, ref))})
+	_, err = eve.apply(t, &consolev1.ApplyRequest{
+		Resources: anyOf(configured(newService("hers", "shop", "prod"), nil, ref)),
+	})
 	wantCode(t, err, connect.CodeFailedPrecondition, `backend "bound" is for configuration of other projects`)
 	admin.must(t, free)
 	free.Spec.Config["more"] = textOf("1")
@@ -311,22 +344,35 @@ func TestBackendsAreTried(t *testing.T) {
 			b.Spec.At = &consolev1.BackendSpec_Kubernetes{Kubernetes: &consolev1.KubernetesBackend{}}
 		},
 	} {
-		if resp := check(of, "none.yaml"); !strings.Contains(resp.GetProblem(), want) || strings.Contains(resp.GetProblem(), "hunter2") {
+		if resp := check(of, "none.yaml"); !strings.Contains(resp.GetProblem(), want) ||
+			strings.Contains(resp.GetProblem(), "hunter2") {
 			t.Errorf("got %v, want %s", resp, want)
 		}
 	}
 	inside := func(b *consolev1.Backend) {
-		b.Spec.At = &consolev1.BackendSpec_Vault{Vault: &consolev1.VaultBackend{Address: "http://127.0.0.1:1", Secret: "vault"}}
+		b.Spec.At = &consolev1.BackendSpec_Vault{
+			Vault: &consolev1.VaultBackend{Address: "http://127.0.0.1:1", Secret: "vault"},
+		}
 	}
 	admin.must(t, &consolev1.Secret{Metadata: meta("vault"), Data: map[string]string{"token": "hunter2"}})
-	if resp := check(inside, ""); !strings.Contains(resp.GetProblem(), "127.0.0.1:1: the address 127.0.0.1 is loopback") || !strings.Contains(resp.GetProblem(), "--allow-addresses") {
+	if resp := check(inside,
+		""); !strings.Contains(resp.GetProblem(), "127.0.0.1:1: the address 127.0.0.1 is loopback") ||
+		!strings.Contains(resp.GetProblem(), "--allow-addresses") {
 		t.Errorf("got %v of an address inside", resp)
 	}
 	for want, b := range map[string]*consolev1.BackendSpec{
-		"spec.vault.address: must have no user": {At: &consolev1.BackendSpec_Vault{Vault: &consolev1.VaultBackend{Address: "https://u:hunter2@x", Secret: "bad"}}},
-		"spec.kubernetes.secret: is missing":    {At: &consolev1.BackendSpec_Kubernetes{Kubernetes: &consolev1.KubernetesBackend{Server: "https://x"}}},
+		"spec.vault.address: must have no user": {
+			At: &consolev1.BackendSpec_Vault{
+				Vault: &consolev1.VaultBackend{Address: "https://u:hunter2@x", Secret: "bad"},
+			},
+		},
+		"spec.kubernetes.secret: is missing": {
+			At: &consolev1.BackendSpec_Kubernetes{Kubernetes: &consolev1.KubernetesBackend{Server: "https://x"}},
+		},
 	} {
-		_, err := admin.backends.UpdateBackend(t.Context(), &consolev1.UpdateBackendRequest{Backend: &consolev1.Backend{Metadata: meta("b"), Spec: b}, AllowMissing: true})
+		_, err := admin.backends.UpdateBackend(t.Context(), &consolev1.UpdateBackendRequest{
+			Backend: &consolev1.Backend{Metadata: meta("b"), Spec: b}, AllowMissing: true,
+		})
 		if wantCode(t, err, connect.CodeInvalidArgument, want); strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("got %v", err)
 		}

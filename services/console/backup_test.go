@@ -58,7 +58,9 @@ func (h *hub) into(t *testing.T, db string) (*hub, console.Config) {
 
 func databases(t *testing.T) map[string]func() string {
 	t.Helper()
-	return map[string]func() string{"sqlite": func() string { return "" }, "postgres": func() string { return postgres.Database(t) }}
+	return map[string]func() string{
+		"sqlite": func() string { return "" }, "postgres": func() string { return postgres.Database(t) },
+	}
 }
 
 // A backup of either database is restored into either: everything is there as it was, sealed values can be read, what
@@ -82,9 +84,11 @@ func restored(t *testing.T, source, target string) {
 	admin.putSource(t, "shop", "https://git.example.com/shop")
 	cluster := admin.putCluster(t, "edge-1")
 	admin.putService(t, "web", "edge-1")
-	if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
-		Metadata: meta("git"), Data: map[string]string{"token": "hunter2"},
-	}}); err != nil {
+	if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+		AllowMissing: true, Secret: &consolev1.Secret{
+			Metadata: meta("git"), Data: map[string]string{"token": "hunter2"},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	named := newSource("shop")
@@ -100,10 +104,13 @@ func restored(t *testing.T, source, target string) {
 	if err := console.Restore(t.Context(), cfg, bytes.NewReader(packed), console.RestoreOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := console.Restore(t.Context(), cfg, bytes.NewReader(packed), console.RestoreOptions{}); err == nil || !strings.Contains(err.Error(), "--replace") {
+	if err := console.Restore(t.Context(), cfg, bytes.NewReader(packed), console.RestoreOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "--replace") {
 		t.Errorf("over another one: %v", err)
 	}
-	if err := console.Restore(t.Context(), cfg, bytes.NewReader(packed), console.RestoreOptions{Replace: true}); err != nil {
+	if err := console.Restore(t.Context(), cfg, bytes.NewReader(packed), console.RestoreOptions{
+		Replace: true,
+	}); err != nil {
 		t.Errorf("in place of another one: %v", err)
 	}
 	again := to.start(t)
@@ -115,10 +122,13 @@ func restored(t *testing.T, source, target string) {
 	if err := console.Restore(t.Context(), cfg, bytes.NewReader(packed), console.RestoreOptions{Replace: true}); err == nil || !strings.Contains(err.Error(), "stop all consoles") {
 		t.Errorf("under a console: %v", err)
 	}
-	if _, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "new"}); connect.CodeOf(err) != connect.CodeNotFound {
+	if _, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{
+		Name: "new",
+	}); connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("what was made later: %v", err)
 	}
-	secret, err := again.service(t, identity.ServiceGitcache).secrets.AccessSecret(t.Context(), &consolev1.AccessSecretRequest{Name: "git"})
+	secret, err := again.service(t, identity.ServiceGitcache).secrets.AccessSecret(t.Context(),
+		&consolev1.AccessSecretRequest{Name: "git"})
 	if err != nil || secret.GetData()["token"] != "hunter2" {
 		t.Errorf("the secret is %v, %v", secret.GetData(), err)
 	}
@@ -142,7 +152,8 @@ func TestABackupThatIsNotWholeIsNotRestored(t *testing.T) {
 	flipped := bytes.Clone(packed)
 	flipped[len(flipped)/2] ^= 1
 	for name, data := range map[string][]byte{
-		"nothing": {}, "no backup": []byte("hello"), "half": packed[:len(packed)/2], "without its end": packed[:len(packed)-9], "a bit": flipped,
+		"nothing": {}, "no backup": []byte("hello"), "half": packed[:len(packed)/2],
+		"without its end": packed[:len(packed)-9], "a bit": flipped,
 		"more": append(bytes.Clone(packed), packed...),
 	} {
 		_, cfg := h.into(t, "")
@@ -155,7 +166,9 @@ func TestABackupThatIsNotWholeIsNotRestored(t *testing.T) {
 	}
 	other := newHub(t, "")
 	other.start(t).stop()
-	err := console.Restore(t.Context(), console.Config{DataDir: other.dir, DatabaseURL: "sqlite:" + filepath.Join(other.dir, "new.db")}, bytes.NewReader(packed), console.RestoreOptions{})
+	err := console.Restore(t.Context(),
+		console.Config{DataDir: other.dir, DatabaseURL: "sqlite:" + filepath.Join(other.dir, "new.db")},
+		bytes.NewReader(packed), console.RestoreOptions{})
 	if err == nil || !strings.Contains(err.Error(), "lacks the keys") {
 		t.Errorf("with another master key: %v", err)
 	}
@@ -166,12 +179,14 @@ const restoreEnv = "CONSOLE_TEST_RESTORE"
 
 func restoreChild() {
 	cfg := console.Config{DataDir: os.Getenv(restoreEnv), DatabaseURL: os.Getenv(restoreEnv + "_DB")}
-	err := console.Restore(context.Background(), cfg, os.Stdin, console.RestoreOptions{Replace: true, Progress: func(table string, _ int64) {
-		if table == "resources" {
-			_, _ = os.Stdout.WriteString("in the middle\n")
-			select {}
-		}
-	}})
+	err := console.Restore(context.Background(), cfg, os.Stdin, console.RestoreOptions{
+		Replace: true, Progress: func(table string, _ int64) {
+			if table == "resources" {
+				_, _ = os.Stdout.WriteString("in the middle\n")
+				select {}
+			}
+		},
+	})
 	_, _ = os.Stderr.WriteString(err.Error())
 	os.Exit(1)
 }
@@ -205,7 +220,9 @@ func TestARestoreThatIsKilledChangesNothing(t *testing.T) {
 			}
 			_ = cmd.Wait() // the process was killed
 			again := h.start(t)
-			if _, err := again.admin(t).clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"}); err != nil {
+			if _, err := again.admin(t).clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{
+				Name: "edge-1",
+			}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -246,8 +263,10 @@ func TestADatabaseWithAnythingOfPeopleIsNotEmpty(t *testing.T) {
 func TestAMissingFolderIsToldBeforeARestore(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "consle")
-	err := console.Restore(t.Context(), console.Config{DataDir: folder}, strings.NewReader(""), console.RestoreOptions{})
-	if err == nil || !strings.Contains(err.Error(), "there is no folder "+folder) || !strings.Contains(err.Error(), "master.key") {
+	err := console.Restore(t.Context(), console.Config{DataDir: folder}, strings.NewReader(""),
+		console.RestoreOptions{})
+	if err == nil || !strings.Contains(err.Error(), "there is no folder "+folder) ||
+		!strings.Contains(err.Error(), "master.key") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(folder); err == nil {

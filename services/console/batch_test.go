@@ -28,7 +28,9 @@ func (a api) batchClusters(t *testing.T, names ...string) ([]*consolev1.UpdateCl
 	t.Helper()
 	req := &consolev1.BatchUpdateClustersRequest{}
 	for _, name := range names {
-		req.Requests = append(req.Requests, &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta(name)}})
+		req.Requests = append(req.Requests, &consolev1.UpdateClusterRequest{
+			AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta(name)},
+		})
 	}
 	resp, err := a.clusters.BatchUpdateClusters(t.Context(), req)
 	return resp.GetResponses(), err
@@ -40,7 +42,9 @@ func onEdge(name, path string) *consolev1.UpdateServiceRequest {
 	}}
 }
 
-func (a api) batchServices(t *testing.T, requests ...*consolev1.UpdateServiceRequest) ([]*consolev1.UpdateServiceResponse, error) {
+func (a api) batchServices(t *testing.T,
+	requests ...*consolev1.UpdateServiceRequest,
+) ([]*consolev1.UpdateServiceResponse, error) {
 	t.Helper()
 	resp, err := a.services.BatchUpdateServices(t.Context(), &consolev1.BatchUpdateServicesRequest{Requests: requests})
 	return resp.GetResponses(), err
@@ -63,7 +67,8 @@ func TestBatchAnswersInOrderWithOutcomes(t *testing.T) {
 		var got []string
 		for _, r := range list {
 			s := r.GetService()
-			got = append(got, fmt.Sprint(s.GetMetadata().GetName(), " ", s.GetSpec().GetPath(), " ", s.GetMetadata().GetRevision(), " ", r.GetOutcome()))
+			got = append(got, fmt.Sprint(s.GetMetadata().GetName(), " ", s.GetSpec().GetPath(), " ",
+				s.GetMetadata().GetRevision(), " ", r.GetOutcome()))
 		}
 		want := "c same 1 OUTCOME_UNCHANGED, a new 1 OUTCOME_CREATED, b new 2 OUTCOME_UPDATED"
 		if s := strings.Join(got, ", "); s != want {
@@ -128,7 +133,9 @@ func TestBatchOfAThousand(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []consolev1.Outcome{consolev1.Outcome_OUTCOME_CREATED, consolev1.Outcome_OUTCOME_UNCHANGED} {
+		for _, want := range []consolev1.Outcome{
+			consolev1.Outcome_OUTCOME_CREATED, consolev1.Outcome_OUTCOME_UNCHANGED,
+		} {
 			var list []*consolev1.UpdateServiceResponse
 			if err := answered(func() (err error) {
 				list, err = admin.batchServices(t, services...)
@@ -163,7 +170,9 @@ func TestManyJoinAtOnce(t *testing.T) {
 			all.Go(func() {
 				if i%10 == 0 { // a failure among the others takes none with it
 					err := answered(func() error {
-						_, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "none"})
+						_, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{
+							Cluster: "none",
+						})
 						return err
 					})
 					if connect.CodeOf(err) != connect.CodeNotFound {
@@ -171,7 +180,9 @@ func TestManyJoinAtOnce(t *testing.T) {
 					}
 				}
 				err := answered(func() error {
-					token, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: name})
+					token, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{
+						Cluster: name,
+					})
 					if err != nil {
 						return err
 					}

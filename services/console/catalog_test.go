@@ -26,10 +26,14 @@ func TestUpdateCreatesChangesAndLeavesAlone(t *testing.T) {
 	admin := newHub(t, "").start(t).admin(t)
 	source := &consolev1.Source{
 		Metadata: &consolev1.Metadata{Name: "shop", Labels: map[string]string{"team": "o'brien"}},
-		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/shop", Interval: durationpb.New(30 * time.Second)}},
+		Spec: &consolev1.SourceSpec{
+			Git: &consolev1.GitSource{Url: "https://git.example.com/shop", Interval: durationpb.New(30 * time.Second)},
+		},
 	}
 	update := func(allowMissing bool) (*consolev1.UpdateSourceResponse, error) {
-		return admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{Source: source, AllowMissing: allowMissing})
+		return admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{
+			Source: source, AllowMissing: allowMissing,
+		})
 	}
 	_, err := update(false)
 	wantCode(t, err, connect.CodeNotFound, `source "shop" does not exist`)
@@ -38,25 +42,31 @@ func TestUpdateCreatesChangesAndLeavesAlone(t *testing.T) {
 		t.Fatalf("got %v, %v", created, err)
 	}
 	same, err := update(true)
-	if err != nil || same.GetOutcome() != consolev1.Outcome_OUTCOME_UNCHANGED || !proto.Equal(same.GetSource(), created.GetSource()) {
+	if err != nil || same.GetOutcome() != consolev1.Outcome_OUTCOME_UNCHANGED ||
+		!proto.Equal(same.GetSource(), created.GetSource()) {
 		t.Fatalf("got %v, %v", same, err)
 	}
 	source.Metadata.Labels["tier"] = "1"
 	source.Metadata.Etag = created.GetSource().GetMetadata().GetEtag()
 	updated, err := update(false)
-	if err != nil || updated.GetOutcome() != consolev1.Outcome_OUTCOME_UPDATED || updated.GetSource().GetMetadata().GetRevision() != 2 {
+	if err != nil || updated.GetOutcome() != consolev1.Outcome_OUTCOME_UPDATED ||
+		updated.GetSource().GetMetadata().GetRevision() != 2 {
 		t.Fatalf("got %v, %v", updated, err)
 	}
 	source.Metadata.Labels["tier"] = "2"
 	_, err = update(false) // with the etag of revision 1
 	wantCode(t, err, connect.CodeAborted, "is at revision 2", "Read it again and merge")
-	_, err = admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "shop", Etag: source.GetMetadata().GetEtag()})
+	_, err = admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{
+		Name: "shop", Etag: source.GetMetadata().GetEtag(),
+	})
 	wantCode(t, err, connect.CodeAborted)
 	got, err := admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"})
 	if err != nil || !proto.Equal(got.GetSource(), updated.GetSource()) {
 		t.Fatalf("got %v, %v", got, err)
 	}
-	if _, err := admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "shop", Etag: got.GetSource().GetMetadata().GetEtag()}); err != nil {
+	if _, err := admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{
+		Name: "shop", Etag: got.GetSource().GetMetadata().GetEtag(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = update(true) // the etag is of one that is gone
@@ -74,9 +84,12 @@ func TestEtagLetsOneOfManyWritersThrough(t *testing.T) {
 	for i := range 10 {
 		admin := []api{a, b}[i%2]
 		wg.Go(func() {
-			_, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: &consolev1.Cluster{
-				Metadata: &consolev1.Metadata{Name: "edge-1", Etag: etag}, Spec: &consolev1.ClusterSpec{Description: fmt.Sprint(i)},
-			}})
+			_, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
+				Cluster: &consolev1.Cluster{
+					Metadata: &consolev1.Metadata{Name: "edge-1", Etag: etag},
+					Spec:     &consolev1.ClusterSpec{Description: fmt.Sprint(i)},
+				},
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
@@ -99,10 +112,15 @@ func TestWhatIsNamedExistsAndStays(t *testing.T) {
 		Metadata: meta("web"), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: "edge-1"},
 	}}
 	_, err := admin.services.UpdateService(t.Context(), service)
-	wantCode(t, err, connect.CodeFailedPrecondition, `service "web": spec.source: source "shop" does not exist: create it first`)
-	_, err = admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
-		Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/shop", Secret: "git"}},
-	}})
+	wantCode(t, err, connect.CodeFailedPrecondition,
+		`service "web": spec.source: source "shop" does not exist: create it first`)
+	_, err = admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{
+		AllowMissing: true, Source: &consolev1.Source{
+			Metadata: meta("shop"), Spec: &consolev1.SourceSpec{
+				Git: &consolev1.GitSource{Url: "https://git.example.com/shop", Secret: "git"},
+			},
+		},
+	})
 	wantCode(t, err, connect.CodeFailedPrecondition, `secret "git"`)
 	admin.putSource(t, "shop", "https://git.example.com/shop")
 	_, err = admin.services.UpdateService(t.Context(), service)
@@ -112,15 +130,20 @@ func TestWhatIsNamedExistsAndStays(t *testing.T) {
 		admin.putService(t, name, "edge-1")
 	}
 	_, err = admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "shop"})
-	wantCode(t, err, connect.CodeFailedPrecondition, `service "a", service "b", service "c" and more: delete or change them first`)
+	wantCode(t, err, connect.CodeFailedPrecondition,
+		`service "a", service "b", service "c" and more: delete or change them first`)
 	_, err = admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"})
 	wantCode(t, err, connect.CodeFailedPrecondition, `service "a"`)
 	for _, name := range []string{"a", "b", "c", "d"} {
-		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}); err != nil {
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+			Name: name,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"}); err != nil {
+	if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{
+		Name: "edge-1",
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -136,16 +159,20 @@ func TestBadFieldsAreNamed(t *testing.T) {
 		"ssh://git.example.com/shop":               "names no user",
 		"--upload-pack=id":                         "begin with '-'",
 	} {
-		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
-			Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}},
-		}})
+		_, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{
+			AllowMissing: true, Source: &consolev1.Source{
+				Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}},
+			},
+		})
 		wantCode(t, err, connect.CodeInvalidArgument, "spec.git.url", want)
 		if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("the password is in the error: %v", err)
 		}
 	}
 	admin.putSource(t, "local", "http://127.0.0.1:8080/shop.git")
-	_, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta("Edge_1")}})
+	_, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
+		AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta("Edge_1")},
+	})
 	wantCode(t, err, connect.CodeInvalidArgument, "name")
 	for _, name := range []string{"no\x00pe", "../x", strings.Repeat("a", 300), "'"} {
 		_, err = admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: name})
@@ -165,7 +192,9 @@ func TestListsComeInPages(t *testing.T) {
 	}
 	var names []string
 	for token := ""; ; {
-		resp, err := admin.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{PageSize: 3, PageToken: token})
+		resp, err := admin.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{
+			PageSize: 3, PageToken: token,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +215,9 @@ func TestSecretValuesAreOnlyForGitcaches(t *testing.T) {
 	r := newHub(t, "").start(t)
 	admin, gitcache := r.admin(t), r.service(t, identity.ServiceGitcache)
 	put := func(data map[string]string) (*consolev1.UpdateSecretResponse, error) {
-		return admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: data}})
+		return admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+			AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: data},
+		})
 	}
 	_, err := put(map[string]string{"token": ""})
 	wantCode(t, err, connect.CodeInvalidArgument, `data["token"]: has no value`)
@@ -195,7 +226,8 @@ func TestSecretValuesAreOnlyForGitcaches(t *testing.T) {
 		t.Fatal(err)
 	}
 	same, err := put(map[string]string{"username": "ada", "password": "hunter2-planted"})
-	if err != nil || same.GetOutcome() != consolev1.Outcome_OUTCOME_UNCHANGED || same.GetSecret().GetMetadata().GetRevision() != 1 {
+	if err != nil || same.GetOutcome() != consolev1.Outcome_OUTCOME_UNCHANGED ||
+		same.GetSecret().GetMetadata().GetRevision() != 1 {
 		t.Fatalf("same data: %v, %v", same, err)
 	}
 	// Reading and writing back must not lose what can't be read.
@@ -203,7 +235,8 @@ func TestSecretValuesAreOnlyForGitcaches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back, err := put(got.GetSecret().GetData()); err != nil || back.GetOutcome() != consolev1.Outcome_OUTCOME_UNCHANGED {
+	if back, err := put(got.GetSecret().GetData()); err != nil ||
+		back.GetOutcome() != consolev1.Outcome_OUTCOME_UNCHANGED {
 		t.Fatalf("written back: %v, %v", back, err)
 	}
 	list, err := admin.secrets.ListSecrets(t.Context(), &consolev1.ListSecretsRequest{})
@@ -228,7 +261,8 @@ func TestSecretValuesAreOnlyForGitcaches(t *testing.T) {
 		t.Fatalf("access: %v, %v", access, err)
 	}
 	changed, err := put(map[string]string{"username": "ada", "password": "hunter3-planted"})
-	if err != nil || changed.GetOutcome() != consolev1.Outcome_OUTCOME_UPDATED || changed.GetSecret().GetMetadata().GetRevision() != 2 {
+	if err != nil || changed.GetOutcome() != consolev1.Outcome_OUTCOME_UPDATED ||
+		changed.GetSecret().GetMetadata().GetRevision() != 2 {
 		t.Fatalf("changed: %v, %v", changed, err)
 	}
 	if !strings.Contains(r.logs.String(), "secret accessed") || strings.Contains(r.logs.String(), "-planted") {
@@ -257,7 +291,9 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 	uid := source.GetMetadata().GetUid()
 	claim := func(owner string) int64 {
 		t.Helper()
-		resp, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: uid, Owner: owner})
+		resp, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{
+			Source: "shop", Uid: uid, Owner: owner,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +320,8 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 	wantCode(t, err, connect.CodeAborted, "step down", "gitcache-1")
 	_, err = gitcache.heads.PublishHeads(t.Context(), publishRequest(source, second+1, commitB))
 	wantCode(t, err, connect.CodeAborted)
-	if got := get().GetStatus(); got.GetHeads()[0].GetRevision().GetCommit() != commitA || got.GetEpoch() != second || got.GetOwner() != "gitcache-1" {
+	if got := get().GetStatus(); got.GetHeads()[0].GetRevision().GetCommit() != commitA || got.GetEpoch() != second ||
+		got.GetOwner() != "gitcache-1" {
 		t.Fatalf("status %v", got)
 	}
 
@@ -295,7 +332,8 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := get()
-	if p := before.GetStatus().GetProblem(); p.GetMessage() == "" || p.GetSince() == nil || !before.GetStatus().GetHeads()[0].GetFetchTime().AsTime().Equal(fetched) {
+	if p := before.GetStatus().GetProblem(); p.GetMessage() == "" || p.GetSince() == nil ||
+		!before.GetStatus().GetHeads()[0].GetFetchTime().AsTime().Equal(fetched) {
 		t.Fatalf("status %v", before.GetStatus())
 	}
 	failing.Problem.Since = timestamppb.New(time.Now().Add(time.Minute))
@@ -308,7 +346,8 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 		t.Fatalf("no news were written: %v", after)
 	}
 	failing.Problem = nil
-	if _, err := gitcache.heads.PublishHeads(t.Context(), failing); err != nil || get().GetStatus().GetProblem() != nil {
+	if _, err := gitcache.heads.PublishHeads(t.Context(), failing); err != nil ||
+		get().GetStatus().GetProblem() != nil {
 		t.Fatalf("the problem stays: %v, %v", get().GetStatus(), err)
 	}
 	if rev := get().GetMetadata().GetRevision(); rev != 1 {
@@ -322,7 +361,9 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 	admin.putSource(t, "shop", "https://git.example.com/shop")
 	_, err = gitcache.heads.PublishHeads(t.Context(), publishRequest(source, second, commitB))
 	wantCode(t, err, connect.CodeNotFound, "deleted and created again")
-	_, err = gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: uid, Owner: "x"})
+	_, err = gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{
+		Source: "shop", Uid: uid, Owner: "x",
+	})
 	wantCode(t, err, connect.CodeNotFound)
 	bad := publishRequest(get(), 1, "not-a-commit")
 	_, err = gitcache.heads.PublishHeads(t.Context(), bad)
@@ -347,9 +388,11 @@ func TestReportsAreKeptAndAcknowledged(t *testing.T) {
 	admin.putService(t, "web", "edge-1")
 	report := func(cluster string, reports ...*deliveryv1.ServiceReport) map[string]uint64 {
 		t.Helper()
-		resp, err := distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{Clusters: []*consolev1.ClusterReports{
-			{Cluster: "edge-2"}, {Cluster: cluster, Reports: reports},
-		}})
+		resp, err := distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{
+			Clusters: []*consolev1.ClusterReports{
+				{Cluster: "edge-2"}, {Cluster: cluster, Reports: reports},
+			},
+		})
 		if err != nil || len(resp.GetClusters()) != 2 || len(resp.GetClusters()[0].GetAcknowledged()) != 0 {
 			t.Fatalf("got %v, %v", resp, err)
 		}
@@ -385,7 +428,8 @@ func TestReportsAreKeptAndAcknowledged(t *testing.T) {
 	}
 	gone := web(4, "gone")
 	gone.Service = "gone"
-	if acks := report("edge-1", gone, web(1<<63, "impossible")); acks["gone"] != 4 || acks["web"] != 1<<63 || kept().GetMessage() != "five" {
+	if acks := report("edge-1", gone, web(1<<63, "impossible")); acks["gone"] != 4 || acks["web"] != 1<<63 ||
+		kept().GetMessage() != "five" {
 		t.Fatalf("acks %v, kept %v", acks, kept())
 	}
 	if acks := report("nowhere", web(4, "x")); acks["web"] != 4 {
@@ -411,7 +455,9 @@ func TestHubTruthKeepsItsTimes(t *testing.T) {
 	base := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	record := func(uid string, hub *consolev1.HubTruth) *consolev1.HubTruth {
 		t.Helper()
-		if _, err := distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{Service: "web", Uid: uid, Hub: hub}}}); err != nil {
+		if _, err := distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{
+			Services: []*consolev1.ServiceHub{{Service: "web", Uid: uid, Hub: hub}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "web"})
@@ -456,7 +502,8 @@ func TestHubTruthKeepsItsTimes(t *testing.T) {
 func TestDisconnectedClusterIsNeverGreen(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
-	admin, distributor, gitcache := r.admin(t), r.service(t, identity.ServiceDistributor), r.service(t, identity.ServiceGitcache)
+	admin, distributor, gitcache := r.admin(t), r.service(t,
+		identity.ServiceDistributor), r.service(t, identity.ServiceGitcache)
 	source := admin.putSource(t, "shop", "https://git.example.com/shop")
 	admin.putCluster(t, "edge-1")
 	service := admin.putService(t, "web", "edge-1")
@@ -475,38 +522,55 @@ func TestDisconnectedClusterIsNeverGreen(t *testing.T) {
 	}
 	seen := func(at time.Time) {
 		t.Helper()
-		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{
-			{Cluster: "edge-1", Time: timestamppb.New(at), Agent: &deliveryv1.AgentInfo{Version: "v1", KubernetesVersion: "v1.36.3"}, NextPollTime: timestamppb.New(time.Unix(1e9, 0))}, {Cluster: "nowhere"},
-		}}); err != nil {
+		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+			Clusters: []*consolev1.ClusterSeen{
+				{
+					Cluster: "edge-1", Time: timestamppb.New(at),
+					Agent:        &deliveryv1.AgentInfo{Version: "v1", KubernetesVersion: "v1.36.3"},
+					NextPollTime: timestamppb.New(time.Unix(1e9, 0)),
+				}, {Cluster: "nowhere"},
+			},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if s, m := state(); s != consolev1.ServiceState_SERVICE_STATE_PENDING || !strings.Contains(m, "shop") {
 		t.Fatalf("new service: %v %s", s, m)
 	}
-	claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: source.GetMetadata().GetUid(), Owner: "g"})
+	claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{
+		Source: "shop", Uid: source.GetMetadata().GetUid(), Owner: "g",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	publish(t, gitcache, source, claim.GetEpoch(), commitA)
-	if _, err := distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
-		Service: "web", Uid: service.GetMetadata().GetUid(), Hub: &consolev1.HubTruth{Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}},
-	}}}); err != nil {
+	if _, err := distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{
+		Services: []*consolev1.ServiceHub{{
+			Service: "web", Uid: service.GetMetadata().GetUid(),
+			Hub: &consolev1.HubTruth{Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}},
+		}},
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{Clusters: []*consolev1.ClusterReports{{Cluster: "edge-1", Reports: []*deliveryv1.ServiceReport{{
-		Service: "web", Sequence: 1, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d1", Commit: commitA, AppliedDigest: "d1", AppliedCommit: commitA, ObjectsTotal: 3, ObjectsHealthy: 3,
-	}}}}}); err != nil {
+	if _, err := distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{
+		Clusters: []*consolev1.ClusterReports{{Cluster: "edge-1", Reports: []*deliveryv1.ServiceReport{{
+			Service: "web", Sequence: 1, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d1", Commit: commitA,
+			AppliedDigest: "d1", AppliedCommit: commitA, ObjectsTotal: 3, ObjectsHealthy: 3,
+		}}}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	seen(time.Now().Add(-10 * time.Minute))
-	if s, m := state(); s != consolev1.ServiceState_SERVICE_STATE_UNKNOWN || !strings.Contains(m, "10 min ago") || !strings.Contains(m, "Check that the agent runs") {
+	if s, m := state(); s != consolev1.ServiceState_SERVICE_STATE_UNKNOWN || !strings.Contains(m, "10 min ago") ||
+		!strings.Contains(m, "Check that the agent runs") {
 		t.Fatalf("not seen for 10 minutes: %v %s", s, m)
 	}
 	seen(time.Now().Add(-3 * time.Minute))
-	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{
-		{Cluster: "edge-1", Time: timestamppb.New(time.Now().Add(-2 * time.Minute)), Lost: true},
-	}}); err != nil {
+	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+		Clusters: []*consolev1.ClusterSeen{
+			{Cluster: "edge-1", Time: timestamppb.New(time.Now().Add(-2 * time.Minute)), Lost: true},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if s, m := state(); s != consolev1.ServiceState_SERVICE_STATE_UNKNOWN || !strings.Contains(m, "3 min ago") {
@@ -524,7 +588,8 @@ func TestDisconnectedClusterIsNeverGreen(t *testing.T) {
 	if next := status.GetNextPollTime(); next.AsTime().Unix() != 1e9 {
 		t.Errorf("it asks again at %v", next)
 	}
-	if !status.GetConnected() || status.GetKubernetesVersion() != "v1.36.3" || status.GetJoinTime() == nil || status.GetLastSeenTime().AsTime().After(time.Now()) {
+	if !status.GetConnected() || status.GetKubernetesVersion() != "v1.36.3" || status.GetJoinTime() == nil ||
+		status.GetLastSeenTime().AsTime().After(time.Now()) {
 		t.Errorf("status %v", status)
 	}
 }

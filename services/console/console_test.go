@@ -124,8 +124,9 @@ func (h *hub) listen(t *testing.T, change func(*console.Config)) *console.Servic
 	t.Helper()
 	cfg := console.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: h.dir, DatabaseURL: h.db,
-		AdvertiseGitcaches: []string{"https://gitcache.example.com"}, AdvertiseDistributors: []string{"https://distributor.example.com"},
-		AdvertiseTunnels: []string{"https://tunnel.example.com"},
+		AdvertiseGitcaches:    []string{"https://gitcache.example.com"},
+		AdvertiseDistributors: []string{"https://distributor.example.com"},
+		AdvertiseTunnels:      []string{"https://tunnel.example.com"},
 	}
 	change(&cfg)
 	log := slog.New(slog.NewTextHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -326,9 +327,11 @@ func meta(name string) *consolev1.Metadata { return &consolev1.Metadata{Name: na
 
 func (a api) putSource(t testing.TB, name, url string) *consolev1.Source {
 	t.Helper()
-	resp, err := a.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
-		Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}},
-	}})
+	resp, err := a.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{
+		AllowMissing: true, Source: &consolev1.Source{
+			Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +340,9 @@ func (a api) putSource(t testing.TB, name, url string) *consolev1.Source {
 
 func (a api) putCluster(t testing.TB, name string) *consolev1.Cluster {
 	t.Helper()
-	resp, err := a.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta(name)}})
+	resp, err := a.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
+		AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta(name)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,9 +351,11 @@ func (a api) putCluster(t testing.TB, name string) *consolev1.Cluster {
 
 func (a api) putService(t testing.TB, name, cluster string) *consolev1.Service {
 	t.Helper()
-	resp, err := a.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
-		Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Path: "deploy"},
-	}})
+	resp, err := a.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+		AllowMissing: true, Service: &consolev1.Service{
+			Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Path: "deploy"},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +389,9 @@ func TestDataFolderIsClosedToOthers(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir}
-	if _, err := console.New(cfg, console.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()}); err != nil {
+	if _, err := console.New(cfg, console.Deps{
+		Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]os.FileMode{dir: 0o700, dir + "/master.key": 0o600, dir + "/hub.secret": 0o600} {
@@ -395,10 +404,15 @@ func TestDataFolderIsClosedToOthers(t *testing.T) {
 func TestBadConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]console.Config{
-		"--data-dir is missing":  {Server: server.Config{Listen: "127.0.0.1:0"}},
-		"without TLS":            {Server: server.Config{Listen: "0.0.0.0:7400"}, DataDir: t.TempDir()},
-		"must begin with sqlite": {Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), DatabaseURL: "mysql://x"},
-		"--advertise":            {Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), AdvertiseTunnels: []string{"tunnel:7403"}},
+		"--data-dir is missing": {Server: server.Config{Listen: "127.0.0.1:0"}},
+		"without TLS":           {Server: server.Config{Listen: "0.0.0.0:7400"}, DataDir: t.TempDir()},
+		"must begin with sqlite": {
+			Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(), DatabaseURL: "mysql://x",
+		},
+		"--advertise": {
+			Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: t.TempDir(),
+			AdvertiseTunnels: []string{"tunnel:7403"},
+		},
 	} {
 		_, err := console.New(cfg, console.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -40,7 +40,8 @@ func TestDeadlineOfTheCallerIsNoFailureOfTheDatabase(t *testing.T) {
 			t.Log("it took longer than it may:", err)
 		}
 	}()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/fairlead.console.v1.ClusterService/UpdateCluster",
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		r.url+"/fairlead.console.v1.ClusterService/UpdateCluster",
 		strings.NewReader(`{"allowMissing": true, "cluster": {"metadata": {"name": "edge-1"}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +55,8 @@ func TestDeadlineOfTheCallerIsNoFailureOfTheDatabase(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(string(body), "deadline_exceeded") {
+	if err != nil || resp.StatusCode != http.StatusGatewayTimeout ||
+		!strings.Contains(string(body), "deadline_exceeded") {
 		t.Errorf("got %s %s, %v", resp.Status, body, err)
 	}
 	if strings.Contains(r.logs.String(), "database does not answer") {

@@ -20,14 +20,17 @@ import (
 
 func (r *running) events(t testing.TB, token string) consolev1connect.EventServiceClient {
 	t.Helper()
-	return consolev1connect.NewEventServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
+	return consolev1connect.NewEventServiceClient(newHTTPClient(t), r.url,
+		append(client.Options(), client.WithToken(r.sending(token)))...)
 }
 
 // listEvents returns those that fit, the oldest first, page by page.
 func listEvents(t testing.TB, c consolev1connect.EventServiceClient, filter string) (list []*consolev1.Event) {
 	t.Helper()
 	for token := ""; ; {
-		resp, err := c.ListEvents(t.Context(), &consolev1.ListEventsRequest{Filter: filter, PageSize: 2, PageToken: token})
+		resp, err := c.ListEvents(t.Context(), &consolev1.ListEventsRequest{
+			Filter: filter, PageSize: 2, PageToken: token,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,16 +68,24 @@ func TestEventsOncePerTransition(t *testing.T) {
 		fail(t, r, admin, "web", 1)
 		distributor := r.service(t, identity.ServiceDistributor)
 		said := &deliveryv1.ServiceReport{
-			Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d1", AppliedDigest: "d1", Commit: commitA, AppliedCommit: commitA, ObjectsTotal: 3,
+			Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d1", AppliedDigest: "d1",
+			Commit: commitA, AppliedCommit: commitA, ObjectsTotal: 3,
 		}
 		report(t, distributor, said)
 		said.Sequence = 3
 		report(t, distributor, said)
 		said.Sequence, said.Repairs, said.Phase = 4, 2, deliveryv1.Phase_PHASE_DEGRADED
-		said.Repaired = &deliveryv1.ObjectReport{Kind: "Deployment", Namespace: "shop", Name: "web", Rival: "hpa", Fields: []string{"/spec/replicas"}}
+		said.Repaired = &deliveryv1.ObjectReport{
+			Kind: "Deployment", Namespace: "shop", Name: "web", Rival: "hpa", Fields: []string{"/spec/replicas"},
+		}
 		report(t, distributor, said)
-		report(t, distributor, &deliveryv1.ServiceReport{Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_FAILED}) // late
-		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+		// late
+		report(t, distributor, &deliveryv1.ServiceReport{
+			Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_FAILED,
+		})
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+			Name: "web",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		const want = "service.delivered service.failed service.applied service.healthy service.degraded service.drift_repaired service.deleted"
@@ -85,10 +96,12 @@ func TestEventsOncePerTransition(t *testing.T) {
 		if last := list[len(list)-1]; last.GetActor() != "user:ada" || last.GetCluster() != "edge-1" {
 			t.Errorf("deleted: %v", last)
 		}
-		if m := list[5].GetMessage(); list[5].GetCount() != 2 || !strings.Contains(m, "Deployment shop/web, changed by hpa in /spec/replicas") {
+		if m := list[5].GetMessage(); list[5].GetCount() != 2 ||
+			!strings.Contains(m, "Deployment shop/web, changed by hpa in /spec/replicas") {
 			t.Errorf("repaired: %v", list[5])
 		}
-		if list[1].GetSeverity() != consolev1.Severity_SEVERITY_ERROR || list[1].GetMessage() != "deploy.yaml:3: no such kind" {
+		if list[1].GetSeverity() != consolev1.Severity_SEVERITY_ERROR ||
+			list[1].GetMessage() != "deploy.yaml:3: no such kind" {
 			t.Errorf("failed: %v", list[1])
 		}
 		var watched []*consolev1.Event
@@ -101,10 +114,14 @@ func TestEventsOncePerTransition(t *testing.T) {
 		resume := stream.Msg().GetResumeToken()
 		_ = stream.Close()
 		admin.putLabelled(t, "web", "edge-1", nil)
-		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+			Name: "web",
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if stream, err = events.WatchEvents(t.Context(), &consolev1.WatchEventsRequest{Filter: "service = web", ResumeToken: resume}); err != nil || !stream.Receive() {
+		if stream, err = events.WatchEvents(t.Context(), &consolev1.WatchEventsRequest{
+			Filter: "service = web", ResumeToken: resume,
+		}); err != nil || !stream.Receive() {
 			t.Fatal(err, stream.Err())
 		}
 		if got := types(stream.Msg().GetEvents()); got != "service.deleted" {
@@ -122,7 +139,8 @@ func TestEventsOncePerTransition(t *testing.T) {
 		if got := types(listEvents(t, events, "source = shop")); got != "source.fetched" {
 			t.Errorf("sources: %s", got)
 		}
-		if got := types(listEvents(t, events, "severity >= ERROR AND time > 1h")); got != "service.failed service.degraded" {
+		if got := types(listEvents(t, events,
+			"severity >= ERROR AND time > 1h")); got != "service.failed service.degraded" {
 			t.Errorf("errors: %s", got)
 		}
 		_, err = events.ListEvents(t.Context(), &consolev1.ListEventsRequest{Filter: "sevrity = ERROR"})
@@ -143,7 +161,9 @@ func TestLostClusterTellsOnce(t *testing.T) {
 	seen := func(c *consolev1.ClusterSeen) {
 		t.Helper()
 		c.Cluster = "edge-1"
-		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{c}}); err != nil {
+		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+			Clusters: []*consolev1.ClusterSeen{c},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,15 +201,20 @@ func TestEventsShowNothingForeign(t *testing.T) {
 	for cluster, service := range map[string]string{"edge-1": "mine", "edge-2": "foreign"} {
 		admin.putCluster(t, cluster)
 		admin.putLabelled(t, service, cluster, nil)
-		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: service}); err != nil {
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+			Name: service,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{AllowMissing: true, Grant: &consolev1.Grant{
-		Metadata: meta("bob"), Spec: &consolev1.GrantSpec{
-			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}}, Role: "viewer", Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
+	if _, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{
+		AllowMissing: true, Grant: &consolev1.Grant{
+			Metadata: meta("bob"), Spec: &consolev1.GrantSpec{
+				Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}},
+				Role:     "viewer", Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
+			},
 		},
-	}}); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 	events := r.events(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob"}))
@@ -208,12 +233,14 @@ func TestEventsShowNothingForeign(t *testing.T) {
 	}
 }
 
-// After a database was restored, who goes on from a place that it has not reached again would hear nothing of what comes until then.
+// After a database was restored, who goes on from a place that it has not reached again would hear nothing of what
+// comes until then.
 func TestEventsOfAnotherHistoryAreNotResumed(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		stream, err := r.events(t, r.adminToken(t)).WatchEvents(ctx, &consolev1.WatchEventsRequest{ResumeToken: "1000000"})
+		stream, err := r.events(t,
+			r.adminToken(t)).WatchEvents(ctx, &consolev1.WatchEventsRequest{ResumeToken: "1000000"})
 		if err != nil || stream.Receive() {
 			t.Fatal(err, stream.Msg())
 		}
@@ -227,7 +254,8 @@ func TestEventsOfConfiguration(t *testing.T) {
 		admin := r.admin(t)
 		admin.must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "planted-1"),
 			newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "password")}),
-			configured(newService("web", "shop", "edge-1"), []string{"base"}, settings{"own": textOf("x")}), newService("other", "shop", "edge-1"))
+			configured(newService("web", "shop", "edge-1"), []string{"base"}, settings{"own": textOf("x")}),
+			newService("other", "shop", "edge-1"))
 		events := r.events(t, r.adminToken(t))
 		tell := func(want string) (last *consolev1.Event) {
 			t.Helper()
@@ -239,14 +267,19 @@ func TestEventsOfConfiguration(t *testing.T) {
 		}
 		tell("")
 		admin.must(t, newSecret("pw", "password", "planted-2"))
-		if e := tell("config.changed"); e.GetService() != "web" || e.GetCluster() != "edge-1" || e.GetActor() != "user:ada" || e.GetCount() != 1 || e.GetMessage() != "Its configuration is another one: pw." {
+		if e := tell("config.changed"); e.GetService() != "web" || e.GetCluster() != "edge-1" ||
+			e.GetActor() != "user:ada" || e.GetCount() != 1 ||
+			e.GetMessage() != "Its configuration is another one: pw." {
 			t.Errorf("got %v", e)
 		}
 		admin.must(t, newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "gone")}))
-		if e := tell("config.changed config.failing"); e.GetSeverity() != consolev1.Severity_SEVERITY_ERROR || !strings.Contains(e.GetMessage(), `"pw"`) {
+		if e := tell("config.changed config.failing"); e.GetSeverity() != consolev1.Severity_SEVERITY_ERROR ||
+			!strings.Contains(e.GetMessage(), `"pw"`) {
 			t.Errorf("got %v", e)
 		}
-		admin.must(t, newSet("base", settings{"level": textOf("debug"), "new": textOf("x"), "pw": refTo("pw", "password")}))
+		admin.must(t, newSet("base", settings{
+			"level": textOf("debug"), "new": textOf("x"), "pw": refTo("pw", "password"),
+		}))
 		if e := tell("config.changed config.failing config.recovered config.changed"); e.GetMessage() != "Its configuration is another one: level, new." {
 			t.Errorf("got %v", e)
 		}
@@ -263,7 +296,9 @@ func TestRollbackIsAnEvent(t *testing.T) {
 	p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
 	p.push(t, commitB)
 	p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_FAILED)
-	if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Reason: "it burns"}); err != nil {
+	if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+		Service: "web", Reason: "it burns",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	list := listEvents(t, p.events(t, p.adminToken(t)), "type = service.rolled_back OR type : pin.")
@@ -271,7 +306,9 @@ func TestRollbackIsAnEvent(t *testing.T) {
 		t.Fatalf("got %s", got)
 	}
 	for _, e := range list {
-		if e.GetType() == "service.rolled_back" && (e.GetService() != "web" || e.GetCommit() != commitA || e.GetDigest() != "d1" || e.GetActor() != "user:ada" || !strings.HasSuffix(e.GetMessage(), "its deployment 1: it burns.")) {
+		if e.GetType() == "service.rolled_back" &&
+			(e.GetService() != "web" || e.GetCommit() != commitA || e.GetDigest() != "d1" ||
+				e.GetActor() != "user:ada" || !strings.HasSuffix(e.GetMessage(), "its deployment 1: it burns.")) {
 			t.Errorf("got %v", e)
 		}
 	}
@@ -280,7 +317,8 @@ func TestRollbackIsAnEvent(t *testing.T) {
 func TestGuardOfAGlobalServiceTripsOnceUntilItIsConfirmed(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin := r.admin(t)
-		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"), newCluster("c", "env", "prod"), newCluster("d", "env", "prod"))
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"),
+			newCluster("c", "env", "prod"), newCluster("d", "env", "prod"))
 		admin.putProject(t, "shop")
 		g := newGlobal("logs", prod())
 		g.Spec.Template.Project = "shop"
@@ -297,16 +335,21 @@ func TestGuardOfAGlobalServiceTripsOnceUntilItIsConfirmed(t *testing.T) {
 		admin.must(t, newCluster("a")) // the one that may go
 		tell("")
 		admin.must(t, newCluster("b"))
-		if e := tell("guard.tripped")[0]; e.GetCount() != 1 || e.GetProject() != "shop" || e.GetActor() != "user:ada" || !strings.Contains(e.GetMessage(), "fairlead confirm global logs") {
+		if e := tell("guard.tripped")[0]; e.GetCount() != 1 || e.GetProject() != "shop" ||
+			e.GetActor() != "user:ada" || !strings.Contains(e.GetMessage(), "fairlead confirm global logs") {
 			t.Errorf("got %v", e)
 		}
 		admin.must(t, newCluster("c"))
 		tell("guard.tripped")
-		preview, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+		preview, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{
+			GlobalService: g,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: preview.GetConfirmation()}); err != nil {
+		if _, err := admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{
+			Name: "logs", Confirmation: preview.GetConfirmation(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if e := tell("guard.tripped guard.confirmed")[1]; e.GetCount() != 2 {
@@ -316,7 +359,9 @@ func TestGuardOfAGlobalServiceTripsOnceUntilItIsConfirmed(t *testing.T) {
 		tell("guard.tripped guard.confirmed guard.tripped")
 		// A person who sees the global service is told, and nobody else.
 		admin.putProject(t, "bank")
-		for project, want := range map[string]string{"shop": "guard.tripped guard.confirmed guard.tripped", "bank": ""} {
+		for project, want := range map[string]string{
+			"shop": "guard.tripped guard.confirmed guard.tripped", "bank": "",
+		} {
 			admin.let(t, project, "viewer", everywhere(), project)
 			who := identity.Identity{Kind: identity.KindUser, Name: "kim-" + project, Groups: []string{project}}
 			if got := types(listEvents(t, r.events(t, r.sign(t, who)), "type : guard.")); got != want {
@@ -339,7 +384,9 @@ func TestAServiceIsHealthyAgainAfterAProblemOfTheHub(t *testing.T) {
 			t.Helper()
 			p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
 				Service: p.service, Uid: p.uid, SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD",
-				Hub: &consolev1.HubTruth{Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}, Problem: problem},
+				Hub: &consolev1.HubTruth{
+					Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}, Problem: problem,
+				},
 			}}})
 		}
 		hub(&consolev1.Problem{Message: "no room"})
@@ -355,7 +402,8 @@ func TestAServiceIsHealthyAgainAfterAProblemOfTheHub(t *testing.T) {
 		p.says(t, "d1", deliveryv1.Phase_PHASE_DEGRADED, "1 of 3")
 		hub(&consolev1.Problem{Message: "no room"})
 		hub(nil)
-		if got := types(listEvents(t, events, "service = web")); got != want+" service.degraded service.failed service.recovered" {
+		if got := types(listEvents(t, events, "service = web")); got != want+
+			" service.degraded service.failed service.recovered" {
 			t.Errorf("of a service that is degraded: %s", got)
 		}
 	})

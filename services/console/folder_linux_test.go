@@ -27,7 +27,9 @@ func volume(t *testing.T, group int, mode os.FileMode) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	data := filepath.Join(dir, "data")
-	for _, err := range []error{os.Chmod(dir, 0o755), os.Mkdir(data, 0o700), os.Chown(data, 0, group), os.Chmod(data, mode)} {
+	for _, err := range []error{
+		os.Chmod(dir, 0o755), os.Mkdir(data, 0o700), os.Chown(data, 0, group), os.Chmod(data, mode),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +80,8 @@ func program(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "console")
-	// A process of its own writes the file: what this one has open to write is inherited by each program that another test starts at that moment, and
-	// a file that is open to write can't be started.
+	// A process of its own writes the file: what this one has open to write is inherited by each program that another
+	// test starts at that moment, and a file that is open to write can't be started.
 	if text, err := exec.CommandContext(t.Context(), "cp", os.Args[0], path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -107,10 +109,14 @@ func TestAConsoleStartsOnAVolumeOfAPod(t *testing.T) {
 		mode  os.FileMode
 		user  syscall.Credential
 	}{
-		"with an fsGroup":                      {65532, 0o775 | os.ModeSetgid, syscall.Credential{Uid: 65532, Gid: 65532}},
-		"with an fsGroup beside another group": {2000, 0o770 | os.ModeSetgid, syscall.Credential{Uid: 65532, Gid: 65532, Groups: []uint32{2000}}},
-		"as a random user of group 0":          {0, 0o770, syscall.Credential{Uid: 1000680000, Gid: 0}},
-		"in memory":                            {0, 0o777, syscall.Credential{Uid: 65532, Gid: 65532}},
+		"with an fsGroup": {
+			65532, 0o775 | os.ModeSetgid, syscall.Credential{Uid: 65532, Gid: 65532},
+		},
+		"with an fsGroup beside another group": {
+			2000, 0o770 | os.ModeSetgid, syscall.Credential{Uid: 65532, Gid: 65532, Groups: []uint32{2000}},
+		},
+		"as a random user of group 0": {0, 0o770, syscall.Credential{Uid: 1000680000, Gid: 0}},
+		"in memory":                   {0, 0o777, syscall.Credential{Uid: 65532, Gid: 65532}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,7 +135,8 @@ func TestAConsoleStartsOnAVolumeOfAPod(t *testing.T) {
 	}
 }
 
-// The kubelet opens the files on a volume to the group of its fsGroup, and keeps their owner, which another namespace's pods are not.
+// The kubelet opens the files on a volume to the group of its fsGroup, and keeps their owner, which another namespace's
+// pods are not.
 func TestAConsoleStartsOnTheFilesOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	const group = 2000
@@ -158,7 +165,9 @@ func TestAConsoleStartsOnTheFilesOfAnotherUser(t *testing.T) {
 	if again == nil {
 		t.Fatalf("the console does not start again: %s", said)
 	}
-	if _, err := again.admin(t).clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"}); err != nil {
+	if _, err := again.admin(t).clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{
+		Name: "edge-1",
+	}); err != nil {
 		t.Error(err)
 	}
 }

@@ -24,7 +24,10 @@ type files map[string]string
 
 // declare writes a service whose folder declares resources, with the rights of an account.
 func declare(name, account string) *consolev1.Service {
-	return &consolev1.Service{Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Path: name, Catalog: true, ServiceAccount: account}}
+	return &consolev1.Service{
+		Metadata: meta(name),
+		Spec:     &consolev1.ServiceSpec{Source: "shop", Path: name, Catalog: true, ServiceAccount: account},
+	}
 }
 
 // yaml is a service of a folder.
@@ -35,8 +38,12 @@ func yaml(name, more string) string {
 // empower makes a service account with a role.
 func (p *past) empower(t *testing.T, account, role string, clusters *consolev1.GrantClusters, projects ...string) {
 	t.Helper()
-	p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta(account)}, &consolev1.Grant{Metadata: meta(account), Spec: &consolev1.GrantSpec{
-		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: account}}}, Role: role, Clusters: clusters, Projects: projects,
+	p.admin.must(t, &consolev1.ServiceAccount{
+		Metadata: meta(account),
+	}, &consolev1.Grant{Metadata: meta(account), Spec: &consolev1.GrantSpec{
+		Subjects: []*consolev1.GrantSubject{
+			{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: account}},
+		}, Role: role, Clusters: clusters, Projects: projects,
 	}})
 }
 
@@ -46,9 +53,17 @@ func everywhere() *consolev1.GrantClusters { return &consolev1.GrantClusters{All
 func (p *past) told(t *testing.T, service, digest string) *consolev1.ApplyFolderRequest {
 	t.Helper()
 	is := p.admin.service(t, service).GetMetadata()
-	revision := &artifactv1.Revision{Commit: p.head, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{Service: service, Uid: is.GetUid(), Hub: &consolev1.HubTruth{Digest: digest, Revision: revision}}}})
-	return &consolev1.ApplyFolderRequest{Service: service, Uid: is.GetUid(), ServiceRevision: is.GetRevision(), Digest: digest, Revision: revision}
+	revision := &artifactv1.Revision{
+		Commit: p.head, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}
+	p.record(t, &consolev1.RecordHubRequest{
+		Services: []*consolev1.ServiceHub{
+			{Service: service, Uid: is.GetUid(), Hub: &consolev1.HubTruth{Digest: digest, Revision: revision}},
+		},
+	})
+	return &consolev1.ApplyFolderRequest{
+		Service: service, Uid: is.GetUid(), ServiceRevision: is.GetRevision(), Digest: digest, Revision: revision,
+	}
 }
 
 func (p *past) ask(t *testing.T, req *consolev1.ApplyFolderRequest) *consolev1.ApplyFolderResponse {
@@ -73,7 +88,8 @@ func (p *past) bring(t *testing.T, service, digest string, of files) (state, mes
 	}
 	res := p.ask(t, req)
 	is := p.admin.service(t, service).GetStatus()
-	if failed := is.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED; res.GetWanted() || !failed && !res.GetSettled() {
+	if failed := is.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED; res.GetWanted() ||
+		!failed && !res.GetSettled() {
 		t.Errorf("%s at %s: %v, and it is %v", service, digest, res, is)
 	}
 	return strings.TrimPrefix(is.GetState().String(), "SERVICE_STATE_"), is.GetStateMessage()
@@ -120,17 +136,25 @@ func TestFolderBecomesWhatTheCatalogHas(t *testing.T) {
 		p.empower(t, "fleet", "operator", everywhere())
 		p.admin.must(t, declare("fleet", "fleet"))
 		p.push(t, commitA)
-		p.healthy(t, "fleet", "d1", files{"fleet/a.yaml": yaml("a", "  path: a\n") + yaml("b", "  path: b\n"), "fleet/sub/c.json": `{"apiVersion":"fairlead.dev/v1","kind":"Service","metadata":{"name":"c"},"spec":{"source":"shop","cluster":"edge-1"}}`})
+		p.healthy(t, "fleet", "d1", files{
+			"fleet/a.yaml":     yaml("a", "  path: a\n") + yaml("b", "  path: b\n"),
+			"fleet/sub/c.json": `{"apiVersion":"fairlead.dev/v1","kind":"Service","metadata":{"name":"c"},"spec":{"source":"shop","cluster":"edge-1"}}`,
+		})
 		p.expect(t, "fleet/a:a fleet/b:b fleet/c:")
-		if is := p.admin.service(t, "fleet"); is.GetStatus().GetStateMessage() != commitA[:8]+" is applied; its 3 resources are in the catalog." {
+		if is := p.admin.service(t,
+			"fleet"); is.GetStatus().GetStateMessage() != commitA[:8]+
+			" is applied; its 3 resources are in the catalog." {
 			t.Error(is.GetStatus())
 		}
 		if got := p.admin.names(t, "state = healthy", ""); got != "fleet" {
 			t.Errorf("healthy are %q", got)
 		}
 		// The write is the account's work, for the service at the commit.
-		if e := p.admin.trail(t, "catalog.create", "a"); len(e) != 1 || e[0].GetActor().GetName() != "serviceaccount:fleet" && !strings.Contains(e[0].GetActor().GetName(), "fleet") ||
-			e[0].GetReason() != `for service "fleet" at `+commitA[:8] || e[0].GetTraceId() != "0af7651916cd43dd8448eb211c80319c" {
+		if e := p.admin.trail(t, "catalog.create",
+			"a"); len(e) != 1 || e[0].GetActor().GetName() != "serviceaccount:fleet" &&
+			!strings.Contains(e[0].GetActor().GetName(), "fleet") ||
+			e[0].GetReason() != `for service "fleet" at `+commitA[:8] ||
+			e[0].GetTraceId() != "0af7651916cd43dd8448eb211c80319c" {
 			t.Errorf("trail: %v", e)
 		}
 		// A known folder costs nothing, whoever asks.
@@ -145,13 +169,16 @@ func TestFolderBecomesWhatTheCatalogHas(t *testing.T) {
 			t.Errorf("what did not change was written: %s, %s", before, after)
 		}
 		// People hold what is declared, and change nothing else of it.
-		if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "a", Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: "night"}); err != nil {
+		if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+			Name: "a", Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: "night",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		a := p.admin.service(t, "a")
 		a.Spec.Path = "elsewhere"
 		_, err := p.admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: a})
-		wantCode(t, err, connect.CodeFailedPrecondition, `service "a" comes of the folder of service "fleet": change it there`)
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`service "a" comes of the folder of service "fleet": change it there`)
 		_, err = p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "a"})
 		wantCode(t, err, connect.CodeFailedPrecondition, "take it out of there")
 		mine := newService("mine", "shop", "edge-1")
@@ -159,7 +186,9 @@ func TestFolderBecomesWhatTheCatalogHas(t *testing.T) {
 		wantCode(t, p.admin.tryService(t, mine), connect.CodeInvalidArgument, "the console's own")
 		p.healthy(t, "fleet", "d3", files{"fleet/a.yaml": yaml("a", "  path: a3\n") + yaml("b", "  path: b2\n")})
 		p.expect(t, "fleet/a:a3,HOLD fleet/b:b2")
-		p.healthy(t, "fleet", "d4", files{"fleet/a.yaml": yaml("a", "  path: a3\n  sync: {mode: SYNC_MODE_SUSPEND}\n") + yaml("b", "  path: b2\n")})
+		p.healthy(t, "fleet", "d4", files{
+			"fleet/a.yaml": yaml("a", "  path: a3\n  sync: {mode: SYNC_MODE_SUSPEND}\n") + yaml("b", "  path: b2\n"),
+		})
 		p.expect(t, "fleet/a:a3,SUSPEND fleet/b:b2")
 		p.healthy(t, "fleet", "d5", files{"fleet/a.yaml": yaml("a", "  path: a3\n") + yaml("b", "  path: b2\n")})
 		p.expect(t, "fleet/a:a3 fleet/b:b2")
@@ -179,33 +208,84 @@ func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 			of   files
 			want []string
 		}{
-			{"unknown field", files{"fleet/x.yaml": good + yaml("x", "  pth: typo\n")}, []string{"fleet/x.yaml:15: service \"x\": spec.pth: unknown field", "did you mean \"path\"?", commitA[:8] + " stays applied"}},
+			{
+				"unknown field", files{"fleet/x.yaml": good + yaml("x", "  pth: typo\n")},
+				[]string{
+					"fleet/x.yaml:15: service \"x\": spec.pth: unknown field", "did you mean \"path\"?",
+					commitA[:8] + " stays applied",
+				},
+			},
 			{"several at once", files{
-				"fleet/a.yaml": good + yaml("x", "  pth: typo\n") + strings.Replace(yaml("y", ""), "edge-1", "edge-9", 1) + strings.Replace(yaml("z", ""), "source: shop", "source: nowhere", 1),
+				"fleet/a.yaml": good + yaml("x", "  pth: typo\n") +
+					strings.Replace(yaml("y", ""), "edge-1", "edge-9", 1) +
+					strings.Replace(yaml("z", ""), "source: shop", "source: nowhere", 1),
 				"fleet/b.yaml": strings.Replace(yaml("w", ""), "edge-1", "edge-8", 1), "fleet/c.yaml": "a: [\n",
 			}, []string{
-				"Nothing of it was applied:\nfleet/a.yaml:15: service \"x\": spec.pth: unknown field", "\nfleet/c.yaml:1: not YAML: ", ".\n" + commitA[:8] + " stays applied",
+				"Nothing of it was applied:\nfleet/a.yaml:15: service \"x\": spec.pth: unknown field",
+				"\nfleet/c.yaml:1: not YAML: ", ".\n" + commitA[:8] + " stays applied",
 			}},
 			{"several files at once", files{
-				"fleet/a.yaml": good + yaml("x", "  pth: typo\n") + strings.NewReplacer("edge-1", "edge-9", "source: shop", "source: nowhere").Replace(yaml("y", "")),
+				"fleet/a.yaml": good + yaml("x", "  pth: typo\n") +
+					strings.NewReplacer("edge-1", "edge-9", "source: shop", "source: nowhere").Replace(yaml("y", "")),
 				"fleet/b.yaml": strings.Replace(yaml("w", ""), "edge-1", "edge-8", 1),
 			}, []string{
-				"fleet/a.yaml:15: service \"x\": spec.pth: unknown field", `service "y": spec.cluster: cluster "edge-9" does not exist`, `service "y": spec.source: source "nowhere" does not exist`,
-				`fleet/b.yaml:6: service "w": spec.cluster: cluster "edge-8" does not exist`, ".\n" + commitA[:8] + " stays applied",
+				"fleet/a.yaml:15: service \"x\": spec.pth: unknown field",
+				`service "y": spec.cluster: cluster "edge-9" does not exist`,
+				`service "y": spec.source: source "nowhere" does not exist`,
+				`fleet/b.yaml:6: service "w": spec.cluster: cluster "edge-8" does not exist`,
+				".\n" + commitA[:8] + " stays applied",
 			}},
 			{"what is named is itself wrong", files{
 				"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: GlobalService\nmetadata: {name: g}\nspec: {clusters: {all: true}, template: {source: s}}\n---\napiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: s}\nspec: {git: {url: \"https://git.example.com/s\", intervall: 1m}}\n",
 			}, []string{`applied: fleet/x.yaml:17: source "s": spec.git.intervall: unknown field`}},
 			{"no YAML", files{"fleet/x.yaml": "a: [\n"}, []string{"fleet/x.yaml:", "not YAML"}},
-			{"unknown cluster", files{"fleet/x.yaml": good + strings.Replace(yaml("x", ""), "edge-1", "edge-9", 1)}, []string{`fleet/x.yaml:14: service "x": spec.cluster: cluster "edge-9" does not exist`}},
-			{"Kubernetes", files{"fleet/x.yaml": good + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"}, []string{"fleet/x.yaml:10", `kind "ConfigMap"`}},
-			{"twice", files{"fleet/x.yaml": good, "fleet/y.yaml": good}, []string{"fleet/y.yaml:1", "described twice", "fleet/x.yaml:1"}},
+			{
+				"unknown cluster", files{"fleet/x.yaml": good + strings.Replace(yaml("x", ""), "edge-1", "edge-9", 1)},
+				[]string{`fleet/x.yaml:14: service "x": spec.cluster: cluster "edge-9" does not exist`},
+			},
+			{
+				"Kubernetes", files{"fleet/x.yaml": good + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
+				[]string{"fleet/x.yaml:10", `kind "ConfigMap"`},
+			},
+			{
+				"twice", files{"fleet/x.yaml": good, "fleet/y.yaml": good},
+				[]string{"fleet/y.yaml:1", "described twice", "fleet/x.yaml:1"},
+			},
 			{"empty", files{}, []string{"holds no resources of Fairlead: nothing is deleted"}},
-			{"secret", files{"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: x}\ndata: {password: planted}\n"}, []string{`secret "x"`, "no place for secrets"}},
-			{"secret entry", files{"fleet/x.yaml": good + yaml("x", "  config: {TOKEN: {secret: planted}}\n")}, []string{`service "x"`, "no place for secrets"}},
-			{"rights", files{"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: x}\n"}, []string{`cluster "x"`, `service account "fleet" may not edit cluster "x"`, `grant "fleet" gives role operator`}},
-			{"sovereign", files{"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: ServiceAccount\nmetadata: {name: x}\n"}, []string{"only members of fairlead:admins"}},
-			{"itself", files{"fleet/x.yaml": good + strings.Replace(yaml("fleet", "  catalog: true\n  serviceAccount: fleet\n"), "  cluster: edge-1\n", "", 1)}, []string{`service "fleet": declares itself: take it out of its own folder. `}},
+			{
+				"secret",
+				files{
+					"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: x}\ndata: {password: planted}\n",
+				},
+				[]string{`secret "x"`, "no place for secrets"},
+			},
+			{
+				"secret entry", files{"fleet/x.yaml": good + yaml("x", "  config: {TOKEN: {secret: planted}}\n")},
+				[]string{`service "x"`, "no place for secrets"},
+			},
+			{
+				"rights",
+				files{"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: x}\n"},
+				[]string{
+					`cluster "x"`, `service account "fleet" may not edit cluster "x"`,
+					`grant "fleet" gives role operator`,
+				},
+			},
+			{
+				"sovereign",
+				files{
+					"fleet/x.yaml": good + "apiVersion: fairlead.dev/v1\nkind: ServiceAccount\nmetadata: {name: x}\n",
+				},
+				[]string{"only members of fairlead:admins"},
+			},
+			{
+				"itself",
+				files{
+					"fleet/x.yaml": good + strings.Replace(yaml("fleet", "  catalog: true\n  serviceAccount: fleet\n"),
+						"  cluster: edge-1\n", "", 1),
+				},
+				[]string{`service "fleet": declares itself: take it out of its own folder. `},
+			},
 		} {
 			state, message := p.bring(t, "fleet", fmt.Sprint("d", i+1), c.of)
 			if state != "FAILED" {
@@ -236,7 +316,9 @@ func TestFolderOfAnOlderCommitIsNotTakenIn(t *testing.T) {
 		old := p.told(t, "fleet", "d1")
 		p.push(t, commitB)
 		p.healthy(t, "fleet", "d2", files{"a.yaml": yaml("a", "")})
-		old.Content = &consolev1.FolderContent{Files: []*consolev1.FolderFile{{Path: "a.yaml", Data: []byte(yaml("old", ""))}}}
+		old.Content = &consolev1.FolderContent{
+			Files: []*consolev1.FolderFile{{Path: "a.yaml", Data: []byte(yaml("old", ""))}},
+		}
 		if res := p.ask(t, old); res.GetSettled() || res.GetWanted() || res.GetRetryAfter().AsDuration() <= 0 {
 			t.Errorf("of an older commit: %v", res)
 		}
@@ -251,13 +333,15 @@ func TestFolderOfAnOlderCommitIsNotTakenIn(t *testing.T) {
 		fleet := p.admin.service(t, "fleet")
 		fleet.Spec.Sync = &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: "frozen"}
 		p.admin.must(t, fleet)
-		if state, message := p.bring(t, "fleet", "d4", files{"a.yaml": yaml("b", "")}); state != "HELD" || message != "frozen" {
+		if state, message := p.bring(t, "fleet", "d4", files{"a.yaml": yaml("b", "")}); state != "HELD" ||
+			message != "frozen" {
 			t.Errorf("held: %s, %s", state, message)
 		}
 		fleet.Spec.Sync.Mode = deliveryv1.SyncMode_SYNC_MODE_DRY_RUN
 		fleet.Metadata.Etag = ""
 		p.admin.must(t, fleet)
-		if state, message := p.bring(t, "fleet", "d5", files{"a.yaml": yaml("b", "")}); state != "DIFFERS" || !strings.Contains(message, "1 would be created, 1 would be deleted") {
+		if state, message := p.bring(t, "fleet", "d5", files{"a.yaml": yaml("b", "")}); state != "DIFFERS" ||
+			!strings.Contains(message, "1 would be created, 1 would be deleted") {
 			t.Errorf("in dry run: %s, %s", state, message)
 		}
 		p.expect(t, "fleet/a:")
@@ -274,11 +358,14 @@ func TestFolderThatLosesMuchWaitsForAPerson(t *testing.T) {
 		less := files{"a.yaml": yaml("a", "  path: new\n")}
 		state, message := p.bring(t, "fleet", "d2", less)
 		guard := p.admin.service(t, "fleet").GetStatus().GetCluster().GetReport().GetGuard()
-		if state != "WAITING" || !strings.Contains(message, "2 of 3 resources would be deleted") || !strings.Contains(message, guard.GetId()) || len(guard.GetSample()) != 2 {
+		if state != "WAITING" || !strings.Contains(message, "2 of 3 resources would be deleted") ||
+			!strings.Contains(message, guard.GetId()) || len(guard.GetSample()) != 2 {
 			t.Fatalf("it is %s: %s; guard %v", state, message, guard)
 		}
 		p.expect(t, "fleet/a: fleet/b: fleet/c:")
-		if _, err := p.admin.levers.ConfirmPrune(t.Context(), &consolev1.ConfirmPruneRequest{Name: "fleet", Guard: guard.GetId()}); err != nil {
+		if _, err := p.admin.levers.ConfirmPrune(t.Context(), &consolev1.ConfirmPruneRequest{
+			Name: "fleet", Guard: guard.GetId(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		p.healthy(t, "fleet", "d3", less)
@@ -287,7 +374,9 @@ func TestFolderThatLosesMuchWaitsForAPerson(t *testing.T) {
 		_, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet"})
 		wantCode(t, err, connect.CodeFailedPrecondition, `service "fleet" has declared 1 resource`)
 		confirmation := detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation()
-		if _, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet", Confirmation: confirmation}); err != nil {
+		if _, err := p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+			Name: "fleet", Confirmation: confirmation,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		p.expect(t, "")
@@ -300,10 +389,13 @@ func TestFolderThatLosesMuchWaitsForAPerson(t *testing.T) {
 		p.admin.must(t, fleet)
 		p.healthy(t, "fleet", "d4", less)
 		_, err = p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet"})
-		if _, err = p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet", Confirmation: detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation()}); err != nil {
+		if _, err = p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+			Name: "fleet", Confirmation: detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation(),
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if a := p.admin.service(t, "a"); a.GetMetadata().GetLabels()[declaredBy] != "" || a.GetSpec().GetPath() != "new" {
+		if a := p.admin.service(t, "a"); a.GetMetadata().GetLabels()[declaredBy] != "" ||
+			a.GetSpec().GetPath() != "new" {
 			t.Errorf("what stays: %v", a)
 		}
 		_, err = p.admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "shop"})
@@ -324,13 +416,15 @@ func TestWhatGoesWithGlobalServicesAndClustersIsGuarded(t *testing.T) {
 		}
 		all := yaml("a", "") + yaml("b", "")
 		p.healthy(t, "fleet", "d1", files{"x.yaml": all + cluster + logs("")})
-		// One for each cluster goes with the global service, those of two global services with the cluster, and none is counted twice.
+		// One for each cluster goes with the global service, those of two global services with the cluster, and none is
+		// counted twice.
 		for digest, c := range map[string]struct{ of, want string }{
 			"d2": {all + cluster, "4 of 7 resources would be deleted"},
 			"d3": {all + logs(""), "3 of 6 resources would be deleted"},
 			"d4": {all, "6 of 8 resources would be deleted"},
 		} {
-			if state, message := p.bring(t, "fleet", digest, files{"x.yaml": c.of}); state != "WAITING" || !strings.Contains(message, c.want) {
+			if state, message := p.bring(t, "fleet", digest, files{"x.yaml": c.of}); state != "WAITING" ||
+				!strings.Contains(message, c.want) {
 				t.Errorf("%s is %s: %s", digest, state, message)
 			}
 		}
@@ -350,8 +444,12 @@ func TestWhatIsNotPrunedIsOnItsOwn(t *testing.T) {
 		careful.Spec.Sync = &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{Disabled: true}}
 		p.admin.must(t, careful, declare("other", "fleet"))
 		p.push(t, commitA)
-		p.healthy(t, "careful", "d1", files{"x.yaml": yaml("a", "  sync: {mode: SYNC_MODE_HOLD}\n") + yaml("b", "") + yaml("c", "")})
-		if state, message := p.bring(t, "careful", "d2", files{"x.yaml": yaml("c", "")}); state != "HEALTHY" || !strings.HasSuffix(message, "2 resources that left the folder stay, on their own, for spec.sync.prune.disabled is set.") {
+		p.healthy(t, "careful", "d1", files{
+			"x.yaml": yaml("a", "  sync: {mode: SYNC_MODE_HOLD}\n") + yaml("b", "") + yaml("c", ""),
+		})
+		if state, message := p.bring(t, "careful", "d2", files{"x.yaml": yaml("c", "")}); state != "HEALTHY" ||
+			!strings.HasSuffix(message,
+				"2 resources that left the folder stay, on their own, for spec.sync.prune.disabled is set.") {
 			t.Errorf("it is %s: %s", state, message)
 		}
 		p.expect(t, "careful/c:")
@@ -361,7 +459,9 @@ func TestWhatIsNotPrunedIsOnItsOwn(t *testing.T) {
 		p.admin.must(t, b)
 		p.healthy(t, "other", "d1", files{"x.yaml": yaml("a", "")})
 		p.expect(t, "other/a: careful/c:") // the hold was the other file's, and this one has none
-		if p.healthy(t, "careful", "d3", files{"x.yaml": yaml("c", "  path: x\n")}); strings.Contains(p.admin.service(t, "careful").GetStatus().GetStateMessage(), "stay") {
+		if p.healthy(t, "careful", "d3", files{
+			"x.yaml": yaml("c", "  path: x\n"),
+		}); strings.Contains(p.admin.service(t, "careful").GetStatus().GetStateMessage(), "stay") {
 			t.Errorf("it still says that something stays: %v", p.admin.service(t, "careful").GetStatus())
 		}
 	})
@@ -401,7 +501,10 @@ func TestDeclaringIsAsItIsWritten(t *testing.T) {
 	if got := p.admin.names(t, "", ""); got != "shop-fleet shop-logs-edge-2 shop-web web" {
 		t.Errorf("services are %s", got)
 	}
-	p.healthy(t, "shop-fleet", "d2", files{"fleet/web.yaml": folder["fleet/web.yaml"] + "---\n" + strings.Replace(folder["fleet/logs.yaml"], "spec:", "spec:\n  onLeave: ON_LEAVE_DETACH", 1)})
+	p.healthy(t, "shop-fleet", "d2", files{
+		"fleet/web.yaml": folder["fleet/web.yaml"] + "---\n" +
+			strings.Replace(folder["fleet/logs.yaml"], "spec:", "spec:\n  onLeave: ON_LEAVE_DETACH", 1),
+	})
 	p.healthy(t, "shop-fleet", "d3", files{"fleet/web.yaml": folder["fleet/web.yaml"]})
 }
 
@@ -423,7 +526,8 @@ func TestOneDigestIsAppliedOnce(t *testing.T) {
 		t.Errorf("what is applied: %v", res)
 	}
 	p.expect(t, "fleet/a:")
-	if res := twice("d2", strings.Replace(yaml("c", ""), "edge-1", "edge-9", 1), yaml("d", "")); res.GetSettled() || res.GetRetryAfter().AsDuration() <= 0 {
+	if res := twice("d2", strings.Replace(yaml("c", ""), "edge-1", "edge-9", 1), yaml("d", "")); res.GetSettled() ||
+		res.GetRetryAfter().AsDuration() <= 0 {
 		t.Errorf("what was refused just now: %v", res)
 	}
 	p.expect(t, "fleet/a:")
@@ -436,19 +540,23 @@ func TestFoldersDeclareFolders(t *testing.T) {
 		p.admin.must(t, declare("l1", "fleet"))
 		p.push(t, commitA)
 		below := func(name string) string {
-			return strings.Replace(yaml(name, "  catalog: true\n  serviceAccount: fleet\n"), "  cluster: edge-1\n", "", 1)
+			return strings.Replace(yaml(name,
+				"  catalog: true\n  serviceAccount: fleet\n"), "  cluster: edge-1\n", "", 1)
 		}
 		for i, name := range []string{"l2", "l3", "l4"} {
 			p.healthy(t, fmt.Sprint("l", i+1), "d1", files{"x.yaml": below(name)})
 		}
-		if state, message := p.bring(t, "l4", "d1", files{"x.yaml": below("l5")}); state != "FAILED" || !strings.Contains(message, "nested 5 deep") {
+		if state, message := p.bring(t, "l4", "d1", files{"x.yaml": below("l5")}); state != "FAILED" ||
+			!strings.Contains(message, "nested 5 deep") {
 			t.Errorf("l4 is %s: %s", state, message)
 		}
-		if state, message := p.bring(t, "l3", "d2", files{"x.yaml": below("l4") + below("l1")}); state != "FAILED" || !strings.Contains(message, "in a circle") {
+		if state, message := p.bring(t, "l3", "d2", files{"x.yaml": below("l4") + below("l1")}); state != "FAILED" ||
+			!strings.Contains(message, "in a circle") {
 			t.Errorf("l3 is %s: %s", state, message)
 		}
 		p.admin.must(t, declare("other", "fleet"))
-		if state, message := p.bring(t, "other", "d1", files{"x.yaml": below("l2")}); state != "FAILED" || !strings.Contains(message, `is declared by service "l1" already`) {
+		if state, message := p.bring(t, "other", "d1", files{"x.yaml": below("l2")}); state != "FAILED" ||
+			!strings.Contains(message, `is declared by service "l1" already`) {
 			t.Errorf("other is %s: %s", state, message)
 		}
 		p.healthy(t, "l4", "d2", files{"x.yaml": yaml("leaf", "")})
@@ -458,7 +566,9 @@ func TestFoldersDeclareFolders(t *testing.T) {
 			t.Errorf("l1 is %s: %s", state, message)
 		}
 		guard := p.admin.service(t, "l1").GetStatus().GetCluster().GetReport().GetGuard().GetId()
-		if _, err := p.admin.levers.ConfirmPrune(t.Context(), &consolev1.ConfirmPruneRequest{Name: "l1", Guard: guard}); err != nil {
+		if _, err := p.admin.levers.ConfirmPrune(t.Context(), &consolev1.ConfirmPruneRequest{
+			Name: "l1", Guard: guard,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		p.healthy(t, "l1", "d3", files{"x.yaml": yaml("else", "")})
@@ -483,7 +593,8 @@ func TestNobodyGetsRightsByAFolder(t *testing.T) {
 		if err := kim.tryService(t, of("mine", "narrow")); err != nil {
 			t.Fatal(err)
 		}
-		wantCode(t, kim.tryService(t, of("mine", "wide")), connect.CodePermissionDenied, `spec.serviceAccount: user "kim" may not act as service account "wide"`)
+		wantCode(t, kim.tryService(t, of("mine", "wide")), connect.CodePermissionDenied,
+			`spec.serviceAccount: user "kim" may not act as service account "wide"`)
 		p.admin.must(t, of("theirs", "wide"))
 		theirs := p.admin.service(t, "theirs")
 		theirs.Spec.Path, theirs.Metadata.Etag = "evil", ""
@@ -494,7 +605,8 @@ func TestNobodyGetsRightsByAFolder(t *testing.T) {
 		// The maker of an account is free to give it rights later, and does not give them to a person who has named the
 		// account before.
 		p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta("new")})
-		wantCode(t, kim.tryService(t, of("early", "new")), connect.CodePermissionDenied, `service account "new" has no grants yet`)
+		wantCode(t, kim.tryService(t, of("early", "new")), connect.CodePermissionDenied,
+			`service account "new" has no grants yet`)
 		// A service of another project stays there, though the account may change it.
 		p.empower(t, "both", "operator", everywhere(), "shop", "bank")
 		p.admin.must(t, of("greedy", "both"))
@@ -502,35 +614,56 @@ func TestNobodyGetsRightsByAFolder(t *testing.T) {
 		vault.Spec.Project = "bank"
 		p.admin.must(t, vault)
 		state, message := p.bring(t, "greedy", "d1", files{"x.yaml": inProject("vault", "shop")})
-		if state != "FAILED" || !strings.Contains(message, `the name is taken by one that you may not see`) || strings.Contains(message, "bank") {
+		if state != "FAILED" || !strings.Contains(message, `the name is taken by one that you may not see`) ||
+			strings.Contains(message, "bank") {
 			t.Errorf("another project's: %s: %s", state, message)
 		}
 		// Global services of the project are declared with rights in it.
-		p.healthy(t, "greedy", "d2", files{"x.yaml": "apiVersion: fairlead.dev/v1\nkind: GlobalService\nmetadata: {name: logs}\nspec: {clusters: {names: [edge-1]}, template: {project: shop, source: shop}}\n"})
-		for project, want := range map[string]string{"bank": `is of project "bank"`, "": "declares only what is of it"} {
-			if state, message := p.bring(t, "mine", "d2"+project, files{"x.yaml": inProject("a", "shop") + inProject("b", project)}); state != "FAILED" || !strings.Contains(message, want) {
+		p.healthy(t, "greedy", "d2", files{
+			"x.yaml": "apiVersion: fairlead.dev/v1\nkind: GlobalService\nmetadata: {name: logs}\nspec: {clusters: {names: [edge-1]}, template: {project: shop, source: shop}}\n",
+		})
+		for project, want := range map[string]string{
+			"bank": `is of project "bank"`, "": "declares only what is of it",
+		} {
+			if state, message := p.bring(t, "mine", "d2"+
+				project, files{"x.yaml": inProject("a", "shop") + inProject("b", project)}); state != "FAILED" ||
+				!strings.Contains(message, want) {
 				t.Errorf("project %q: %s: %s", project, state, message)
 			}
 		}
 		// A deployer does not delete.
-		if state, message := p.bring(t, "mine", "d3", files{"x.yaml": inProject("c", "shop")}); state != "FAILED" || !strings.Contains(message, `service account "narrow" may not delete service "a"`) {
+		if state, message := p.bring(t, "mine", "d3", files{"x.yaml": inProject("c", "shop")}); state != "FAILED" ||
+			!strings.Contains(message, `service account "narrow" may not delete service "a"`) {
 			t.Errorf("what left: %s: %s", state, message)
 		}
-		p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta("narrow"), Spec: &consolev1.ServiceAccountSpec{Disabled: true}})
-		if state, message := p.bring(t, "mine", "d4", files{"x.yaml": inProject("a", "shop")}); state != "FAILED" || !strings.Contains(message, `service account "narrow" is disabled`) {
+		p.admin.must(t, &consolev1.ServiceAccount{
+			Metadata: meta("narrow"), Spec: &consolev1.ServiceAccountSpec{Disabled: true},
+		})
+		if state, message := p.bring(t, "mine", "d4", files{"x.yaml": inProject("a", "shop")}); state != "FAILED" ||
+			!strings.Contains(message, `service account "narrow" is disabled`) {
 			t.Errorf("disabled: %s: %s", state, message)
 		}
-		_, err := p.admin.accounts.DeleteServiceAccount(t.Context(), &consolev1.DeleteServiceAccountRequest{Name: "narrow"})
+		_, err := p.admin.accounts.DeleteServiceAccount(t.Context(), &consolev1.DeleteServiceAccountRequest{
+			Name: "narrow",
+		})
 		wantCode(t, err, connect.CodeFailedPrecondition, `still named by`)
 		p.expect(t, "mine/a:")
 		// A person who may change sources, but has not all rights of the account.
-		p.admin.must(t, &consolev1.Role{Metadata: meta("sources"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "edit"}, Kinds: []string{"Source"}}}}})
+		p.admin.must(t, &consolev1.Role{
+			Metadata: meta("sources"),
+			Spec: &consolev1.RoleSpec{
+				Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "edit"}, Kinds: []string{"Source"}}},
+			},
+		})
 		p.admin.let(t, "gits", "sources", everywhere())
 		lee := r.user(t, "lee", "gits")
 		_, err = lee.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{Source: &consolev1.Source{
-			Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/evil"}},
+			Metadata: meta("shop"), Spec: &consolev1.SourceSpec{
+				Git: &consolev1.GitSource{Url: "https://git.example.com/evil"},
+			},
 		}})
-		wantCode(t, err, connect.CodePermissionDenied, `source "shop": folders of it are applied to the catalog`, "may not act as service account")
+		wantCode(t, err, connect.CodePermissionDenied, `source "shop": folders of it are applied to the catalog`,
+			"may not act as service account")
 	})
 }
 
@@ -546,8 +679,12 @@ func TestServicesOfTheCatalogHaveNothingOfACluster(t *testing.T) {
 		"spec.render": func(s *consolev1.ServiceSpec) {
 			s.Render = &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_RAW}
 		},
-		"spec.sync.dependsOn":       func(s *consolev1.ServiceSpec) { s.Sync = &deliveryv1.SyncSpec{DependsOn: []string{"web"}} },
-		"spec.sync.impersonate":     func(s *consolev1.ServiceSpec) { s.Sync = &deliveryv1.SyncSpec{Impersonate: "a/b"} },
+		"spec.sync.dependsOn": func(s *consolev1.ServiceSpec) {
+			s.Sync = &deliveryv1.SyncSpec{DependsOn: []string{"web"}}
+		},
+		"spec.sync.impersonate": func(s *consolev1.ServiceSpec) {
+			s.Sync = &deliveryv1.SyncSpec{Impersonate: "a/b"}
+		},
 		"goes with spec.catalog":    func(s *consolev1.ServiceSpec) { s.Catalog, s.Cluster = false, "edge-1" },
 		"serviceaccount \"nobody\"": func(s *consolev1.ServiceSpec) { s.ServiceAccount = "nobody" },
 	} {
@@ -557,9 +694,13 @@ func TestServicesOfTheCatalogHaveNothingOfACluster(t *testing.T) {
 			t.Errorf("want %q, got %v", want, err)
 		}
 	}
-	_, err := p.admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{AllowMissing: true, GlobalService: &consolev1.GlobalService{
-		Metadata: meta("all"), Spec: &consolev1.GlobalServiceSpec{Clusters: &consolev1.ClusterSelector{All: true}, Template: declare("x", "fleet").GetSpec()},
-	}})
+	_, err := p.admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+		AllowMissing: true, GlobalService: &consolev1.GlobalService{
+			Metadata: meta("all"), Spec: &consolev1.GlobalServiceSpec{
+				Clusters: &consolev1.ClusterSelector{All: true}, Template: declare("x", "fleet").GetSpec(),
+			},
+		},
+	})
 	wantCode(t, err, connect.CodeInvalidArgument, "spec.template.catalog")
 	p.admin.must(t, declare("fleet", "fleet"))
 	moved := newService("fleet", "shop", "edge-1")

@@ -14,7 +14,8 @@ import (
 
 func newGlobal(name string, labels map[string]string) *consolev1.GlobalService {
 	return &consolev1.GlobalService{Metadata: meta(name), Spec: &consolev1.GlobalServiceSpec{
-		Clusters: &consolev1.ClusterSelector{Labels: labels}, Template: &consolev1.ServiceSpec{Source: "shop", Path: "logs"},
+		Clusters: &consolev1.ClusterSelector{Labels: labels},
+		Template: &consolev1.ServiceSpec{Source: "shop", Path: "logs"},
 	}}
 }
 
@@ -24,7 +25,9 @@ func (a api) putGlobal(t testing.TB, g *consolev1.GlobalService) *consolev1.Glob
 	t.Helper()
 	var resp *consolev1.UpdateGlobalServiceResponse
 	if err := answered(func() (err error) {
-		resp, err = a.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{GlobalService: g, AllowMissing: true})
+		resp, err = a.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+			GlobalService: g, AllowMissing: true,
+		})
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -37,12 +40,15 @@ func (a api) served(t testing.TB) string {
 	t.Helper()
 	var out []string
 	for token := ""; ; {
-		resp, err := a.services.ListServices(t.Context(), &consolev1.ListServicesRequest{PageSize: 1000, PageToken: token})
+		resp, err := a.services.ListServices(t.Context(), &consolev1.ListServicesRequest{
+			PageSize: 1000, PageToken: token,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range resp.GetServices() {
-			out = append(out, s.GetMetadata().GetName()+":"+s.GetSpec().GetPath()+"@"+s.GetSpec().GetCluster()+s.GetSpec().GetRef())
+			out = append(out, s.GetMetadata().GetName()+":"+s.GetSpec().GetPath()+"@"+s.GetSpec().GetCluster()+
+				s.GetSpec().GetRef())
 		}
 		if token = resp.GetNextPageToken(); token == "" {
 			return strings.Join(out, " ")
@@ -53,17 +59,20 @@ func (a api) served(t testing.TB) string {
 func TestGlobalServiceFollowsLabels(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
-		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "test"), newCluster("c", "env", "prod"))
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "test"),
+			newCluster("c", "env", "prod"))
 		g := newGlobal("logs", prod())
 		g.Metadata.Labels = map[string]string{"team": "ops"}
-		if got := admin.putGlobal(t, g); got.GetStatus().GetClusters() != 2 || !proto.Equal(got.GetSpec(), g.GetSpec()) {
+		if got := admin.putGlobal(t, g); got.GetStatus().GetClusters() != 2 ||
+			!proto.Equal(got.GetSpec(), g.GetSpec()) {
 			t.Errorf("got %v", got)
 		}
 		if got := admin.served(t); got != "logs-a:logs@a logs-c:logs@c" {
 			t.Error(got)
 		}
 		one, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "logs-a"})
-		if l := one.GetService().GetMetadata().GetLabels(); err != nil || l["fairlead.dev/global"] != "logs" || l["team"] != "ops" {
+		if l := one.GetService().GetMetadata().GetLabels(); err != nil || l["fairlead.dev/global"] != "logs" ||
+			l["team"] != "ops" {
 			t.Errorf("got %v, %v", one, err)
 		}
 		// Clusters that come, change, and go.
@@ -81,12 +90,18 @@ func TestGlobalServiceFollowsLabels(t *testing.T) {
 		s.Metadata.Labels = map[string]string{"fairlead.dev/global": "logs", "team": "ops"}
 		_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: s})
 		wantCode(t, err, connect.CodeFailedPrecondition, "comes of global service")
-		s.Spec.Path, s.Spec.Sync = "logs", &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: "release"}
-		if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: s}); err != nil {
+		s.Spec.Path, s.Spec.Sync = "logs", &deliveryv1.SyncSpec{
+			Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: "release",
+		}
+		if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			Service: s,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		s.Metadata.Name = "mine"
-		_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: s, AllowMissing: true})
+		_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			Service: s, AllowMissing: true,
+		})
 		wantCode(t, err, connect.CodeInvalidArgument, `metadata.labels["fairlead.dev/global"]: is the console's own`)
 		// A new template reaches all, and leaves holds alone.
 		g.Spec.Template.Path = "new"
@@ -105,7 +120,9 @@ func TestGlobalServiceFollowsLabels(t *testing.T) {
 		if len(wanted.GetConsequences()) != 2 {
 			t.Errorf("got %v", wanted)
 		}
-		if _, err := admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs", Confirmation: wanted.GetConfirmation()}); err != nil {
+		if _, err := admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{
+			Name: "logs", Confirmation: wanted.GetConfirmation(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if got := admin.served(t); got != "" {
@@ -131,11 +148,15 @@ func TestOverrideOfALaterRuleWins(t *testing.T) {
 	for word, change := range map[string]func(*consolev1.GlobalServiceSpec){
 		"spec.template.cluster":  func(s *consolev1.GlobalServiceSpec) { s.Template.Cluster = "a" },
 		"spec.overrides[1].path": func(s *consolev1.GlobalServiceSpec) { s.Overrides[1].Path = "../x" },
-		"spec.clusters.where":    func(s *consolev1.GlobalServiceSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "x = y"} },
+		"spec.clusters.where": func(s *consolev1.GlobalServiceSpec) {
+			s.Clusters = &consolev1.ClusterSelector{Where: "x = y"}
+		},
 	} {
 		bad := proto.CloneOf(g)
 		change(bad.GetSpec())
-		_, err := admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{GlobalService: bad})
+		_, err := admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+			GlobalService: bad,
+		})
 		wantCode(t, err, connect.CodeInvalidArgument, word)
 	}
 }
@@ -151,7 +172,9 @@ func TestDetachLeavesTheService(t *testing.T) {
 	if got := admin.served(t); got != "logs-a:logs@a logs-b:logs@b" {
 		t.Error(got)
 	}
-	if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "logs-a"}); err != nil {
+	if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+		Name: "logs-a",
+	}); err != nil {
 		t.Error(err)
 	}
 }
@@ -161,11 +184,15 @@ func TestNameTakenIsAProblemNotAnOverwrite(t *testing.T) {
 	admin := newHub(t, "").start(t).admin(t)
 	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newService("logs-a", "shop", "a"))
 	g := newGlobal("logs", prod())
-	preview, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+	preview, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{
+		GlobalService: g,
+	})
 	if err != nil || !strings.Contains(preview.GetServices()[0].GetProblem(), `service "logs-a" exists already`) {
 		t.Errorf("got %v, %v", preview, err)
 	}
-	_, err = admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{GlobalService: g, AllowMissing: true})
+	_, err = admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+		GlobalService: g, AllowMissing: true,
+	})
 	wantCode(t, err, connect.CodeFailedPrecondition, `service "logs-a" exists already`)
 	// Names that would be too long are cut, and stay apart.
 	long := strings.Repeat("l", 60)
@@ -179,14 +206,20 @@ func TestNameTakenIsAProblemNotAnOverwrite(t *testing.T) {
 func TestGlobalPreviewEqualsWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
-		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"), newCluster("c", "env", "prod", "zone", "x"), newCluster("d"))
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"),
+			newCluster("c", "env", "prod", "zone", "x"), newCluster("d"))
 		g := newGlobal("logs", prod())
 		admin.putGlobal(t, g)
 		g.Spec.Clusters = &consolev1.ClusterSelector{Names: []string{"b", "c", "d"}}
-		g.Spec.Overrides = []*consolev1.GlobalOverride{{Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"zone": "x"}}, Path: "zone"}}
+		g.Spec.Overrides = []*consolev1.GlobalOverride{
+			{Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"zone": "x"}}, Path: "zone"},
+		}
 		before := admin.served(t)
-		p, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})
-		if err != nil || p.GetCreated() != 1 || p.GetUpdated() != 1 || p.GetUnchanged() != 1 || p.GetDeleted() != 1 || p.GetHeldBack() {
+		p, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{
+			GlobalService: g,
+		})
+		if err != nil || p.GetCreated() != 1 || p.GetUpdated() != 1 || p.GetUnchanged() != 1 || p.GetDeleted() != 1 ||
+			p.GetHeldBack() {
 			t.Fatalf("got %v, %v", p, err)
 		}
 		if admin.served(t) != before {
@@ -217,7 +250,9 @@ func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 				const clusters = 60
 				with, without := []proto.Message{newSource("shop")}, []proto.Message(nil)
 				for i := range clusters {
-					with, without = append(with, newCluster(fmt.Sprintf("c%03d", i), "env", "prod")), append(without, newCluster(fmt.Sprintf("c%03d", i)))
+					with, without = append(with,
+						newCluster(fmt.Sprintf("c%03d", i), "env", "prod")), append(without,
+						newCluster(fmt.Sprintf("c%03d", i)))
 				}
 				admin.must(t, with...)
 				g := newGlobal("logs", prod())
@@ -229,28 +264,38 @@ func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 				} else {
 					admin.must(t, without...)
 				}
-				got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{Name: "logs"})
-				if status := got.GetGlobalService().GetStatus(); err != nil || status.GetHeldBackTotal() != clusters-clusters/10 || status.GetClusters() != 0 {
+				got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{
+					Name: "logs",
+				})
+				if status := got.GetGlobalService().GetStatus(); err != nil ||
+					status.GetHeldBackTotal() != clusters-clusters/10 || status.GetClusters() != 0 {
 					t.Fatalf("got %v, %v", status, err)
 				}
 				// A change that is held back stays so, whatever else is written.
 				g.Metadata.Labels = map[string]string{"news": "yes"}
 				admin.putGlobal(t, g)
-				p, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+				p, err := admin.globals.PreviewGlobalService(t.Context(),
+					&consolev1.PreviewGlobalServiceRequest{GlobalService: g})
 				if err != nil || !p.GetHeldBack() || p.GetUnchanged() != clusters-clusters/10 {
 					t.Fatalf("got %v, %v", p, err)
 				}
 				// A person lets it go: what it was told of, and nothing else.
-				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: "x"})
+				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{
+					Name: "logs", Confirmation: "x",
+				})
 				wantCode(t, err, connect.CodeFailedPrecondition, "preview again")
 				admin.must(t, with[clusters])
-				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: p.GetConfirmation()})
+				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{
+					Name: "logs", Confirmation: p.GetConfirmation(),
+				})
 				wantCode(t, err, connect.CodeFailedPrecondition, "preview again")
-				if p, err = admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g}); err != nil {
+				if p, err = admin.globals.PreviewGlobalService(t.Context(),
+					&consolev1.PreviewGlobalServiceRequest{GlobalService: g}); err != nil {
 					t.Fatal(err)
 				}
 				if err := answered(func() error {
-					_, err := admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: p.GetConfirmation()})
+					_, err := admin.globals.ConfirmGlobalService(t.Context(),
+						&consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: p.GetConfirmation()})
 					return err
 				}); err != nil {
 					t.Fatal(err)
@@ -258,7 +303,9 @@ func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 				if got := admin.served(t); got != fmt.Sprintf("logs-c%03d:logs@c%03d", clusters-1, clusters-1) {
 					t.Error(got)
 				}
-				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: p.GetConfirmation()})
+				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{
+					Name: "logs", Confirmation: p.GetConfirmation(),
+				})
 				wantCode(t, err, connect.CodeFailedPrecondition, "nothing is held back")
 			})
 		})
@@ -279,7 +326,8 @@ func TestPreviewOfAGlobalServiceShowsOnlyWhatTheCallerSees(t *testing.T) {
 		ask := func(group, name, project string) *consolev1.PreviewGlobalServiceResponse {
 			g := newGlobal(name, prod())
 			g.Spec.Template.Project, g.Spec.Template.Path = project, "x"
-			p, err := r.user(t, "bob", group).globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+			p, err := r.user(t, "bob", group).globals.PreviewGlobalService(t.Context(),
+				&consolev1.PreviewGlobalServiceRequest{GlobalService: g})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -292,10 +340,12 @@ func TestPreviewOfAGlobalServiceShowsOnlyWhatTheCallerSees(t *testing.T) {
 		if text := taken.String() + free.String(); strings.Contains(text, "hidden") || strings.Contains(text, `"b"`) {
 			t.Errorf("shown: %s", text)
 		}
-		if p := ask("tellers", "logs", "bank"); p.GetUpdated() != 1 || len(p.GetServices()) != 1 || p.GetServices()[0].GetCluster() != "a" {
+		if p := ask("tellers", "logs", "bank"); p.GetUpdated() != 1 || len(p.GetServices()) != 1 ||
+			p.GetServices()[0].GetCluster() != "a" {
 			t.Errorf("the project's own preview is %v", p)
 		}
-		got, err := r.user(t, "bob", "tellers").globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{Name: "logs"})
+		got, err := r.user(t, "bob", "tellers").globals.GetGlobalService(t.Context(),
+			&consolev1.GetGlobalServiceRequest{Name: "logs"})
 		if err != nil || got.GetGlobalService().GetStatus().GetClusters() != 1 {
 			t.Errorf("got %v, %v", got, err)
 		}

@@ -14,7 +14,8 @@ import (
 	"fairlead.dev/services/console"
 )
 
-// An administrator sees how the database is, and which alerts fire; other people see which version it is and where traces are.
+// An administrator sees how the database is, and which alerts fire; other people see which version it is and where
+// traces are.
 func TestHowTheHubIs(t *testing.T) {
 	t.Parallel()
 	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -33,25 +34,31 @@ func TestHowTheHubIs(t *testing.T) {
 		return err == nil && is.GetDatabase().GetSince() != nil
 	})
 	db := is.GetDatabase()
-	if db.GetKind() == "" || db.GetVersion() == "" || db.GetBytes() <= 0 || db.GetProblem() != "" || db.GetRoundTrip().AsDuration() <= 0 {
+	if db.GetKind() == "" || db.GetVersion() == "" || db.GetBytes() <= 0 || db.GetProblem() != "" ||
+		db.GetRoundTrip().AsDuration() <= 0 {
 		t.Errorf("got %v", db)
 	}
 	if db.GetWriteDuration().AsDuration() <= 0 || time.Since(db.GetWriteTime().AsTime()) > time.Minute { // of the login
 		t.Errorf("the last write: %v", db)
 	}
-	if is.GetVersion() != version.String() || is.GetStartTime() == nil || !strings.Contains(is.GetTraceUrl(), "{trace}") {
+	if is.GetVersion() != version.String() || is.GetStartTime() == nil ||
+		!strings.Contains(is.GetTraceUrl(), "{trace}") {
 		t.Errorf("got %v", is)
 	}
-	if fire := is.GetAlerts().GetAlerts(); len(fire) != 1 || fire[0].GetName() != "FairleadDown" || fire[0].GetLabels()["job"] != "fairlead-tunnel" || !is.GetAlerts().GetConfigured() {
+	if fire := is.GetAlerts().GetAlerts(); len(fire) != 1 || fire[0].GetName() != "FairleadDown" ||
+		fire[0].GetLabels()["job"] != "fairlead-tunnel" || !is.GetAlerts().GetConfigured() {
 		t.Errorf("got %v", is.GetAlerts())
 	}
 
-	if plain, err := admin.admin.GetHub(t.Context(), &consolev1.GetHubRequest{}); err != nil || plain.GetVersion() == "" || plain.GetDatabase() != nil || plain.GetAlerts() != nil {
+	if plain, err := admin.admin.GetHub(t.Context(),
+		&consolev1.GetHubRequest{}); err != nil || plain.GetVersion() == "" || plain.GetDatabase() != nil ||
+		plain.GetAlerts() != nil {
 		t.Errorf("what nobody asked for: %v, %v", plain, err)
 	}
 	person := r.as(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "vera"}))
 	seen, err := person.admin.GetHub(t.Context(), &consolev1.GetHubRequest{Condition: true})
-	if err != nil || seen.GetVersion() == "" || seen.GetTraceUrl() == "" || seen.GetDatabase() != nil || seen.GetAlerts() != nil {
+	if err != nil || seen.GetVersion() == "" || seen.GetTraceUrl() == "" || seen.GetDatabase() != nil ||
+		seen.GetAlerts() != nil {
 		t.Errorf("a person sees %v, %v", seen, err)
 	}
 }

@@ -53,14 +53,20 @@ func TestCommitOfARefIsThatOfItsServices(t *testing.T) {
 					t.Fatal(err)
 				}
 				h := resp.GetService().GetStatus().GetHub()
-				got := fmt.Sprint(h.GetDigest(), " ", h.GetRevision().GetCommit(), " ", h.GetResolveTime().AsTime().Sub(base))
+				got := fmt.Sprint(h.GetDigest(), " ", h.GetRevision().GetCommit(), " ",
+					h.GetResolveTime().AsTime().Sub(base))
 				if want := fmt.Sprint(digest, " ", commit, " ", at); got != want {
 					t.Errorf("%s: got %s, want %s", name, got, want)
 				}
 			}
 			record(&consolev1.RecordHubRequest{
-				Services: []*consolev1.ServiceHub{say("web", "w1", "", 0), say("shop", "s1", "", 0), say("apart", "a1", commitA, 0)},
-				Refs:     []*consolev1.RefHub{ref(commitA, time.Second), {SourceUid: "gone", Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commitA}}},
+				Services: []*consolev1.ServiceHub{
+					say("web", "w1", "", 0), say("shop", "s1", "", 0), say("apart", "a1", commitA, 0),
+				},
+				Refs: []*consolev1.RefHub{
+					ref(commitA, time.Second),
+					{SourceUid: "gone", Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commitA}},
+				},
 			})
 			expect("web", "w1", commitA, time.Second)
 			expect("apart", "a1", commitA, 0)
@@ -68,12 +74,15 @@ func TestCommitOfARefIsThatOfItsServices(t *testing.T) {
 			record(&consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{say("shop", "s2", "", time.Minute)}})
 			expect("shop", "s2", commitA, time.Minute)
 			record(&consolev1.RecordHubRequest{Refs: []*consolev1.RefHub{ref(commitB, 2*time.Minute)}})
-			record(&consolev1.RecordHubRequest{Refs: []*consolev1.RefHub{ref(commitB, 3*time.Minute)}}) // again: nothing new
+			// again: nothing new
+			record(&consolev1.RecordHubRequest{Refs: []*consolev1.RefHub{ref(commitB, 3*time.Minute)}})
 			expect("web", "w1", commitB, 2*time.Minute)
 			expect("shop", "s2", commitB, 2*time.Minute)
 			expect("apart", "a1", commitA, 0)
 			// Now it can, and is what it was.
-			record(&consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{say("apart", "a1", "", 4*time.Minute)}})
+			record(&consolev1.RecordHubRequest{
+				Services: []*consolev1.ServiceHub{say("apart", "a1", "", 4*time.Minute)},
+			})
 			expect("apart", "a1", commitB, 2*time.Minute)
 		})
 	}

@@ -15,7 +15,8 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// people are those of the tests of lending: ada administrates, lea has role admin at edge-1 for good, bob may see it, eve may nothing.
+// people are those of the tests of lending: ada administrates, lea has role admin at edge-1 for good, bob may see it,
+// eve may nothing.
 type people struct {
 	*running
 	admin, lea, bob, eve api
@@ -28,7 +29,8 @@ func newPeople(t *testing.T, db string) people {
 		return r.as(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: name}))
 	}
 	p := people{r, r.admin(t), person("lea"), person("bob"), person("eve")}
-	p.admin.must(t, newCluster("edge-1"), newCluster("edge-2"), grantFor("leads", "admin", "lea"), grantFor("viewers", "viewer", "bob"))
+	p.admin.must(t, newCluster("edge-1"), newCluster("edge-2"), grantFor("leads", "admin", "lea"),
+		grantFor("viewers", "viewer", "bob"))
 	return p
 }
 
@@ -40,7 +42,9 @@ func grantFor(name, role, user string) *consolev1.Grant {
 }
 
 func asking(role string) *consolev1.CreateAccessRequestRequest {
-	return &consolev1.CreateAccessRequestRequest{Cluster: "edge-1", Role: role, Duration: durationpb.New(time.Hour), Reason: "incident 7"}
+	return &consolev1.CreateAccessRequestRequest{
+		Cluster: "edge-1", Role: role, Duration: durationpb.New(time.Hour), Reason: "incident 7",
+	}
 }
 
 func (a api) ask(t *testing.T, role string) *consolev1.AccessRequest {
@@ -54,7 +58,9 @@ func (a api) ask(t *testing.T, role string) *consolev1.AccessRequest {
 
 func (a api) approve(t *testing.T, id string) *consolev1.AccessRequest {
 	t.Helper()
-	res, err := a.lending.ApproveAccessRequest(t.Context(), &consolev1.ApproveAccessRequestRequest{Id: id, Reason: "go on"})
+	res, err := a.lending.ApproveAccessRequest(t.Context(), &consolev1.ApproveAccessRequestRequest{
+		Id: id, Reason: "go on",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +84,8 @@ func (a api) requests(t *testing.T, all bool) (out []string) {
 		t.Fatal(err)
 	}
 	for _, r := range res.GetRequests() {
-		out = append(out, r.GetSubject()+" "+r.GetRole()+" "+strings.ToLower(strings.TrimPrefix(r.GetState().String(), "ACCESS_REQUEST_STATE_")))
+		out = append(out, r.GetSubject()+" "+r.GetRole()+" "+
+			strings.ToLower(strings.TrimPrefix(r.GetState().String(), "ACCESS_REQUEST_STATE_")))
 	}
 	return out
 }
@@ -90,7 +97,9 @@ func TestAccessIsLentBySomebodyElse(t *testing.T) {
 			t.Parallel()
 			p := newPeople(t, db)
 			r := p.bob.ask(t, "edit")
-			if r.GetRole() != "operator" || r.GetState() != consolev1.AccessRequestState_ACCESS_REQUEST_STATE_WAITING || r.GetSubject() != "user:bob" {
+			if r.GetRole() != "operator" ||
+				r.GetState() != consolev1.AccessRequestState_ACCESS_REQUEST_STATE_WAITING ||
+				r.GetSubject() != "user:bob" {
 				t.Errorf("asked for: %v", r)
 			}
 			if p.bob.may(t) {
@@ -98,17 +107,21 @@ func TestAccessIsLentBySomebodyElse(t *testing.T) {
 			}
 			began := time.Now()
 			r = p.lea.approve(t, r.GetId())
-			if left := r.GetUntilTime().AsTime().Sub(began); r.GetDecider() != "user:lea" || r.GetDecisionReason() != "go on" || left < 59*time.Minute || left > 61*time.Minute {
+			if left := r.GetUntilTime().AsTime().Sub(began); r.GetDecider() != "user:lea" ||
+				r.GetDecisionReason() != "go on" || left < 59*time.Minute || left > 61*time.Minute {
 				t.Errorf("approved: %v", r)
 			}
 			if !p.bob.may(t) {
 				t.Error("what is lent gives nothing")
 			}
 			got, err := p.admin.grants.GetGrant(t.Context(), &consolev1.GetGrantRequest{Name: r.GetGrant()})
-			if err != nil || got.GetGrant().GetSpec().GetRole() != "operator" || !got.GetGrant().GetSpec().GetUntilTime().AsTime().Equal(r.GetUntilTime().AsTime()) {
+			if err != nil || got.GetGrant().GetSpec().GetRole() != "operator" ||
+				!got.GetGrant().GetSpec().GetUntilTime().AsTime().Equal(r.GetUntilTime().AsTime()) {
 				t.Errorf("grant %v, %v", got, err)
 			}
-			res, err := p.bob.lending.RevokeAccessRequest(t.Context(), &consolev1.RevokeAccessRequestRequest{Id: r.GetId(), Reason: "done"})
+			res, err := p.bob.lending.RevokeAccessRequest(t.Context(), &consolev1.RevokeAccessRequestRequest{
+				Id: r.GetId(), Reason: "done",
+			})
 			if err != nil || res.GetRequest().GetRevoker() != "user:bob" || res.GetRequest().GetGrant() != "" {
 				t.Errorf("revoked: %v, %v", res, err)
 			}
@@ -123,7 +136,8 @@ func TestAccessIsLentBySomebodyElse(t *testing.T) {
 			}
 			for _, action := range []string{"access.request", "access.approve", "access.revoke"} {
 				events := p.admin.eventsOf(t, action)
-				if len(events) != 1 || events[0].GetCluster() != "edge-1" || events[0].GetName() != r.GetId() || !strings.Contains(events[0].GetReason(), "operator") {
+				if len(events) != 1 || events[0].GetCluster() != "edge-1" || events[0].GetName() != r.GetId() ||
+					!strings.Contains(events[0].GetReason(), "operator") {
 					t.Errorf("%s in the trail: %v", action, events)
 				}
 			}
@@ -135,7 +149,8 @@ func TestAccessIsLentBySomebodyElse(t *testing.T) {
 			for _, e := range told.GetEvents() {
 				types = append(types, e.GetType()+" "+e.GetActor())
 			}
-			if got := strings.Join(types, ", "); got != "access.revoked user:bob, access.approved user:lea, access.requested user:bob" {
+			if got := strings.Join(types,
+				", "); got != "access.revoked user:bob, access.approved user:lea, access.requested user:bob" {
 				t.Errorf("told %s", got)
 			}
 		})
@@ -170,8 +185,11 @@ func TestOnlyThoseWhoMayDecideAboutRequests(t *testing.T) {
 	_, err := p.admin.lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: own.GetId()})
 	wantCode(t, err, connect.CodePermissionDenied, "your own")
 	// The holder of an account's token may be one of those who decide.
-	p.admin.must(t, &consolev1.ServiceAccount{Metadata: meta("ci")}, &consolev1.Grant{Metadata: meta("ci"), Spec: &consolev1.GrantSpec{
-		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: "ci"}}}, Role: "viewer",
+	p.admin.must(t, &consolev1.ServiceAccount{
+		Metadata: meta("ci"),
+	}, &consolev1.Grant{Metadata: meta("ci"), Spec: &consolev1.GrantSpec{
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: "ci"}}},
+		Role:     "viewer",
 		Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
 	}})
 	of := p.as(t, p.sign(t, identity.ServiceAccount("ci"))).ask(t, "operator").GetId()
@@ -196,7 +214,10 @@ func TestOnlyThoseWhoMayDecideAboutRequests(t *testing.T) {
 	_, err = holder.lending.CreateAccessRequest(ctx, asking("operator"))
 	wantCode(t, err, connect.CodePermissionDenied, "handed on")
 
-	if got := p.lea.requests(t, false); !slices.Equal(got, []string{"serviceaccount:ci operator approved", "user:ada admin waiting", "user:bob operator waiting"}) {
+	if got := p.lea.requests(t,
+		false); !slices.Equal(got, []string{
+		"serviceaccount:ci operator approved", "user:ada admin waiting", "user:bob operator waiting",
+	}) {
 		t.Errorf("lea sees %v", got)
 	}
 	if got := p.bob.requests(t, true); !slices.Equal(got, []string{"user:bob operator waiting"}) {
@@ -227,13 +248,30 @@ func TestAccessIsAskedForWithinBounds(t *testing.T) {
 		code   connect.Code
 		want   string
 	}{
-		"too short":                {func(r *consolev1.CreateAccessRequestRequest) { r.Duration = durationpb.New(time.Second) }, connect.CodeInvalidArgument, "a minute at least"},
-		"too long":                 {func(r *consolev1.CreateAccessRequestRequest) { r.Duration = durationpb.New(8 * 24 * time.Hour) }, connect.CodeInvalidArgument, "7 days at most"},
-		"no duration":              {func(r *consolev1.CreateAccessRequestRequest) { r.Duration = nil }, connect.CodeInvalidArgument, "duration"},
-		"no reason":                {func(r *consolev1.CreateAccessRequestRequest) { r.Reason = "" }, connect.CodeInvalidArgument, "reason"},
-		"no such role":             {func(r *consolev1.CreateAccessRequestRequest) { r.Role = "root" }, connect.CodeInvalidArgument, "fairlead get roles"},
-		"no such cluster":          {func(r *consolev1.CreateAccessRequestRequest) { r.Cluster = "nowhere" }, connect.CodeNotFound, "nowhere"},
-		"a cluster that is hidden": {func(r *consolev1.CreateAccessRequestRequest) { r.Cluster = "edge-2" }, connect.CodeNotFound, "edge-2"},
+		"too short": {
+			func(r *consolev1.CreateAccessRequestRequest) { r.Duration = durationpb.New(time.Second) },
+			connect.CodeInvalidArgument, "a minute at least",
+		},
+		"too long": {
+			func(r *consolev1.CreateAccessRequestRequest) { r.Duration = durationpb.New(8 * 24 * time.Hour) },
+			connect.CodeInvalidArgument, "7 days at most",
+		},
+		"no duration": {
+			func(r *consolev1.CreateAccessRequestRequest) { r.Duration = nil }, connect.CodeInvalidArgument, "duration",
+		},
+		"no reason": {
+			func(r *consolev1.CreateAccessRequestRequest) { r.Reason = "" }, connect.CodeInvalidArgument, "reason",
+		},
+		"no such role": {
+			func(r *consolev1.CreateAccessRequestRequest) { r.Role = "root" }, connect.CodeInvalidArgument,
+			"fairlead get roles",
+		},
+		"no such cluster": {
+			func(r *consolev1.CreateAccessRequestRequest) { r.Cluster = "nowhere" }, connect.CodeNotFound, "nowhere",
+		},
+		"a cluster that is hidden": {
+			func(r *consolev1.CreateAccessRequestRequest) { r.Cluster = "edge-2" }, connect.CodeNotFound, "edge-2",
+		},
 	} {
 		req := asking("operator")
 		tc.change(req)
@@ -265,7 +303,8 @@ func TestRequestsForAccessAreCountedByTheDay(t *testing.T) {
 			p := newPeople(t, db)
 			for range 100 {
 				r := p.bob.ask(t, "operator")
-				if _, err := p.bob.lending.RevokeAccessRequest(t.Context(), &consolev1.RevokeAccessRequestRequest{Id: r.GetId()}); err != nil {
+				if _, err := p.bob.lending.RevokeAccessRequest(t.Context(),
+					&consolev1.RevokeAccessRequestRequest{Id: r.GetId()}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -295,7 +334,8 @@ func TestLabelsOfAClusterAreNotChangedByWhatIsLent(t *testing.T) {
 		return err
 	}
 	p.admin.must(t, &consolev1.Grant{Metadata: meta("dev"), Spec: &consolev1.GrantSpec{
-		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}}, Role: "admin", Clusters: &consolev1.GrantClusters{Labels: map[string]string{"env": "dev"}},
+		Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}}, Role: "admin",
+		Clusters: &consolev1.GrantClusters{Labels: map[string]string{"env": "dev"}},
 	}})
 	p.lea.approve(t, p.bob.ask(t, "admin").GetId())
 	wantCode(t, relabel(p.bob, map[string]string{"env": "dev"}), connect.CodePermissionDenied, "without an end")
@@ -312,7 +352,9 @@ func TestLabelsOfAClusterAreNotChangedByWhatIsLent(t *testing.T) {
 			c.Spec = &consolev1.ClusterSpec{}
 		}
 		change(c)
-		if _, err := p.bob.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: c}); err != nil {
+		if _, err := p.bob.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
+			Cluster: c,
+		}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -331,19 +373,22 @@ func TestAClusterIsNotMadeWithLabelsByAGrantWithAnEnd(t *testing.T) {
 		g.Spec.Clusters, g.Spec.UntilTime = &consolev1.GrantClusters{All: true}, until
 		return g
 	}
-	p.admin.must(t, newCluster("edge-9"), everywhere("for-a-while", "bob", timestamppb.New(time.Now().Add(time.Hour))), everywhere("for-good", "eve", nil))
+	p.admin.must(t, newCluster("edge-9"), everywhere("for-a-while", "bob", timestamppb.New(time.Now().Add(time.Hour))),
+		everywhere("for-good", "eve", nil))
 	remake := func(a api, labels map[string]string) error {
 		t.Helper()
 		if _, err := p.bob.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-9"}); err != nil && connect.CodeOf(err) != connect.CodeNotFound {
 			t.Fatal(err)
 		}
 		_, err := a.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
-			Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "edge-9", Labels: labels}}, AllowMissing: true,
+			Cluster:      &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "edge-9", Labels: labels}},
+			AllowMissing: true,
 		})
 		return err
 	}
 	wantCode(t, remake(p.bob, map[string]string{"env": "dev"}), connect.CodePermissionDenied, "without an end")
-	wantCode(t, remake(p.bob, map[string]string{"env": "dev", "fairlead.dev/joining": "1"}), connect.CodePermissionDenied, "without an end")
+	wantCode(t, remake(p.bob, map[string]string{"env": "dev", "fairlead.dev/joining": "1"}),
+		connect.CodePermissionDenied, "without an end")
 	if err := remake(p.bob, nil); err != nil {
 		t.Errorf("without labels: %v", err)
 	}
@@ -365,11 +410,13 @@ func TestOneDecisionCounts(t *testing.T) {
 	for i := range cap(errs) {
 		go func() {
 			if i%2 == 0 {
-				_, err := p.lea.lending.ApproveAccessRequest(context.WithoutCancel(t.Context()), &consolev1.ApproveAccessRequestRequest{Id: r.GetId()})
+				_, err := p.lea.lending.ApproveAccessRequest(context.WithoutCancel(t.Context()),
+					&consolev1.ApproveAccessRequestRequest{Id: r.GetId()})
 				errs <- err
 				return
 			}
-			_, err := p.admin.lending.DenyAccessRequest(context.WithoutCancel(t.Context()), &consolev1.DenyAccessRequestRequest{Id: r.GetId()})
+			_, err := p.admin.lending.DenyAccessRequest(context.WithoutCancel(t.Context()),
+				&consolev1.DenyAccessRequestRequest{Id: r.GetId()})
 			errs <- err
 		}()
 	}

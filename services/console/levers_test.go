@@ -31,7 +31,12 @@ func (p *past) file(t *testing.T, change func(*consolev1.ServiceSpec), dry bool)
 	if change != nil {
 		change(spec)
 	}
-	out, err := p.admin.apply(t, &consolev1.ApplyRequest{DryRun: dry, Resources: []*consolev1.Resource{{Resource: &consolev1.Resource_Service{Service: &consolev1.Service{Metadata: meta("web"), Spec: spec}}}}})
+	out, err := p.admin.apply(t, &consolev1.ApplyRequest{
+		DryRun: dry,
+		Resources: []*consolev1.Resource{
+			{Resource: &consolev1.Resource_Service{Service: &consolev1.Service{Metadata: meta("web"), Spec: spec}}},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +58,9 @@ const (
 
 func (p *past) hold(t *testing.T, reason string) {
 	t.Helper()
-	if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: reason}); err != nil {
+	if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+		Name: "web", Reason: reason,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -71,11 +78,13 @@ func TestApplyKeepsAHoldUntilTheFileSaysSomethingNewOfIt(t *testing.T) {
 		says(t, p.file(t, nil, true), unchanged, kept)
 		says(t, p.file(t, nil, false), unchanged, kept)
 		says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), updated, kept)
-		if spec := p.get(t); spec.GetSync().GetMode() != onHold || spec.GetSync().GetReason() != "incident 7" || spec.GetNamespace() != "shop" {
+		if spec := p.get(t); spec.GetSync().GetMode() != onHold || spec.GetSync().GetReason() != "incident 7" ||
+			spec.GetNamespace() != "shop" {
 			t.Errorf("in force: %v", spec)
 		}
 		levers := p.admin.service(t, "web").GetLevers()
-		if l := levers.GetMode(); l.GetAuthor() != "user:ada" || l.GetReason() != "incident 7" || l.GetSinceTime() == nil || levers.GetSpec().GetSync() != nil || levers.GetSpec().GetNamespace() != "shop" {
+		if l := levers.GetMode(); l.GetAuthor() != "user:ada" || l.GetReason() != "incident 7" ||
+			l.GetSinceTime() == nil || levers.GetSpec().GetSync() != nil || levers.GetSpec().GetNamespace() != "shop" {
 			t.Errorf("levers: %v", levers)
 		}
 		says(t, p.file(t, mode(auto, ""), false), updated, "ends the hold of user:ada (incident 7)")
@@ -83,8 +92,11 @@ func TestApplyKeepsAHoldUntilTheFileSaysSomethingNewOfIt(t *testing.T) {
 			t.Errorf("the file said auto, and it is %v", got)
 		}
 		p.hold(t, "incident 8")
-		says(t, p.file(t, mode(auto, ""), false), unchanged, "keeps the hold of user:ada (incident 8)") // as a loop in CI does
-		if _, err := p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{Name: "web"}); err != nil {
+		// as a loop in CI does
+		says(t, p.file(t, mode(auto, ""), false), unchanged, "keeps the hold of user:ada (incident 8)")
+		if _, err := p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{
+			Name: "web",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		says(t, p.file(t, mode(auto, ""), false), unchanged, "")
@@ -97,14 +109,19 @@ func TestALeverThatIsWrittenBackStaysALever(t *testing.T) {
 		p := newPast(t, r)
 		p.push(t, commitA)
 		p.hold(t, "incident 7")
-		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitB, Reason: "2 is broken", UntilNext: true}); err != nil {
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{
+			Name: "web", Commit: commitB, Reason: "2 is broken", UntilNext: true,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		spec := p.get(t)
 		spec.Namespace = "shop"
 		says(t, p.file(t, func(s *consolev1.ServiceSpec) { proto.Reset(s); proto.Merge(s, spec) }, false), updated,
 			"keeps the hold of user:ada (incident 7), keeps the pin to bbbbbbbb of user:ada (2 is broken)")
-		if got := p.admin.service(t, "web").GetLevers(); got.GetMode().GetMode() != onHold || got.GetPin().GetCommit() != commitB || got.GetPin().GetUnpinAfter() != commitA || got.GetSpec().GetSync() != nil || got.GetSpec().GetUnpinAfter() != "" {
+		if got := p.admin.service(t,
+			"web").GetLevers(); got.GetMode().GetMode() != onHold || got.GetPin().GetCommit() != commitB ||
+			got.GetPin().GetUnpinAfter() != commitA || got.GetSpec().GetSync() != nil ||
+			got.GetSpec().GetUnpinAfter() != "" {
 			t.Errorf("levers: %v", got)
 		}
 	})
@@ -114,17 +131,22 @@ func TestAKeyThatAFileSetAndLacksGoesBackToItsDefault(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)
 		says(t, p.file(t, func(s *consolev1.ServiceSpec) {
-			s.Sync = &deliveryv1.SyncSpec{Mode: onHold, Reason: "by file", Pin: commitA, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN}
+			s.Sync = &deliveryv1.SyncSpec{
+				Mode: onHold, Reason: "by file", Pin: commitA, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN,
+			}
 		}, false), updated, "")
 		if l := p.admin.service(t, "web").GetLevers(); l != nil {
 			t.Errorf("a file pulled levers: %v", l)
 		}
 		says(t, p.file(t, mode(onHold, "by file"), false), updated, "")
-		if spec := p.get(t); spec.GetSync().GetPin() != "" || spec.GetSync().GetOnDelete() != 0 || spec.GetSync().GetMode() != onHold {
+		if spec := p.get(t); spec.GetSync().GetPin() != "" || spec.GetSync().GetOnDelete() != 0 ||
+			spec.GetSync().GetMode() != onHold {
 			t.Errorf("after a file without pin: %v", spec)
 		}
 		// Over what a file holds, resume is a lever, too.
-		if _, err := p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{Name: "web"}); err != nil {
+		if _, err := p.admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{
+			Name: "web",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if got := p.get(t).GetSync().GetMode(); got != follows {
@@ -155,7 +177,8 @@ func TestApplyAfterASyncIsWithoutADiff(t *testing.T) {
 			}
 		}
 		says(t, p.file(t, func(s *consolev1.ServiceSpec) {
-			s.Namespace, s.Sync = "shop", &deliveryv1.SyncSpec{RequestTime: timestamppb.New(time.Unix(1, 0))} // which no file asks for
+			// which no file asks for
+			s.Namespace, s.Sync = "shop", &deliveryv1.SyncSpec{RequestTime: timestamppb.New(time.Unix(1, 0))}
 		}, false), updated, "")
 		if got := p.get(t).GetSync().GetRequestTime(); !proto.Equal(got, want) {
 			t.Errorf("asked at %v, want %v", got, want)
@@ -173,11 +196,14 @@ func TestApplyWritesWhatWaitsBehindARollback(t *testing.T) {
 		p.deliver(t, commitA, "d9", deliveryv1.Phase_PHASE_HEALTHY)
 		p.file(t, v10, false)
 		p.deliver(t, commitA, "d10", deliveryv1.Phase_PHASE_DEGRADED)
-		back, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Reason: "10 is bad"})
+		back, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+			Service: "web", Reason: "10 is bad",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := back.GetService(); s.GetSpec().GetPath() != "v9" || s.GetSpec().GetSync().GetPin() != commitA || s.GetLevers().GetPin().GetDeployment() != 1 || s.GetLevers().GetSpec().GetPath() != "v10" {
+		if s := back.GetService(); s.GetSpec().GetPath() != "v9" || s.GetSpec().GetSync().GetPin() != commitA ||
+			s.GetLevers().GetPin().GetDeployment() != 1 || s.GetLevers().GetSpec().GetPath() != "v10" {
 			t.Errorf("rolled back to %v", s)
 		}
 		says(t, p.file(t, v10, false), unchanged, "keeps the rollback to deployment 1 of user:ada (10 is bad)")
@@ -189,12 +215,14 @@ func TestApplyWritesWhatWaitsBehindARollback(t *testing.T) {
 		if !strings.Contains(got.GetDiff(), "-  path: v10") || !strings.Contains(got.GetDiff(), "+  path: v11") {
 			t.Errorf("the diff is not of what files say:\n%s", got.GetDiff())
 		}
-		says(t, p.file(t, v11, false), updated, "waits behind the rollback to deployment 1 of user:ada (10 is bad): it ends when the ref moves on, or when somebody releases it")
+		says(t, p.file(t, v11, false), updated,
+			"waits behind the rollback to deployment 1 of user:ada (10 is bad): it ends when the ref moves on, or when somebody releases it")
 		if s := p.admin.service(t, "web"); s.GetSpec().GetPath() != "v9" || s.GetLevers().GetSpec().GetPath() != "v11" {
 			t.Errorf("after apply: %v", s)
 		}
 		p.push(t, commitB)
-		if s := p.admin.service(t, "web"); s.GetSpec().GetPath() != "v11" || s.GetSpec().GetSync() != nil || s.GetLevers() != nil {
+		if s := p.admin.service(t, "web"); s.GetSpec().GetPath() != "v11" || s.GetSpec().GetSync() != nil ||
+			s.GetLevers() != nil {
 			t.Errorf("after the ref has moved on: %v", s)
 		}
 	})
@@ -207,7 +235,9 @@ func TestAFileEndsARollbackInWords(t *testing.T) {
 		p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
 		p.push(t, commitB)
 		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_DEGRADED)
-		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Keep: true}); err != nil {
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+			Service: "web", Keep: true,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		none := func(s *consolev1.ServiceSpec) { s.Sync = &deliveryv1.SyncSpec{Pin: "none"} }
@@ -215,14 +245,17 @@ func TestAFileEndsARollbackInWords(t *testing.T) {
 		if got := p.get(t); got.GetSync() != nil {
 			t.Errorf("in force: %v", got)
 		}
-		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitA}); err != nil {
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{
+			Name: "web", Commit: commitA,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		says(t, p.file(t, none, false), unchanged, "keeps the pin to aaaaaaaa of user:ada")
 		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.admin.service(t, "web"); got.GetSpec().GetSync() != nil || got.GetLevers().GetSpec().GetSync().GetPin() != "none" {
+		if got := p.admin.service(t, "web"); got.GetSpec().GetSync() != nil ||
+			got.GetLevers().GetSpec().GetSync().GetPin() != "none" {
 			t.Errorf("released: %v", got)
 		}
 		says(t, p.file(t, none, false), unchanged, "")
@@ -238,22 +271,31 @@ func TestARollbackTakesThePlaceOfAHold(t *testing.T) {
 		p.push(t, commitB)
 		p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_HEALTHY)
 		p.hold(t, "incident 7")
-		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web"}); err != nil {
+		if _, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+			Service: "web",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		s := p.admin.service(t, "web")
-		if sync := s.GetSpec().GetSync(); sync.GetMode() != follows || sync.GetPin() != commitA || sync.GetReason() != "incident 7" || s.GetSpec().GetUnpinAfter() != "" || s.GetLevers().GetMode() != nil {
+		if sync := s.GetSpec().GetSync(); sync.GetMode() != follows || sync.GetPin() != commitA ||
+			sync.GetReason() != "incident 7" || s.GetSpec().GetUnpinAfter() != "" || s.GetLevers().GetMode() != nil {
 			t.Errorf("rolled back to %v", s)
 		}
 		p.push(t, strings.Repeat("c", 40))
 		if got := p.get(t).GetSync().GetPin(); got != commitA {
 			t.Errorf("released by a push, to %q", got)
 		}
-		for _, m := range []deliveryv1.SyncMode{deliveryv1.SyncMode_SYNC_MODE_SUSPEND, deliveryv1.SyncMode_SYNC_MODE_DRY_RUN} {
-			if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Mode: m, Reason: "x"}); err != nil {
+		for _, m := range []deliveryv1.SyncMode{
+			deliveryv1.SyncMode_SYNC_MODE_SUSPEND, deliveryv1.SyncMode_SYNC_MODE_DRY_RUN,
+		} {
+			if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+				Name: "web", Mode: m, Reason: "x",
+			}); err != nil {
 				t.Fatal(err)
 			}
-			_, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 1})
+			_, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+				Service: "web", Deployment: 1,
+			})
 			wantCode(t, err, connect.CodeFailedPrecondition, "nothing would be applied", "resume service web")
 		}
 	})
@@ -272,8 +314,10 @@ func TestLeversThatAnOlderConsoleWroteAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := `{"source":"shop","cluster":"edge-1","sync":{"mode":"SYNC_MODE_HOLD","reason":"incident 7","pin":"` + commitB + `","requestTime":"2026-01-02T03:04:05Z"},"unpinAfter":"` + commitA + `"}`
-	if _, err := db.ExecContext(context.Background(), "UPDATE resources SET spec = ? WHERE kind = 'service'", old); err != nil {
+	old := `{"source":"shop","cluster":"edge-1","sync":{"mode":"SYNC_MODE_HOLD","reason":"incident 7","pin":"` +
+		commitB + `","requestTime":"2026-01-02T03:04:05Z"},"unpinAfter":"` + commitA + `"}`
+	if _, err := db.ExecContext(context.Background(), "UPDATE resources SET spec = ? WHERE kind = 'service'",
+		old); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -282,12 +326,16 @@ func TestLeversThatAnOlderConsoleWroteAreKept(t *testing.T) {
 	r = h.start(t)
 	p.running, p.admin, p.gitcache = r, r.admin(t), r.service(t, "gitcache")
 	levers := p.admin.service(t, "web").GetLevers()
-	if levers.GetMode().GetMode() != onHold || levers.GetMode().GetReason() != "incident 7" || levers.GetPin().GetCommit() != commitB || levers.GetPin().GetUnpinAfter() != commitA || levers.GetSpec().GetSync() != nil {
+	if levers.GetMode().GetMode() != onHold || levers.GetMode().GetReason() != "incident 7" ||
+		levers.GetPin().GetCommit() != commitB || levers.GetPin().GetUnpinAfter() != commitA ||
+		levers.GetSpec().GetSync() != nil {
 		t.Errorf("levers: %v", levers)
 	}
 	says(t, p.file(t, nil, true), unchanged, "keeps the hold (incident 7), keeps the pin to bbbbbbbb (incident 7)")
-	says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), updated, "keeps the hold (incident 7), keeps the pin to bbbbbbbb (incident 7)")
-	if spec := p.get(t); spec.GetSync().GetMode() != onHold || spec.GetSync().GetPin() != commitB || spec.GetUnpinAfter() != commitA || spec.GetSync().GetRequestTime() == nil {
+	says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), updated,
+		"keeps the hold (incident 7), keeps the pin to bbbbbbbb (incident 7)")
+	if spec := p.get(t); spec.GetSync().GetMode() != onHold || spec.GetSync().GetPin() != commitB ||
+		spec.GetUnpinAfter() != commitA || spec.GetSync().GetRequestTime() == nil {
 		t.Errorf("in force: %v", spec)
 	}
 }
@@ -296,22 +344,32 @@ func TestALeverEndsByItsOwnTime(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)
 		p.push(t, commitA)
-		_, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "x", UntilTime: timestamppb.New(time.Unix(1, 0))})
+		_, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+			Name: "web", Reason: "x", UntilTime: timestamppb.New(time.Unix(1, 0)),
+		})
 		wantCode(t, err, connect.CodeInvalidArgument, "1970-01-01T00:00:01Z is over")
 		far := timestamppb.New(time.Now().Add(time.Hour))
-		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitA, UntilTime: far}); err != nil {
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{
+			Name: "web", Commit: commitA, UntilTime: far,
+		}); err != nil {
 			t.Fatal(err)
 		}
-		held, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "the sale", UntilTime: timestamppb.New(time.Now().Add(300 * time.Millisecond))})
+		held, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+			Name: "web", Reason: "the sale", UntilTime: timestamppb.New(time.Now().Add(300 * time.Millisecond)),
+		})
 		if err != nil || held.GetService().GetLevers().GetMode().GetUntilTime() == nil {
 			t.Fatalf("%v, %v", held, err)
 		}
 		await(t, "the end of the hold", func() bool { return p.get(t).GetSync().GetMode() == follows })
-		if l := p.admin.service(t, "web").GetLevers(); l.GetMode() != nil || l.GetPin().GetCommit() != commitA || !proto.Equal(l.GetPin().GetUntilTime(), far) {
+		if l := p.admin.service(t, "web").GetLevers(); l.GetMode() != nil || l.GetPin().GetCommit() != commitA ||
+			!proto.Equal(l.GetPin().GetUntilTime(), far) {
 			t.Errorf("levers: %v", l)
 		}
-		last, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web", PageSize: 1})
-		if err != nil || last.GetRevisions()[0].GetAuthor() != "clock" || last.GetRevisions()[0].GetAction() != "resumed" {
+		last, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{
+			Kind: consolev1.Kind_KIND_SERVICE, Name: "web", PageSize: 1,
+		})
+		if err != nil || last.GetRevisions()[0].GetAuthor() != "clock" ||
+			last.GetRevisions()[0].GetAction() != "resumed" {
 			t.Errorf("%v, %v", last, err)
 		}
 		p.wantEvents(t, "hold.released", "It is not held any more: what is pushed is applied.")
@@ -321,9 +379,12 @@ func TestALeverEndsByItsOwnTime(t *testing.T) {
 // handOut hands a service out from a commit with an artifact, and applied has the cluster report on it.
 func (p *past) handOut(t *testing.T, commit, digest string) {
 	t.Helper()
-	p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{
-		Digest: digest, Revision: &artifactv1.Revision{Commit: commit}, Artifact: &artifactv1.Artifact{Digest: "sha256:" + (commit + commit)[:64], Size: 1, Files: 1},
-	}}}})
+	p.record(t, &consolev1.RecordHubRequest{
+		Services: []*consolev1.ServiceHub{{Service: p.service, Uid: p.uid, Hub: &consolev1.HubTruth{
+			Digest: digest, Revision: &artifactv1.Revision{Commit: commit},
+			Artifact: &artifactv1.Artifact{Digest: "sha256:" + (commit + commit)[:64], Size: 1, Files: 1},
+		}}},
+	})
 }
 
 func (p *past) applied(t *testing.T, commit, digest string) {
@@ -339,7 +400,11 @@ func (p *past) applied(t *testing.T, commit, digest string) {
 // seen makes the cluster one that is heard of.
 func (p *past) seen(t *testing.T) {
 	t.Helper()
-	if _, err := p.distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{}}}}); err != nil {
+	if _, err := p.distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+		Clusters: []*consolev1.ClusterSeen{
+			{Cluster: "edge-1", Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{}},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -386,7 +451,9 @@ func TestGitIsTheNewestOfTheRefAlsoUnderAPin(t *testing.T) {
 		p.push(t, commitA)
 		p.handOut(t, commitA, "d1")
 		p.applied(t, commitA, "d1")
-		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{Name: "web", Commit: commitA, Reason: "2 is broken"}); err != nil {
+		if _, err := p.admin.levers.PinService(t.Context(), &consolev1.PinServiceRequest{
+			Name: "web", Commit: commitA, Reason: "2 is broken",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		p.publish(t, "HEAD", commitB, commitA)
@@ -396,7 +463,8 @@ func TestGitIsTheNewestOfTheRefAlsoUnderAPin(t *testing.T) {
 		if got := status.GetGit().GetRevision().GetCommit(); got != commitB {
 			t.Errorf("GIT is %q, want the ref's newest %q", got, commitB)
 		}
-		if status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY || status.GetHub().GetRevision().GetCommit() != commitA {
+		if status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY ||
+			status.GetHub().GetRevision().GetCommit() != commitA {
 			t.Errorf("%v", status)
 		}
 	})
@@ -434,7 +502,8 @@ func TestADeletionIsUndoneUnlessSomethingTookItsPlace(t *testing.T) {
 		p := newPast(t, r)
 		const service = consolev1.Kind_KIND_SERVICE
 		_, err := p.undelete(t, service, "web")
-		wantCode(t, err, connect.CodeFailedPrecondition, `service "web" is there: it was not deleted, or another one took its place`)
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`service "web" is there: it was not deleted, or another one took its place`)
 		_, err = p.undelete(t, service, "none")
 		wantCode(t, err, connect.CodeNotFound, `service "none"`)
 		p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false)
@@ -449,16 +518,21 @@ func TestADeletionIsUndoneUnlessSomethingTookItsPlace(t *testing.T) {
 			t.Fatalf("%v, %v", got, err)
 		}
 		after := p.admin.service(t, "web")
-		if !proto.Equal(after.GetLevers().GetMode(), before.GetLevers().GetMode()) || after.GetSpec().GetSync().GetRequestTime() != nil || after.GetMetadata().GetUid() == before.GetMetadata().GetUid() {
+		if !proto.Equal(after.GetLevers().GetMode(), before.GetLevers().GetMode()) ||
+			after.GetSpec().GetSync().GetRequestTime() != nil ||
+			after.GetMetadata().GetUid() == before.GetMetadata().GetUid() {
 			t.Errorf("it was\n%v\nand is\n%v", before, after)
 		}
-		says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), unchanged, "keeps the hold of user:ada (incident 7)")
+		says(t, p.file(t, func(s *consolev1.ServiceSpec) { s.Namespace = "shop" }, false), unchanged,
+			"keeps the hold of user:ada (incident 7)")
 		p.remove(t)
 		p.file(t, nil, false)
 		_, err = p.undelete(t, service, "web")
 		wantCode(t, err, connect.CodeFailedPrecondition, "another one took its place")
 		p.remove(t)
-		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"}); err != nil {
+		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{
+			Name: "edge-1",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = p.undelete(t, service, "web")
@@ -494,26 +568,34 @@ func TestAnUndoneDeletionContinuesTheHistory(t *testing.T) {
 			t.Errorf("after the undo %q, want %q", got, before)
 		}
 		p.deliver(t, commitB, "d3", deliveryv1.Phase_PHASE_HEALTHY)
-		if got, want := p.list(t), append([]string{"3 d3 spec healthy by user:ada"}, before...); !slices.Equal(got, want) {
+		if got, want := p.list(t), append([]string{"3 d3 spec healthy by user:ada"},
+			before...); !slices.Equal(got, want) {
 			t.Errorf("after its delivery %q, want %q", got, want)
 		}
 		list, err := p.history.ListDeployments(t.Context(), &consolev1.ListDeploymentsRequest{Service: "web"})
 		if err != nil || list.GetDeployments()[1].GetEndTime() == nil {
 			t.Errorf("the deletion did not end the deployment: %v, %v", list, err)
 		}
-		back, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{Service: "web", Deployment: 1})
-		if spec := back.GetService().GetSpec(); err != nil || spec.GetNamespace() == "shop" || spec.GetSync().GetPin() != commitA {
+		back, err := p.history.RollbackService(t.Context(), &consolev1.RollbackServiceRequest{
+			Service: "web", Deployment: 1,
+		})
+		if spec := back.GetService().GetSpec(); err != nil || spec.GetNamespace() == "shop" ||
+			spec.GetSync().GetPin() != commitA {
 			t.Errorf("rolled back to deployment 1: %v, %v", spec, err)
 		}
-		changes, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"})
+		changes, err := p.history.ListRevisions(t.Context(), &consolev1.ListRevisionsRequest{
+			Kind: consolev1.Kind_KIND_SERVICE, Name: "web",
+		})
 		var actions []string
 		for _, r := range changes.GetRevisions() {
 			actions = append(actions, r.GetAction())
 		}
-		if l := changes.GetRevisions()[0].GetResource().GetService().GetLevers(); l.GetPin().GetDeployment() != 1 || l.GetPin().GetAuthor() != "user:ada" || l.GetSpec() != nil {
+		if l := changes.GetRevisions()[0].GetResource().GetService().GetLevers(); l.GetPin().GetDeployment() != 1 ||
+			l.GetPin().GetAuthor() != "user:ada" || l.GetSpec() != nil {
 			t.Errorf("the rollback in the history has the levers %v", l)
 		}
-		if want := []string{"rolled back", "undeleted", "deleted", "updated", "created"}; err != nil || !slices.Equal(actions, want) {
+		if want := []string{"rolled back", "undeleted", "deleted", "updated", "created"}; err != nil ||
+			!slices.Equal(actions, want) {
 			t.Errorf("the history of the service: %q, %v; want %q", actions, err, want)
 		}
 	})
@@ -522,16 +604,23 @@ func TestAnUndoneDeletionContinuesTheHistory(t *testing.T) {
 func TestAnUndoneDeletionNeedsTheRightToCreateAndHasNoSecrets(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)
-		if _, err := p.admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "planted"}}}); err != nil {
+		if _, err := p.admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+			AllowMissing: true,
+			Secret:       &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "planted"}},
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.admin.secrets.DeleteSecret(t.Context(), &consolev1.DeleteSecretRequest{Name: "git"}); err != nil {
+		if _, err := p.admin.secrets.DeleteSecret(t.Context(), &consolev1.DeleteSecretRequest{
+			Name: "git",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := p.undelete(t, consolev1.Kind_KIND_SECRET, "git")
 		wantCode(t, err, connect.CodeFailedPrecondition, "its values went with it")
 		p.file(t, func(s *consolev1.ServiceSpec) {
-			s.Config = map[string]*consolev1.ConfigSetting{"password": {Value: &consolev1.ConfigSetting_Secret{Secret: "planted"}}}
+			s.Config = map[string]*consolev1.ConfigSetting{
+				"password": {Value: &consolev1.ConfigSetting_Secret{Secret: "planted"}},
+			}
 		}, false)
 		p.remove(t)
 		_, err = p.undelete(t, consolev1.Kind_KIND_SERVICE, "web")
@@ -539,9 +628,15 @@ func TestAnUndoneDeletionNeedsTheRightToCreateAndHasNoSecrets(t *testing.T) {
 		p.file(t, nil, false)
 		p.admin.let(t, "viewers", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
 		p.remove(t)
-		for group, want := range map[string]connect.Code{"viewers": connect.CodePermissionDenied, "strangers": connect.CodeNotFound} {
-			as := p.histories(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{group}}))
-			_, err := as.UndeleteResource(t.Context(), &consolev1.UndeleteResourceRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"})
+		for group, want := range map[string]connect.Code{
+			"viewers": connect.CodePermissionDenied, "strangers": connect.CodeNotFound,
+		} {
+			as := p.histories(t, p.sign(t, identity.Identity{
+				Kind: identity.KindUser, Name: "bob", Groups: []string{group},
+			}))
+			_, err := as.UndeleteResource(t.Context(), &consolev1.UndeleteResourceRequest{
+				Kind: consolev1.Kind_KIND_SERVICE, Name: "web",
+			})
 			wantCode(t, err, want, `service "web"`)
 		}
 	})

@@ -29,7 +29,8 @@ type login struct {
 // logins asks for the caller's logins: by the cookie, unless headers say otherwise.
 func (b *browser) logins(t *testing.T, body string, headers ...string) (list []login, next string) {
 	t.Helper()
-	_, text := b.want(t, http.StatusOK, "POST", loginService+"ListLogins", body, append(headers, identity.CSRFHeader, "1")...)
+	_, text := b.want(t, http.StatusOK, "POST", loginService+"ListLogins", body,
+		append(headers, identity.CSRFHeader, "1")...)
 	var got struct {
 		Logins        []login
 		NextPageToken string
@@ -43,7 +44,8 @@ func (b *browser) logins(t *testing.T, body string, headers ...string) (list []l
 // byLink begins a session by a login link, in a browser that says what it is, and returns its cookie.
 func (b *browser) byLink(t *testing.T, admin, user, program string) string {
 	t.Helper()
-	_, text := b.want(t, http.StatusOK, "POST", loginService+"CreateLoginLink", `{"user": "`+user+`"}`, "Authorization", admin)
+	_, text := b.want(t, http.StatusOK, "POST", loginService+"CreateLoginLink", `{"user": "`+user+`"}`,
+		"Authorization", admin)
 	var made struct{ Link string }
 	if err := json.Unmarshal([]byte(text), &made); err != nil {
 		t.Fatal(err)
@@ -73,14 +75,17 @@ func TestPersonSeesAndEndsLogins(t *testing.T) {
 		{Client: "LOGIN_CLIENT_COMMAND", Action: "login.hub-secret", Program: "Go-http-client/1.1"},
 	} {
 		got := list[i]
-		if got.Client != want.Client || got.Action != want.Action || got.Program != want.Program || got.Own != want.Own {
+		if got.Client != want.Client || got.Action != want.Action || got.Program != want.Program ||
+			got.Own != want.Own {
 			t.Errorf("login %d: got %+v, want %+v", i, got, want)
 		}
-		if got.BeginAddress != "127.0.0.1" || got.BeginTime.IsZero() || !got.ExpireTime.After(time.Now()) || got.LastUseTime.IsZero() {
+		if got.BeginAddress != "127.0.0.1" || got.BeginTime.IsZero() || !got.ExpireTime.After(time.Now()) ||
+			got.LastUseTime.IsZero() {
 			t.Errorf("login %d: got %+v", i, got)
 		}
 	}
-	if used := list[2]; used.LastUseAddress != "127.0.0.1" || used.LastUseTime.Before(used.BeginTime.Add(-time.Second)) {
+	if used := list[2]; used.LastUseAddress != "127.0.0.1" ||
+		used.LastUseTime.Before(used.BeginTime.Add(-time.Second)) {
 		t.Errorf("the use of a login is not noted: %+v", used)
 	}
 	first, next := b.logins(t, `{"pageSize": 2}`)
@@ -96,7 +101,8 @@ func TestPersonSeesAndEndsLogins(t *testing.T) {
 	if bobs, _ := b.logins(t, "{}"); len(bobs) != 1 || bobs[0].Program != "bob's" {
 		t.Errorf("bob sees %+v", bobs)
 	}
-	if _, text := b.want(t, http.StatusNotFound, "POST", loginService+"EndLogin", end1, identity.CSRFHeader, "1"); !strings.Contains(text, "fairlead get logins") {
+	if _, text := b.want(t, http.StatusNotFound, "POST", loginService+"EndLogin", end1, identity.CSRFHeader,
+		"1"); !strings.Contains(text, "fairlead get logins") {
 		t.Error(text)
 	}
 	b.want(t, http.StatusForbidden, "POST", loginService+"EndLogin", end1)
@@ -106,7 +112,8 @@ func TestPersonSeesAndEndsLogins(t *testing.T) {
 		b.want(t, http.StatusOK, "POST", loginService+"EndLogin", end1, "Authorization", token)
 	}
 	b.want(t, http.StatusUnauthorized, "GET", "/v1/session", "", "Cookie", old)
-	if left, _ := b.logins(t, "{}", "Authorization", token); len(left) != 2 || left[0].ID != list[0].ID || !left[1].Own {
+	if left, _ := b.logins(t, "{}", "Authorization", token); len(left) != 2 || left[0].ID != list[0].ID ||
+		!left[1].Own {
 		t.Errorf("left are %+v", left)
 	}
 	b.endOthers(t, token, own)
@@ -115,7 +122,8 @@ func TestPersonSeesAndEndsLogins(t *testing.T) {
 // endOthers ends all logins but that of a cookie, and expects the token to be of one of them.
 func (b *browser) endOthers(t *testing.T, token, own string) {
 	t.Helper()
-	_, text := b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.TokenService/CreateToken", `{"description": "ci"}`, "Authorization", token)
+	_, text := b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.TokenService/CreateToken",
+		`{"description": "ci"}`, "Authorization", token)
 	var made struct{ Token string }
 	if err := json.Unmarshal([]byte(text), &made); err != nil {
 		t.Fatal(err)
@@ -124,7 +132,8 @@ func (b *browser) endOthers(t *testing.T, token, own string) {
 		b.want(t, http.StatusForbidden, "POST", loginService+method, "{}", "Authorization", "Bearer "+made.Token)
 	}
 	for _, want := range []string{`{"ended":1}`, `{}`} {
-		_, text := b.want(t, http.StatusOK, "POST", loginService+"EndOtherLogins", "{}", "Cookie", own, identity.CSRFHeader, "1")
+		_, text := b.want(t, http.StatusOK, "POST", loginService+"EndOtherLogins", "{}", "Cookie", own,
+			identity.CSRFHeader, "1")
 		if strings.ReplaceAll(text, " ", "") != want {
 			t.Errorf("ended %s, want %s", text, want)
 		}
@@ -140,7 +149,8 @@ func TestASessionSparesTheLoginThatItWasBegunWith(t *testing.T) {
 	b := browse(t)
 	token := "Bearer " + b.exchange(t)
 	b.want(t, http.StatusOK, "POST", "/v1/session", "", "Authorization", token)
-	if _, text := b.want(t, http.StatusOK, "POST", loginService+"EndOtherLogins", "{}", identity.CSRFHeader, "1"); strings.TrimSpace(text) != "{}" {
+	if _, text := b.want(t, http.StatusOK, "POST", loginService+"EndOtherLogins", "{}", identity.CSRFHeader,
+		"1"); strings.TrimSpace(text) != "{}" {
 		t.Error(text)
 	}
 	b.want(t, http.StatusOK, "GET", "/v1/session", "")

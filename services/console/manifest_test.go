@@ -33,13 +33,17 @@ func TestAgentManifestJoins(t *testing.T) {
 	if !strings.HasPrefix(text, "---\napiVersion: v1\nkind: Namespace\n") {
 		t.Errorf("the namespace is not first in\n%s", text)
 	}
-	for _, want := range []string{`"--hub-url=` + r.url + `"`, `ca.crt: "-----BEGIN CERTIFICATE-----\nabc\n"`, "--leader-elect", "kind: ClusterRole\n"} {
+	for _, want := range []string{
+		`"--hub-url=` + r.url + `"`, `ca.crt: "-----BEGIN CERTIFICATE-----\nabc\n"`, "--leader-elect",
+		"kind: ClusterRole\n",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
 	tokens := joinLine.FindAllStringSubmatch(text, -1)
-	if len(tokens) != 2 || tokens[0][1] != "fairlead-agent-0" || tokens[1][1] != "fairlead-agent-1" || tokens[0][2] == tokens[1][2] {
+	if len(tokens) != 2 || tokens[0][1] != "fairlead-agent-0" || tokens[1][1] != "fairlead-agent-1" ||
+		tokens[0][2] == tokens[1][2] {
 		t.Fatalf("join tokens: %q in\n%s", tokens, text)
 	}
 	nobody := r.as(t, "")
@@ -61,12 +65,18 @@ func TestAgentManifestIsForAdministrators(t *testing.T) {
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
 	admin.putCluster(t, "edge-1")
-	ada, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "ada", Groups: []string{"developers"}})
+	ada, err := admin.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{
+		User: "ada", Groups: []string{"developers"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, caller := range map[string]api{"a user": r.as(t, ada.GetToken().GetToken()), "an agent": r.as(t, admin.join(t, "edge-1"))} {
-		_, err := caller.clusters.RenderAgentManifest(t.Context(), &consolev1.RenderAgentManifestRequest{Cluster: "edge-1"})
+	for name, caller := range map[string]api{
+		"a user": r.as(t, ada.GetToken().GetToken()), "an agent": r.as(t, admin.join(t, "edge-1")),
+	} {
+		_, err := caller.clusters.RenderAgentManifest(t.Context(), &consolev1.RenderAgentManifestRequest{
+			Cluster: "edge-1",
+		})
 		if connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -84,7 +94,9 @@ func TestAgentManifestIsForAdministrators(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = admin.clusters.RenderAgentManifest(t.Context(), &consolev1.RenderAgentManifestRequest{Cluster: "edge-1", Values: values})
+		_, err = admin.clusters.RenderAgentManifest(t.Context(), &consolev1.RenderAgentManifestRequest{
+			Cluster: "edge-1", Values: values,
+		})
 		wantCode(t, err, connect.CodeInvalidArgument, want)
 	}
 }

@@ -74,9 +74,12 @@ func TestClustersAreCountedByTheirAgents(t *testing.T) {
 		admin.putCluster(t, name)
 	}
 	distributor := r.service(t, identity.ServiceDistributor)
-	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{
-		{Cluster: "edge-1", Time: timestamppb.Now()}, {Cluster: "edge-2", Time: timestamppb.New(time.Now().Add(-time.Hour))},
-	}}); err != nil {
+	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+		Clusters: []*consolev1.ClusterSeen{
+			{Cluster: "edge-1", Time: timestamppb.Now()},
+			{Cluster: "edge-2", Time: timestamppb.New(time.Now().Add(-time.Hour))},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	// The console's rows have what a filtered list shows.
@@ -84,6 +87,7 @@ func TestClustersAreCountedByTheirAgents(t *testing.T) {
 	if err != nil || len(list.GetClusters()) != 1 {
 		t.Fatal(list.GetClusters(), err)
 	}
-	r.wantMetrics(t, `fairlead_console_clusters{state="connected"} 1`, `fairlead_console_clusters{state="disconnected"} 1`,
+	r.wantMetrics(t, `fairlead_console_clusters{state="connected"} 1`,
+		`fairlead_console_clusters{state="disconnected"} 1`,
 		`fairlead_console_clusters{state="left"} 0`, `fairlead_console_clusters{state="never"} 1`)
 }

@@ -52,11 +52,15 @@ func newProvider(t *testing.T) *provider {
 			http.Error(w, "away", http.StatusBadGateway)
 		case r.URL.Path == "/.well-known/openid-configuration":
 			_ = json.NewEncoder(w).Encode(map[string]any{
-				"issuer": p.url, "authorization_endpoint": p.url + "/auth", "token_endpoint": p.url + "/token", "jwks_uri": p.url + "/keys",
-				"scopes_supported": []string{"openid", "groups"}, "id_token_signing_alg_values_supported": []string{"RS256", "none", "HS256"},
+				"issuer": p.url, "authorization_endpoint": p.url + "/auth", "token_endpoint": p.url + "/token",
+				"jwks_uri":                              p.url + "/keys",
+				"scopes_supported":                      []string{"openid", "groups"},
+				"id_token_signing_alg_values_supported": []string{"RS256", "none", "HS256"},
 			})
 		case r.URL.Path == "/keys":
-			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "one", Algorithm: "RS256", Use: "sig"}}})
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{
+				Keys: []jose.JSONWebKey{{Key: p.key.Public(), KeyID: "one", Algorithm: "RS256", Use: "sig"}},
+			})
 		}
 	}))
 	t.Cleanup(srv.Close)
@@ -68,8 +72,9 @@ func newProvider(t *testing.T) *provider {
 func (p *provider) claims(change map[string]any) map[string]any {
 	now := time.Now()
 	out := map[string]any{
-		"iss": p.url, "aud": "cli", "sub": "1", "email": "kim@example.com", "email_verified": true, "groups": []string{"dev", "hub-admins", "system:masters", identity.AdminsGroup},
-		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
+		"iss": p.url, "aud": "cli", "sub": "1", "email": "kim@example.com", "email_verified": true,
+		"groups": []string{"dev", "hub-admins", "system:masters", identity.AdminsGroup},
+		"iat":    now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
 	}
 	maps.Copy(out, change)
 	return out
@@ -77,7 +82,9 @@ func (p *provider) claims(change map[string]any) map[string]any {
 
 func (p *provider) sign(t *testing.T, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: p.key, KeyID: "one"}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{
+		Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: p.key, KeyID: "one"},
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +111,8 @@ func TestGroupsBecomeRoles(t *testing.T) {
 	})
 	nobody := r.as(t, "")
 	options, err := nobody.logins.GetLoginOptions(t.Context(), &consolev1.GetLoginOptionsRequest{})
-	if err != nil || options.GetOidc().GetIssuer() != p.url || options.GetOidc().GetClientId() != "cli" || !slices.Contains(options.GetOidc().GetScopes(), "groups") {
+	if err != nil || options.GetOidc().GetIssuer() != p.url || options.GetOidc().GetClientId() != "cli" ||
+		!slices.Contains(options.GetOidc().GetScopes(), "groups") {
 		t.Fatal(options, err)
 	}
 	exchange := func(token string) (*consolev1.ExchangeIDTokenResponse, error) {
@@ -117,10 +125,12 @@ func TestGroupsBecomeRoles(t *testing.T) {
 	}
 	kim := r.as(t, got.GetToken().GetToken())
 	caller, err := kim.access.GetCaller(t.Context(), &consolev1.GetCallerRequest{})
-	if err != nil || !caller.GetAdministrator() || !slices.Equal(caller.GetGroups(), []string{identity.AdminsGroup, "dev", "hub-admins"}) {
+	if err != nil || !caller.GetAdministrator() ||
+		!slices.Equal(caller.GetGroups(), []string{identity.AdminsGroup, "dev", "hub-admins"}) {
 		t.Errorf("got %v, %v", caller, err)
 	}
-	plain, err := exchange(p.sign(t, p.claims(map[string]any{"email": "bob@example.com", "groups": []string{identity.AdminsGroup, "dev"}})))
+	plain, err := exchange(p.sign(t,
+		p.claims(map[string]any{"email": "bob@example.com", "groups": []string{identity.AdminsGroup, "dev"}})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,15 +153,18 @@ func TestGroupsBecomeRoles(t *testing.T) {
 	stranger := newProvider(t)
 	old := time.Now().Add(-11 * time.Minute).Unix()
 	for what, token := range map[string]string{
-		"replayed":          good,
-		"other audience":    p.sign(t, p.claims(map[string]any{"aud": "web-of-others"})),
-		"two audiences":     p.sign(t, p.claims(map[string]any{"aud": []string{"cli", "other"}})),
-		"other party":       p.sign(t, p.claims(map[string]any{"azp": "other"})),
-		"other issuer":      p.sign(t, p.claims(map[string]any{"iss": stranger.url})),
-		"other key":         stranger.sign(t, p.claims(nil)),
-		"expired":           p.sign(t, p.claims(map[string]any{"exp": old})),
-		"issued too long":   p.sign(t, p.claims(map[string]any{"iat": old})),
-		"of the future":     p.sign(t, p.claims(map[string]any{"iat": time.Now().Add(time.Hour).Unix(), "exp": time.Now().Add(2 * time.Hour).Unix()})),
+		"replayed":        good,
+		"other audience":  p.sign(t, p.claims(map[string]any{"aud": "web-of-others"})),
+		"two audiences":   p.sign(t, p.claims(map[string]any{"aud": []string{"cli", "other"}})),
+		"other party":     p.sign(t, p.claims(map[string]any{"azp": "other"})),
+		"other issuer":    p.sign(t, p.claims(map[string]any{"iss": stranger.url})),
+		"other key":       stranger.sign(t, p.claims(nil)),
+		"expired":         p.sign(t, p.claims(map[string]any{"exp": old})),
+		"issued too long": p.sign(t, p.claims(map[string]any{"iat": old})),
+		"of the future": p.sign(t,
+			p.claims(map[string]any{
+				"iat": time.Now().Add(time.Hour).Unix(), "exp": time.Now().Add(2 * time.Hour).Unix(),
+			})),
 		"no name":           p.sign(t, p.claims(map[string]any{"email": ""})),
 		"no subject":        p.sign(t, p.claims(map[string]any{"sub": nil})),
 		"empty subject":     p.sign(t, p.claims(map[string]any{"sub": ""})),
@@ -197,7 +210,9 @@ func (s asserting) GetClientByClientID(ctx context.Context, id string) (op.Clien
 	return assertingClient{c}, err
 }
 
-func (s asserting) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest, scopes []string) error {
+func (s asserting) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest,
+	scopes []string,
+) error {
 	if err := s.Storage.SetUserinfoFromRequest(ctx, info, token, scopes); err != nil {
 		return err
 	}
@@ -205,7 +220,8 @@ func (s asserting) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserIn
 	return nil
 }
 
-// visitor is a browser that follows redirects by hand, for the hub's cookies are for TLS only, which ends at a proxy that is not there.
+// visitor is a browser that follows redirects by hand, for the hub's cookies are for TLS only, which ends at a proxy
+// that is not there.
 type visitor struct {
 	t       *testing.T
 	hc      *http.Client
@@ -263,14 +279,17 @@ func TestLoginWithOIDC(t *testing.T) {
 	})
 	storage.RegisterClients(storage.NativeClient("hub", r.url+"/v1/login/callback"))
 	var exchanges atomic.Int64
-	handler.Store(countedAt("/oauth/token", &exchanges, exampleop.SetupServer(srv.URL, asserting{storage.NewStorage(storage.NewUserStore(srv.URL))}, slog.New(slog.DiscardHandler), false)))
+	handler.Store(countedAt("/oauth/token", &exchanges,
+		exampleop.SetupServer(srv.URL, asserting{storage.NewStorage(storage.NewUserStore(srv.URL))},
+			slog.New(slog.DiscardHandler), false)))
 
 	hc := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	b := &visitor{t, hc, map[string]string{}}
 	begin := b.do(http.MethodGet, r.url+"/v1/login?return=/services", "")
 	to := location(t, begin)
 	asked, err := url.Parse(to)
-	if err != nil || asked.Query().Get("code_challenge_method") != "S256" || asked.Query().Get("nonce") == "" || asked.Query().Get("state") == "" {
+	if err != nil || asked.Query().Get("code_challenge_method") != "S256" || asked.Query().Get("nonce") == "" ||
+		asked.Query().Get("state") == "" {
 		t.Fatal(to, err)
 	}
 	back := logInAtProvider(t, b, srv.URL, to)
@@ -280,7 +299,8 @@ func TestLoginWithOIDC(t *testing.T) {
 	}
 	kept := b.cookies[identity.LoginCookie]
 	done := b.do(http.MethodGet, back, "")
-	if got := location(t, done); got != r.url+"/services" || b.cookies[identity.SessionCookie] == "" || b.cookies[identity.LoginCookie] != "" {
+	if got := location(t, done); got != r.url+"/services" || b.cookies[identity.SessionCookie] == "" ||
+		b.cookies[identity.LoginCookie] != "" {
 		t.Fatalf("went to %s with %v", got, b.cookies)
 	}
 	session := r.as(t, b.cookies[identity.SessionCookie])
@@ -295,11 +315,13 @@ func TestLoginWithOIDC(t *testing.T) {
 	for _, evil := range []string{"//evil.example.com", "https://evil.example.com", `/\evil.example.com`} {
 		b := &visitor{t, hc, map[string]string{}}
 		to := location(t, b.do(http.MethodGet, r.url+"/v1/login?return="+url.QueryEscape(evil), ""))
-		if resp := b.do(http.MethodGet, logInAtProvider(t, b, srv.URL, to), ""); resp.StatusCode != http.StatusOK || resp.Header.Get("Location") != "" {
+		if resp := b.do(http.MethodGet, logInAtProvider(t, b, srv.URL, to), ""); resp.StatusCode != http.StatusOK ||
+			resp.Header.Get("Location") != "" {
 			t.Errorf("%s: %d to %s", evil, resp.StatusCode, resp.Header.Get("Location"))
 		}
 	}
-	// The cookie is sealed, so a script can keep it: it is good for one answer all the same, and wrong ones count for their address.
+	// The cookie is sealed, so a script can keep it: it is good for one answer all the same, and wrong ones count for
+	// their address.
 	begun := exchanges.Load()
 	for i := range 30 {
 		b := &visitor{t, hc, map[string]string{identity.LoginCookie: kept}}
@@ -336,7 +358,9 @@ func logInAtProvider(t *testing.T, b *visitor, at, to string) string {
 		t.Fatalf("no request in %s", page)
 	}
 	host := strings.TrimPrefix(at, "http://")
-	form := url.Values{"username": {"test-user@" + strings.Split(host, ":")[0]}, "password": {"verysecure"}, "id": {found[1]}}
+	form := url.Values{
+		"username": {"test-user@" + strings.Split(host, ":")[0]}, "password": {"verysecure"}, "id": {found[1]},
+	}
 	callback := location(t, b.do(http.MethodPost, at+"/login/username", form.Encode()))
 	return location(t, b.do(http.MethodGet, callback, ""))
 }
@@ -356,7 +380,8 @@ func TestLoginPageOfALink(t *testing.T) {
 	}
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "<button") || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "script-src 'sha256-") ||
+	if resp.StatusCode != http.StatusOK || !strings.Contains(string(text), "<button") ||
+		!strings.Contains(resp.Header.Get("Content-Security-Policy"), "script-src 'sha256-") ||
 		!strings.Contains(resp.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
 		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 	}
@@ -371,10 +396,12 @@ func TestLoginPageOfALink(t *testing.T) {
 	if resp := post("text/plain", code); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("what a form of another site can send: %d", resp.StatusCode)
 	}
-	if resp := post("application/json", base64.RawURLEncoding.EncodeToString([]byte(code))); resp.StatusCode != http.StatusUnauthorized {
+	if resp := post("application/json",
+		base64.RawURLEncoding.EncodeToString([]byte(code))); resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("made up: %d", resp.StatusCode)
 	}
-	if resp := post("application/json", code); resp.StatusCode != http.StatusOK || len(resp.Cookies()) != 1 || resp.Cookies()[0].Name != identity.SessionCookie {
+	if resp := post("application/json", code); resp.StatusCode != http.StatusOK || len(resp.Cookies()) != 1 ||
+		resp.Cookies()[0].Name != identity.SessionCookie {
 		t.Errorf("%d, %v", resp.StatusCode, resp.Cookies())
 	}
 	if resp := post("application/json", code); resp.StatusCode != http.StatusUnauthorized {

@@ -105,10 +105,12 @@ func TestAConsoleWaitsForItsDatabaseAtTheStart(t *testing.T) {
 	g, db := newGate(t, postgres.Database(t))
 	h := newHub(t, db)
 	r := h.startWith(t, func(*console.Config) {}) // which fails the test if it ends
-	await(t, "the word that it waits", func() bool { return strings.Contains(h.logs.String(), "the start waits: the database does not answer") })
+	await(t, "the word that it waits",
+		func() bool { return strings.Contains(h.logs.String(), "the start waits: the database does not answer") })
 	g.set(true)
 	r.admin(t).putCluster(t, "edge-1")
-	if text := h.logs.String(); !strings.Contains(text, "the database answers") || strings.Contains(text, "level=ERROR") {
+	if text := h.logs.String(); !strings.Contains(text, "the database answers") ||
+		strings.Contains(text, "level=ERROR") {
 		t.Errorf("the log does not say that it is back, or has errors:\n%s", text)
 	}
 }
@@ -138,7 +140,8 @@ func TestAShortLossOfTheDatabaseIsAWarningEach(t *testing.T) {
 		wantCode(t, err, connect.CodeUnavailable, "database does not answer")
 	}
 	g.set(true)
-	await(t, "the end of the loss", func() bool { return strings.Contains(h.logs.String(), "the change log can be read again") })
+	await(t, "the end of the loss",
+		func() bool { return strings.Contains(h.logs.String(), "the change log can be read again") })
 	said := map[string]int{}
 	for line := range strings.Lines(h.logs.String()) {
 		if strings.Contains(line, "level=ERROR") {

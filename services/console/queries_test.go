@@ -37,7 +37,8 @@ type queried struct {
 
 func (r *running) query(t testing.TB, token string, list ...*consolev1.Query) *queried {
 	t.Helper()
-	c := consolev1connect.NewLiveServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+	c := consolev1connect.NewLiveServiceClient(newHTTPClient(t), r.url,
+		append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	stream, err := c.WatchQueries(ctx, &consolev1.WatchQueriesRequest{Queries: list})
@@ -46,7 +47,8 @@ func (r *running) query(t testing.TB, token string, list ...*consolev1.Query) *q
 	}
 	t.Cleanup(func() { _ = stream.Close() })
 	return &queried{
-		t: t, stream: stream, names: map[string][]string{}, resources: map[string]*consolev1.Service{}, versions: map[string]uint64{}, problems: map[string]string{},
+		t: t, stream: stream, names: map[string][]string{}, resources: map[string]*consolev1.Service{},
+		versions: map[string]uint64{}, problems: map[string]string{},
 	}
 }
 
@@ -55,7 +57,8 @@ func (q *queried) until(what string, enough func() bool) {
 	q.t.Helper()
 	for !enough() {
 		if !q.stream.Receive() {
-			q.t.Fatalf("%s did not come before the stream ended: %v; names %v, counts %s, events %v", what, q.stream.Err(), q.names, q.counts, q.events)
+			q.t.Fatalf("%s did not come before the stream ended: %v; names %v, counts %s, events %v", what,
+				q.stream.Err(), q.names, q.counts, q.events)
 		}
 		q.take(q.stream.Msg())
 	}
@@ -122,18 +125,32 @@ func TestOneStreamKeepsAnswersUpToDate(t *testing.T) {
 				PageSize: 2, Filter: "labels.env = prod", OrderBy: "state desc, name",
 				ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"metadata.name", "status.state"}},
 			}),
-			&consolev1.Query{Name: "states", Query: &consolev1.Query_Counts{Counts: &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"state"}}}},
-			&consolev1.Query{Name: "failures", Query: &consolev1.Query_Events{Events: &consolev1.ListEventsRequest{Filter: "type = service.failed"}}},
+			&consolev1.Query{
+				Name: "states",
+				Query: &consolev1.Query_Counts{
+					Counts: &consolev1.CountResourcesRequest{
+						Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"state"},
+					},
+				},
+			},
+			&consolev1.Query{
+				Name:  "failures",
+				Query: &consolev1.Query_Events{Events: &consolev1.ListEventsRequest{Filter: "type = service.failed"}},
+			},
 			serviceList("wrong", &consolev1.ListQuery{Filter: "nme = a"}),
 			serviceList("masked", &consolev1.ListQuery{ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"spec.nope"}}}),
 		)
 		q.until("the first page", q.is("worst", "a", "b"))
-		if q.total != 4 || q.resources["a"].GetStatus().GetState() != consolev1.ServiceState_SERVICE_STATE_PENDING || q.resources["a"].GetSpec() != nil {
+		if q.total != 4 || q.resources["a"].GetStatus().GetState() != consolev1.ServiceState_SERVICE_STATE_PENDING ||
+			q.resources["a"].GetSpec() != nil {
 			t.Errorf("of %d: %v", q.total, q.resources["a"])
 		}
 		q.until("the counts", func() bool { return q.counts == "pending:4" })
 		q.until("the page of events", func() bool { return q.whole })
-		for name, words := range map[string]string{"wrong": `invalid_argument: filter: character 1: there is no field "nme"`, "masked": `invalid_argument: read_mask: "spec.nope" is no field of Service`} {
+		for name, words := range map[string]string{
+			"wrong":  `invalid_argument: filter: character 1: there is no field "nme"`,
+			"masked": `invalid_argument: read_mask: "spec.nope" is no field of Service`,
+		} {
 			if !strings.Contains(q.problems[name], words) {
 				t.Errorf("%s: %q", name, q.problems[name])
 			}
@@ -167,10 +184,15 @@ func TestQueriesResume(t *testing.T) {
 		admin.putLabelled(t, name, "edge-1", nil)
 	}
 	events := func(resume string) *consolev1.Query {
-		return &consolev1.Query{Name: "events", ResumeToken: resume, Query: &consolev1.Query_Events{Events: &consolev1.ListEventsRequest{Filter: "type = service.failed"}}}
+		return &consolev1.Query{
+			Name: "events", ResumeToken: resume,
+			Query: &consolev1.Query_Events{Events: &consolev1.ListEventsRequest{Filter: "type = service.failed"}},
+		}
 	}
 	list := func() *consolev1.ListQuery {
-		return &consolev1.ListQuery{ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"metadata.name", "metadata.labels"}}}
+		return &consolev1.ListQuery{
+			ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"metadata.name", "metadata.labels"}},
+		}
 	}
 	first := r.query(t, token, serviceList("all", list()), events(""))
 	first.until("all", first.is("all", "a", "b", "c"))
@@ -182,7 +204,8 @@ func TestQueriesResume(t *testing.T) {
 		again.Known = append(again.Known, &consolev1.KnownResource{Name: name, Version: version})
 	}
 	second := r.query(t, token, again, events(first.resume))
-	second.until("the event of meanwhile", func() bool { return slices.Equal(second.events, []string{"service.failed"}) })
+	second.until("the event of meanwhile",
+		func() bool { return slices.Equal(second.events, []string{"service.failed"}) })
 	second.until("all", second.is("all", "a", "b", "c"))
 	if second.whole || second.sent != 1 || second.resources["b"].GetMetadata().GetLabels()["env"] != "prod" {
 		t.Errorf("whole: %v, sent: %v", second.whole, second.resources)
@@ -204,7 +227,14 @@ func TestQueriesShowNothingForeign(t *testing.T) {
 	admin.let(t, "bobs", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
 	q := r.query(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"bobs"}}),
 		serviceList("all", &consolev1.ListQuery{}),
-		&consolev1.Query{Name: "counts", Query: &consolev1.Query_Counts{Counts: &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"cluster"}}}})
+		&consolev1.Query{
+			Name: "counts",
+			Query: &consolev1.Query_Counts{
+				Counts: &consolev1.CountResourcesRequest{
+					Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"cluster"},
+				},
+			},
+		})
 	q.until("his", q.is("all", "mine"))
 	q.until("counts of his", func() bool { return q.counts == "edge-1:1" })
 	if q.total != 1 {
@@ -223,8 +253,16 @@ func TestQueriesEqualLists(t *testing.T) {
 	admin.putSource(t, "shop", "https://git.example.com/shop")
 	admin.putCluster(t, "edge-1")
 	const filter, order, size = "labels.env = prod", "labels.team desc, name", 4
-	q := r.query(t, r.adminToken(t), serviceList("page", &consolev1.ListQuery{Filter: filter, OrderBy: order, PageSize: size}),
-		&consolev1.Query{Name: "counts", Query: &consolev1.Query_Counts{Counts: &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: []string{"labels.team"}}}})
+	q := r.query(t, r.adminToken(t),
+		serviceList("page", &consolev1.ListQuery{Filter: filter, OrderBy: order, PageSize: size}),
+		&consolev1.Query{
+			Name: "counts",
+			Query: &consolev1.Query_Counts{
+				Counts: &consolev1.CountResourcesRequest{
+					Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: []string{"labels.team"},
+				},
+			},
+		})
 	q.until("an empty page", q.is("page"))
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -238,13 +276,19 @@ func TestQueriesEqualLists(t *testing.T) {
 				}
 				continue
 			}
-			admin.putLabelled(t, name, "edge-1", map[string]string{"env": []string{"prod", "test"}[random.IntN(2)], "team": fmt.Sprint(random.IntN(3))})
+			admin.putLabelled(t, name, "edge-1", map[string]string{
+				"env": []string{"prod", "test"}[random.IntN(2)], "team": fmt.Sprint(random.IntN(3)),
+			})
 		}
-		want, err := admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{Filter: filter, OrderBy: order, PageSize: size})
+		want, err := admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{
+			Filter: filter, OrderBy: order, PageSize: size,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		counts, err := admin.live.CountResources(t.Context(), &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: []string{"labels.team"}})
+		counts, err := admin.live.CountResources(t.Context(), &consolev1.CountResourcesRequest{
+			Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: []string{"labels.team"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,10 +296,13 @@ func TestQueriesEqualLists(t *testing.T) {
 		for _, c := range counts.GetCounts() {
 			count = append(count, fmt.Sprintf("%s:%d", c.GetValues()[0], c.GetCount()))
 		}
-		q.until(fmt.Sprintf("what the list has in round %d (seed %d): %v %v", round, seed, want.GetServices(), count), func() bool {
-			return q.counts == strings.Join(count, " ") && slices.EqualFunc(q.names["page"], want.GetServices(), func(name string, s *consolev1.Service) bool {
-				return name == s.GetMetadata().GetName() && q.resources[name].GetMetadata().GetEtag() == s.GetMetadata().GetEtag()
+		q.until(fmt.Sprintf("what the list has in round %d (seed %d): %v %v", round, seed, want.GetServices(), count),
+			func() bool {
+				return q.counts == strings.Join(count, " ") &&
+					slices.EqualFunc(q.names["page"], want.GetServices(), func(name string, s *consolev1.Service) bool {
+						return name == s.GetMetadata().GetName() &&
+							q.resources[name].GetMetadata().GetEtag() == s.GetMetadata().GetEtag()
+					})
 			})
-		})
 	}
 }

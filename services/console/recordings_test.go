@@ -24,13 +24,17 @@ const recordingID = "019a8b2f4c11d0e6a1b2c3d4e5f60718"
 func (p people) record(t *testing.T) {
 	t.Helper()
 	tunnel := p.service(t, identity.ServiceTunnel)
-	if _, err := tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
-		Id: recordingID, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec", Subject: "user:bob",
-	}}); err != nil {
+	if _, err := tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{
+		Recording: &consolev1.Recording{
+			Id: recordingID, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec", Subject: "user:bob",
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"{\"version\":2}\n", "[1.0, \"o\", \"what bob saw\"]\n"} {
-		req := &consolev1.AppendRecordingRequest{Id: recordingID, Sequence: int64(i + 1), Data: []byte(text), End: i == 1}
+		req := &consolev1.AppendRecordingRequest{
+			Id: recordingID, Sequence: int64(i + 1), Data: []byte(text), End: i == 1,
+		}
 		for range 2 { // an answer may be lost
 			if _, err := tunnel.recordings.AppendRecording(t.Context(), req); err != nil {
 				t.Fatal(err)
@@ -42,7 +46,9 @@ func (p people) record(t *testing.T) {
 func (a api) read(t *testing.T) (text string, err error) {
 	t.Helper()
 	for after := int64(0); ; {
-		res, err := a.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{Id: recordingID, After: after})
+		res, err := a.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{
+			Id: recordingID, After: after,
+		})
 		if err != nil {
 			return text, err
 		}
@@ -76,7 +82,9 @@ func TestRecordingsAreForThoseWhoMayViewThem(t *testing.T) {
 			rule := func(kinds ...string) []*consolev1.RoleRule {
 				return []*consolev1.RoleRule{{Verbs: []string{"view"}, Kinds: kinds}}
 			}
-			p.admin.must(t, &consolev1.Role{Metadata: meta("reviewer"), Spec: &consolev1.RoleSpec{Rules: rule("Recording")}},
+			p.admin.must(t, &consolev1.Role{
+				Metadata: meta("reviewer"), Spec: &consolev1.RoleSpec{Rules: rule("Recording")},
+			},
 				&consolev1.Role{Metadata: meta("anything"), Spec: &consolev1.RoleSpec{Rules: rule("*")}},
 				grantFor("reviewers", "reviewer", "lea"), grantFor("all", "anything", "bob"))
 			if got, err := p.lea.read(t); err != nil || got != want {
@@ -84,19 +92,26 @@ func TestRecordingsAreForThoseWhoMayViewThem(t *testing.T) {
 			}
 			_, err := p.bob.read(t)
 			wantCode(t, err, connect.CodeNotFound)
-			list, err := p.lea.recordings.ListRecordings(t.Context(), &consolev1.ListRecordingsRequest{Cluster: "edge-1", Subject: "user:bob"})
-			if err != nil || len(list.GetRecordings()) != 1 || list.GetRecordings()[0].GetBytes() != int64(len(want)) || list.GetRecordings()[0].GetEndTime() == nil {
+			list, err := p.lea.recordings.ListRecordings(t.Context(), &consolev1.ListRecordingsRequest{
+				Cluster: "edge-1", Subject: "user:bob",
+			})
+			if err != nil || len(list.GetRecordings()) != 1 ||
+				list.GetRecordings()[0].GetBytes() != int64(len(want)) || list.GetRecordings()[0].GetEndTime() == nil {
 				t.Errorf("list %v, %v", list, err)
 			}
-			await(t, "who read it is in the trail", func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 2 })
+			await(t, "who read it is in the trail",
+				func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 2 })
 			// Also of those who leave the beginning out.
 			p.admin.must(t, grantFor("more", "reviewer", "eve"))
 			for _, after := range []int64{1, -1, 1} {
-				if _, err := p.eve.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{Id: recordingID, After: after}); err != nil {
+				if _, err := p.eve.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{
+					Id: recordingID, After: after,
+				}); err != nil {
 					t.Error(err)
 				}
 			}
-			await(t, "who read a part is in the trail", func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 4 })
+			await(t, "who read a part is in the trail",
+				func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 4 })
 		})
 	}
 }
@@ -131,13 +146,14 @@ func TestRecordingsAreSealedByTheHubSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotate("another-secret-of-32-characters-\n")
-	await(t, "the old secret is gone", func() bool { _, err := p.admin.read(t); return connect.CodeOf(err) == connect.CodeFailedPrecondition })
+	await(t, "the old secret is gone",
+		func() bool { _, err := p.admin.read(t); return connect.CodeOf(err) == connect.CodeFailedPrecondition })
 	rotate("another-secret-of-32-characters-\n" + string(old))
 	await(t, "the old secret is back", func() bool { _, err := p.admin.read(t); return err == nil })
 }
 
-// A person who has shells recorded takes room from nobody: young recordings stay, a person has a share, and older ones go by whose take the most, with an entry
-// in the trail.
+// A person who has shells recorded takes room from nobody: young recordings stay, a person has a share, and older ones
+// go by whose take the most, with an entry in the trail.
 func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
@@ -149,13 +165,18 @@ func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 			begin := func(user string, age time.Duration) (id string, err error) {
 				ids++
 				id = fmt.Sprintf("%s-%012d", recordingID[:16], ids)
-				_, err = tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
-					Id: id, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec", Subject: "user:" + user, BeginTime: timestamppb.New(time.Now().Add(-age)),
-				}})
+				_, err = tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{
+					Recording: &consolev1.Recording{
+						Id: id, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec",
+						Subject: "user:" + user, BeginTime: timestamppb.New(time.Now().Add(-age)),
+					},
+				})
 				return id, err
 			}
 			add := func(id string, sequence int64, size int) error {
-				_, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{Id: id, Sequence: sequence, Data: bytes.Repeat([]byte("x"), size), End: true})
+				_, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{
+					Id: id, Sequence: sequence, Data: bytes.Repeat([]byte("x"), size), End: true,
+				})
 				return err
 			}
 			shell := func(user string, age time.Duration, size int) string {
@@ -181,7 +202,8 @@ func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 			wantCode(t, add(ada, 3, 400), connect.CodeResourceExhausted, "one person")
 			shell("dan", 0, 1000) // for which eve's of last month goes
 			removed := admin.eventsOf(t, "recording.removed")
-			if len(removed) != 1 || removed[0].GetName() != old || removed[0].GetCluster() != "edge-1" || !strings.Contains(removed[0].GetReason(), "user:eve") {
+			if len(removed) != 1 || removed[0].GetName() != old || removed[0].GetCluster() != "edge-1" ||
+				!strings.Contains(removed[0].GetReason(), "user:eve") {
 				t.Errorf("removed, by the trail: %v", removed)
 			}
 			for _, user := range []string{"p1", "p2", "p3", "p4", "p5"} {
@@ -205,7 +227,8 @@ func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 	}
 }
 
-// A recording of which its tunnel says nothing any more is shown as cut, with all that has come, until the tunnel is heard of again.
+// A recording of which its tunnel says nothing any more is shown as cut, with all that has come, until the tunnel is
+// heard of again.
 func TestARecordingWhoseTunnelWasKilledIsCut(t *testing.T) {
 	t.Parallel()
 	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
@@ -214,9 +237,12 @@ func TestARecordingWhoseTunnelWasKilledIsCut(t *testing.T) {
 			p := newPeople(t, db)
 			tunnel := p.service(t, identity.ServiceTunnel)
 			began := time.Now().Add(-10 * time.Minute)
-			if _, err := tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
-				Id: recordingID, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec", Subject: "user:bob", BeginTime: timestamppb.New(began),
-			}}); err != nil {
+			if _, err := tunnel.recordings.BeginRecording(t.Context(), &consolev1.BeginRecordingRequest{
+				Recording: &consolev1.Recording{
+					Id: recordingID, Cluster: "edge-1", Namespace: "shop", Pod: "web-0", Verb: "exec",
+					Subject: "user:bob", BeginTime: timestamppb.New(began),
+				},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			shown := func() *consolev1.Recording {
@@ -225,7 +251,9 @@ func TestARecordingWhoseTunnelWasKilledIsCut(t *testing.T) {
 				if err != nil || len(list.GetRecordings()) != 1 {
 					t.Fatal(list, err)
 				}
-				read, err := p.admin.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{Id: recordingID})
+				read, err := p.admin.recordings.ReadRecording(t.Context(), &consolev1.ReadRecordingRequest{
+					Id: recordingID,
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -234,16 +262,21 @@ func TestARecordingWhoseTunnelWasKilledIsCut(t *testing.T) {
 				}
 				return list.GetRecordings()[0]
 			}
-			if r := shown(); !strings.Contains(r.GetIncomplete(), "cut") || r.GetEndTime() == nil || !r.GetEndTime().AsTime().Equal(r.GetUpdateTime().AsTime()) {
+			if r := shown(); !strings.Contains(r.GetIncomplete(), "cut") || r.GetEndTime() == nil ||
+				!r.GetEndTime().AsTime().Equal(r.GetUpdateTime().AsTime()) {
 				t.Errorf("ten minutes of silence: %v", r)
 			}
-			if _, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{Id: recordingID, Sequence: 1}); err != nil {
+			if _, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{
+				Id: recordingID, Sequence: 1,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if r := shown(); r.GetIncomplete() != "" || r.GetEndTime() != nil {
 				t.Errorf("its tunnel was heard of: %v", r)
 			}
-			if _, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{Id: recordingID, Sequence: 1, Data: []byte("{}\n"), End: true}); err != nil {
+			if _, err := tunnel.recordings.AppendRecording(t.Context(), &consolev1.AppendRecordingRequest{
+				Id: recordingID, Sequence: 1, Data: []byte("{}\n"), End: true,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if r := shown(); r.GetIncomplete() != "" || r.GetEndTime() == nil || r.GetBytes() != 3 {

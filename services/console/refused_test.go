@@ -21,13 +21,16 @@ func (a api) reasons(t *testing.T, action string, many int) (out []string) {
 	tick, late := time.NewTicker(20*time.Millisecond), time.After(patience)
 	defer tick.Stop()
 	for {
-		resp, err := a.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{Filter: &consolev1.AuditFilter{Action: action}})
+		resp, err := a.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{
+			Filter: &consolev1.AuditFilter{Action: action},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		out = nil
 		for _, e := range slices.Backward(resp.GetEvents()) {
-			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", e.GetActor().GetName(), e.GetName(), e.GetRemote(), e.GetReason())))
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", e.GetActor().GetName(), e.GetName(),
+				e.GetRemote(), e.GetReason())))
 		}
 		if len(out) >= many {
 			return out
@@ -44,11 +47,16 @@ func TestRefusedLoginsAndReadsOfSecretsAreAudited(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin, nobody := r.admin(t), r.as(t, "")
 		_, secret := nobody.identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
-			HubSecret: "planted-secret-that-is-wrong", Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "mallory"},
+			HubSecret: "planted-secret-that-is-wrong",
+			Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "mallory"},
 		})
-		_, link := nobody.logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{Link: "fairlead-login-planted"})
+		_, link := nobody.logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{
+			Link: "fairlead-login-planted",
+		})
 		_, join := nobody.identity.JoinCluster(t.Context(), joining("fairlead-join-planted-0123456789"))
-		_, token := nobody.tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{Token: "fairlead_planted_planted"})
+		_, token := nobody.tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{
+			Token: "fairlead_planted_planted",
+		})
 		for _, err := range []error{secret, link, join, token} {
 			wantCode(t, err, connect.CodeUnauthenticated)
 		}
@@ -57,7 +65,8 @@ func TestRefusedLoginsAndReadsOfSecretsAreAudited(t *testing.T) {
 
 		wrong := " is wrong, used or expired"
 		if got, want := admin.reasons(t, "login.refused", 4), []string{
-			"127.0.0.1: the hub secret" + wrong, "127.0.0.1: the login link" + wrong, "127.0.0.1: the join token" + wrong, "127.0.0.1: the API token" + wrong,
+			"127.0.0.1: the hub secret" + wrong, "127.0.0.1: the login link" + wrong,
+			"127.0.0.1: the join token" + wrong, "127.0.0.1: the API token" + wrong,
 		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -67,7 +76,10 @@ func TestRefusedLoginsAndReadsOfSecretsAreAudited(t *testing.T) {
 
 		put := func(value string) {
 			t.Helper()
-			if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": value}}}); err != nil {
+			if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+				AllowMissing: true,
+				Secret:       &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": value}},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -79,13 +91,16 @@ func TestRefusedLoginsAndReadsOfSecretsAreAudited(t *testing.T) {
 		for _, value := range []string{"planted-1", "planted-2"} {
 			put(value)
 			for range 3 { // as at each poll
-				if _, err := gitcache.secrets.AccessSecret(t.Context(), &consolev1.AccessSecretRequest{Name: "git"}); err != nil {
+				if _, err := gitcache.secrets.AccessSecret(t.Context(), &consolev1.AccessSecretRequest{
+					Name: "git",
+				}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		if got, want := admin.reasons(t, "secret.access", 2), []string{
-			"gitcache git 127.0.0.1: revision 1, the first time in 24 hours", "gitcache git 127.0.0.1: revision 2, the first time in 24 hours",
+			"gitcache git 127.0.0.1: revision 1, the first time in 24 hours",
+			"gitcache git 127.0.0.1: revision 2, the first time in 24 hours",
 		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -127,7 +142,8 @@ func TestGuessedAPITokensCountForTheirAddress(t *testing.T) {
 	}
 	try := func(address, token string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/fairlead.console.v1.SourceService/ListSources", strings.NewReader("{}"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			r.url+"/fairlead.console.v1.SourceService/ListSources", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +186,10 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 		if err := admin.tryService(t, serviceOf("hidden", "hidden", "bank")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("hidden"), Data: map[string]string{"token": "x"}}}); err != nil {
+		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+			AllowMissing: true,
+			Secret:       &consolev1.Secret{Metadata: meta("hidden"), Data: map[string]string{"token": "x"}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		admin.let(t, "hidden", "admin", &consolev1.GrantClusters{All: true})
@@ -209,7 +228,9 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 				say("delete secret", err)
 				_, err = bob.levers.HoldService(ctx, &consolev1.HoldServiceRequest{Name: name, Reason: "x"})
 				say("hold", err)
-				_, err = bob.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: serviceOf(name, "edge-1", "")})
+				_, err = bob.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{
+					Service: serviceOf(name, "edge-1", ""),
+				})
 				say("update service", err)
 				if group == "makers" {
 					return out // a caller who may make the service learns that the name is taken
@@ -217,7 +238,9 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 				for _, etag := range []string{"", "new"} {
 					made := serviceOf(name, "edge-1", "")
 					made.Metadata.Etag = etag
-					_, err = bob.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: made})
+					_, err = bob.services.UpdateService(ctx, &consolev1.UpdateServiceRequest{
+						AllowMissing: true, Service: made,
+					})
 					say("create service", err)
 				}
 				return out
@@ -229,7 +252,8 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 				}
 			}
 		}
-		_, err := r.user(t, "bob", "makers").services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: serviceOf("hidden", "edge-1", "")})
+		_, err := r.user(t, "bob", "makers").services.UpdateService(t.Context(),
+			&consolev1.UpdateServiceRequest{AllowMissing: true, Service: serviceOf("hidden", "edge-1", "")})
 		wantCode(t, err, connect.CodePermissionDenied, "the name is taken")
 		if strings.Contains(err.Error(), "bank") {
 			t.Errorf("it tells where: %v", err)

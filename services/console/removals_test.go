@@ -41,7 +41,9 @@ func TestRemovalsWaitAfterTheDatabaseWasPutBack(t *testing.T) {
 				t.Errorf("held after token %q", good)
 			}
 		}
-		if _, err := admin.admin.ConfirmRemovals(t.Context(), &consolev1.ConfirmRemovalsRequest{Id: "x"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		if _, err := admin.admin.ConfirmRemovals(t.Context(), &consolev1.ConfirmRemovalsRequest{
+			Id: "x",
+		}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 			t.Errorf("nothing to confirm: %v", err)
 		}
 
@@ -55,7 +57,11 @@ func TestRemovalsWaitAfterTheDatabaseWasPutBack(t *testing.T) {
 		held := func(services ...string) *consolev1.GetRemovalsResponse {
 			t.Helper()
 			// A cluster that does not exist is passed over.
-			req := &consolev1.RecordHeldRequest{Clusters: []*consolev1.ClusterHeld{{Cluster: "edge-1", Services: services}, {Cluster: "gone", Services: services}}}
+			req := &consolev1.RecordHeldRequest{
+				Clusters: []*consolev1.ClusterHeld{
+					{Cluster: "edge-1", Services: services}, {Cluster: "gone", Services: services},
+				},
+			}
 			if _, err := distributor.status.RecordHeld(t.Context(), req); err != nil {
 				t.Fatal(err)
 			}
@@ -66,13 +72,16 @@ func TestRemovalsWaitAfterTheDatabaseWasPutBack(t *testing.T) {
 			return out
 		}
 		before := held("web", "o'brien")
-		if !strings.Contains(before.GetReason(), "change 99999") || before.GetHoldTime() == nil || len(before.GetClusters()) != 1 || len(before.GetClusters()[0].GetServices()) != 2 {
+		if !strings.Contains(before.GetReason(), "change 99999") || before.GetHoldTime() == nil ||
+			len(before.GetClusters()) != 1 || len(before.GetClusters()[0].GetServices()) != 2 {
 			t.Errorf("got %v", before)
 		}
 		now := held("web", "o'brien", "new")
 		_, err := admin.admin.ConfirmRemovals(t.Context(), &consolev1.ConfirmRemovalsRequest{Id: before.GetId()})
 		wantCode(t, err, connect.CodeFailedPrecondition)
-		if _, err := admin.admin.ConfirmRemovals(t.Context(), &consolev1.ConfirmRemovalsRequest{Id: now.GetId()}); err != nil {
+		if _, err := admin.admin.ConfirmRemovals(t.Context(), &consolev1.ConfirmRemovalsRequest{
+			Id: now.GetId(),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if got := removals(t, distributor, ""); got.GetHeld() || got.GetConfirmation() == "" {

@@ -32,11 +32,14 @@ func (r *running) user(t testing.TB, name string, groups ...string) api {
 // let writes a grant for a group of the grant's name.
 func (a api) let(t testing.TB, group, role string, clusters *consolev1.GrantClusters, projects ...string) {
 	t.Helper()
-	_, err := a.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{AllowMissing: true, Grant: &consolev1.Grant{
-		Metadata: meta(group), Spec: &consolev1.GrantSpec{
-			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_Group{Group: group}}}, Role: role, Clusters: clusters, Projects: projects,
+	_, err := a.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{
+		AllowMissing: true, Grant: &consolev1.Grant{
+			Metadata: meta(group), Spec: &consolev1.GrantSpec{
+				Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_Group{Group: group}}},
+				Role:     role, Clusters: clusters, Projects: projects,
+			},
 		},
-	}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,16 +47,22 @@ func (a api) let(t testing.TB, group, role string, clusters *consolev1.GrantClus
 
 func (a api) putProject(t testing.TB, name string) {
 	t.Helper()
-	_, err := a.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{AllowMissing: true, Project: &consolev1.Project{
-		Metadata: meta(name), Spec: &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}},
-	}})
+	_, err := a.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{
+		AllowMissing: true, Project: &consolev1.Project{
+			Metadata: meta(name), Spec: &consolev1.ProjectSpec{
+				Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true},
+			},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 func serviceOf(name, cluster, project string) *consolev1.Service {
-	return &consolev1.Service{Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Project: project}}
+	return &consolev1.Service{
+		Metadata: meta(name), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Project: project},
+	}
 }
 
 func (a api) tryService(t testing.TB, s *consolev1.Service) error {
@@ -90,10 +99,15 @@ func TestListsShowNothingForeign(t *testing.T) {
 			admin.putCluster(t, name)
 		}
 		admin.putProject(t, "bank")
-		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "x"}}}); err != nil {
+		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+			AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "x"}},
+		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range []*consolev1.Service{serviceOf("a", "edge-1", ""), serviceOf("b", "edge-2", ""), serviceOf("c", "edge-2", "bank"), serviceOf("d", "edge-1", "bank")} {
+		for _, s := range []*consolev1.Service{
+			serviceOf("a", "edge-1", ""), serviceOf("b", "edge-2", ""), serviceOf("c", "edge-2", "bank"),
+			serviceOf("d", "edge-1", "bank"),
+		} {
 			if err := admin.tryService(t, s); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +126,9 @@ func TestListsShowNothingForeign(t *testing.T) {
 			clusters, err2 := user.clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{})
 			var services []*consolev1.Service
 			for token := ""; ; {
-				page, err := user.services.ListServices(t.Context(), &consolev1.ListServicesRequest{PageSize: 1, PageToken: token})
+				page, err := user.services.ListServices(t.Context(), &consolev1.ListServicesRequest{
+					PageSize: 1, PageToken: token,
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -128,19 +144,25 @@ func TestListsShowNothingForeign(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := strings.Join([]string{named(sources.GetSources()), named(clusters.GetClusters()), named(services), named(secrets.GetSecrets()), named(grants.GetGrants())}, " | ")
+			got := strings.Join([]string{
+				named(sources.GetSources()), named(clusters.GetClusters()), named(services),
+				named(secrets.GetSecrets()), named(grants.GetGrants()),
+			}, " | ")
 			if got != want {
 				t.Errorf("%s sees %s, want %s", group, got, want)
 			}
 		}
 		one := r.user(t, "bob", "one")
 		_, err := one.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "b"})
-		wantCode(t, err, connect.CodeNotFound, `user "bob" may not view service "b": `, `grant "one" is for other projects or clusters`)
+		wantCode(t, err, connect.CodeNotFound, `user "bob" may not view service "b": `,
+			`grant "one" is for other projects or clusters`)
 		_, err = one.secrets.GetSecret(t.Context(), &consolev1.GetSecretRequest{Name: "git"})
 		wantCode(t, err, connect.CodeNotFound, "needs a grant with role admin")
 		// That nothing would change tells nobody what a value is.
 		for _, guess := range []string{"x", "y"} {
-			_, err = one.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": guess}}})
+			_, err = one.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+				Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": guess}},
+			})
 			wantCode(t, err, connect.CodeNotFound, "may not view secret")
 		}
 		_, err = one.grants.GetGrant(t.Context(), &consolev1.GetGrantRequest{Name: "ops"})
@@ -149,14 +171,16 @@ func TestListsShowNothingForeign(t *testing.T) {
 		wantCode(t, err, connect.CodeNotFound, `service "c"`)
 		_, err = one.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "c"})
 		wantCode(t, err, connect.CodeNotFound, `service "c"`)
-		if _, err := one.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		if _, err := one.audit.ListAuditEvents(t.Context(),
+			&consolev1.ListAuditEventsRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("the audit trail: %v", err)
 		}
 		// A right that was taken away is gone at once for lists.
 		if _, err := admin.grants.DeleteGrant(t.Context(), &consolev1.DeleteGrantRequest{Name: "one"}); err != nil {
 			t.Fatal(err)
 		}
-		if list, err := one.services.ListServices(t.Context(), &consolev1.ListServicesRequest{}); err != nil || len(list.GetServices()) != 0 {
+		if list, err := one.services.ListServices(t.Context(), &consolev1.ListServicesRequest{}); err != nil ||
+			len(list.GetServices()) != 0 {
 			t.Errorf("sees %v, %v", list, err)
 		}
 	})
@@ -170,18 +194,25 @@ func TestRefusalNamesTheRule(t *testing.T) {
 		admin.putService(t, "web", "edge-1")
 		admin.let(t, "readers", "viewer", &consolev1.GrantClusters{All: true})
 		admin.let(t, "devs", "deployer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
-		_, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
-			Metadata: meta("release"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"Service"}}}},
-		}})
+		_, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{
+			AllowMissing: true, Role: &consolev1.Role{
+				Metadata: meta("release"),
+				Spec: &consolev1.RoleSpec{
+					Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"Service"}}},
+				},
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		admin.let(t, "releasers", "release", &consolev1.GrantClusters{All: true})
 
 		web := serviceOf("web", "edge-1", "")
-		wantCode(t, r.user(t, "eve").tryService(t, web), connect.CodePermissionDenied, `user "eve" may not edit service "web" (cluster "edge-1")`, "no grant is for this user")
+		wantCode(t, r.user(t, "eve").tryService(t, web), connect.CodePermissionDenied,
+			`user "eve" may not edit service "web" (cluster "edge-1")`, "no grant is for this user")
 		reader := r.user(t, "rob", "readers")
-		wantCode(t, reader.tryService(t, web), connect.CodePermissionDenied, `grant "readers" gives role viewer, which does not include it`, "role deployer")
+		wantCode(t, reader.tryService(t, web), connect.CodePermissionDenied,
+			`grant "readers" gives role viewer, which does not include it`, "role deployer")
 		_, err = reader.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "look"})
 		wantCode(t, err, connect.CodePermissionDenied, `may not deploy service "web"`)
 		dev := r.user(t, "dan", "devs")
@@ -191,16 +222,20 @@ func TestRefusalNamesTheRule(t *testing.T) {
 		_, err = dev.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"})
 		wantCode(t, err, connect.CodePermissionDenied, `may not delete service "web"`, "role operator")
 		_, err = dev.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-1"})
-		if connect.CodeOf(err) != connect.CodePermissionDenied && connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		if connect.CodeOf(err) != connect.CodePermissionDenied &&
+			connect.CodeOf(err) != connect.CodeFailedPrecondition {
 			t.Errorf("delete a cluster: %v", err)
 		}
 		// A role of one's own that may deploy and not edit: levers, and nothing else.
 		releaser := r.user(t, "rae", "releasers")
-		if _, err := releaser.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "look", Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD}); err != nil {
+		if _, err := releaser.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+			Name: "web", Reason: "look", Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD,
+		}); err != nil {
 			t.Errorf("hold: %v", err)
 		}
 		web.Spec.Path = "elsewhere"
-		wantCode(t, releaser.tryService(t, web), connect.CodePermissionDenied, `gives role release, which does not include it`)
+		wantCode(t, releaser.tryService(t, web), connect.CodePermissionDenied,
+			`gives role release, which does not include it`)
 		// A grant counts at once.
 		admin.let(t, "late", "deployer", &consolev1.GrantClusters{All: true})
 		if err := r.user(t, "lea", "late").tryService(t, web); err != nil {
@@ -208,15 +243,29 @@ func TestRefusalNamesTheRule(t *testing.T) {
 		}
 
 		for what, in := range map[string]*consolev1.Role{
-			"always there":  {Metadata: meta("viewer"), Spec: &consolev1.RoleSpec{}},
-			"unknown kind":  {Metadata: meta("x"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view"}, Kinds: []string{"Pod"}}}}},
-			"rights itself": {Metadata: meta("x"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"edit"}, Kinds: []string{"Grant"}}}}},
+			"always there": {Metadata: meta("viewer"), Spec: &consolev1.RoleSpec{}},
+			"unknown kind": {
+				Metadata: meta("x"),
+				Spec: &consolev1.RoleSpec{
+					Rules: []*consolev1.RoleRule{{Verbs: []string{"view"}, Kinds: []string{"Pod"}}},
+				},
+			},
+			"rights itself": {
+				Metadata: meta("x"),
+				Spec: &consolev1.RoleSpec{
+					Rules: []*consolev1.RoleRule{{Verbs: []string{"edit"}, Kinds: []string{"Grant"}}},
+				},
+			},
 		} {
-			if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: in}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{
+				AllowMissing: true, Role: in,
+			}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if _, err := admin.roles.DeleteRole(t.Context(), &consolev1.DeleteRoleRequest{Name: "release"}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		if _, err := admin.roles.DeleteRole(t.Context(), &consolev1.DeleteRoleRequest{
+			Name: "release",
+		}); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 			t.Errorf("a role that a grant names was deleted: %v", err)
 		}
 		var roles []*consolev1.Role
@@ -251,11 +300,15 @@ func TestMovingBetweenProjectsNeedsBoth(t *testing.T) {
 		if err := shop.tryService(t, serviceOf("web", "edge-1", "shop")); err != nil {
 			t.Fatal(err)
 		}
-		wantCode(t, shop.tryService(t, serviceOf("web", "edge-1", "bank")), connect.CodePermissionDenied, `project "bank"`)
-		wantCode(t, shop.tryService(t, serviceOf("web", "edge-1", "")), connect.CodePermissionDenied, "other projects or clusters")
+		wantCode(t, shop.tryService(t, serviceOf("web", "edge-1", "bank")), connect.CodePermissionDenied,
+			`project "bank"`)
+		wantCode(t, shop.tryService(t, serviceOf("web", "edge-1", "")), connect.CodePermissionDenied,
+			"other projects or clusters")
 		bank := r.user(t, "eve", "bank")
-		wantCode(t, bank.tryService(t, serviceOf("web", "edge-1", "bank")), connect.CodePermissionDenied, "the name is taken by one that you may not see")
-		wantCode(t, two.tryService(t, serviceOf("web", "edge-2", "bank")), connect.CodePermissionDenied, `project "bank", cluster "edge-2"`)
+		wantCode(t, bank.tryService(t, serviceOf("web", "edge-1", "bank")), connect.CodePermissionDenied,
+			"the name is taken by one that you may not see")
+		wantCode(t, two.tryService(t, serviceOf("web", "edge-2", "bank")), connect.CodePermissionDenied,
+			`project "bank", cluster "edge-2"`)
 		if err := two.tryService(t, serviceOf("web", "edge-1", "bank")); err != nil {
 			t.Errorf("with both: %v", err)
 		}
@@ -268,7 +321,9 @@ func TestNobodyIsToldWhatWouldGoButWhoMayDeleteIt(t *testing.T) {
 		admin.putProject(t, "shop")
 		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"))
 		admin.putGlobal(t, newGlobal("logs", prod()))
-		if _, err := admin.apply(t, &consolev1.ApplyRequest{Set: "fleet", Resources: anyOf(newService("web", "shop", "a"), newService("api", "shop", "b"))}); err != nil {
+		if _, err := admin.apply(t, &consolev1.ApplyRequest{
+			Set: "fleet", Resources: anyOf(newService("web", "shop", "a"), newService("api", "shop", "b")),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		admin.let(t, "shop", "operator", &consolev1.GrantClusters{Names: []string{"a"}}, "shop")
@@ -285,7 +340,9 @@ func TestNobodyIsToldWhatWouldGoButWhoMayDeleteIt(t *testing.T) {
 func TestASecretGoesToNoHostThatAStrangerChose(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin := r.admin(t)
-		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "x"}}}); err != nil {
+		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+			AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: map[string]string{"token": "x"}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		source := func(url, secret, interval string) *consolev1.Source {
@@ -298,9 +355,14 @@ func TestASecretGoesToNoHostThatAStrangerChose(t *testing.T) {
 		}
 		const at = "https://git.example.com/shop.git"
 		admin.must(t, source(at, "git", ""))
-		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
-			Metadata: meta("sources"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}}},
-		}}); err != nil {
+		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{
+			AllowMissing: true, Role: &consolev1.Role{
+				Metadata: meta("sources"),
+				Spec: &consolev1.RoleSpec{
+					Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}},
+				},
+			},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		admin.let(t, "sources", "sources", &consolev1.GrantClusters{All: true})
@@ -327,13 +389,20 @@ func TestOnlyAdministratorsUseTheHubsOwnIdentity(t *testing.T) {
 		source := func(bucket string, auth consolev1.CloudAuth, label string) *consolev1.Source {
 			s := newSource("shop")
 			s.Metadata.Labels = map[string]string{"news": label}
-			s.Spec = &consolev1.SourceSpec{Bucket: &consolev1.BucketSource{Endpoint: "s3.amazonaws.com", BucketName: bucket, Auth: auth}}
+			s.Spec = &consolev1.SourceSpec{
+				Bucket: &consolev1.BucketSource{Endpoint: "s3.amazonaws.com", BucketName: bucket, Auth: auth},
+			}
 			return s
 		}
 		const aws = consolev1.CloudAuth_CLOUD_AUTH_AWS
-		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
-			Metadata: meta("sources"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}}},
-		}}); err != nil {
+		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{
+			AllowMissing: true, Role: &consolev1.Role{
+				Metadata: meta("sources"),
+				Spec: &consolev1.RoleSpec{
+					Rules: []*consolev1.RoleRule{{Verbs: []string{"*"}, Kinds: []string{"*"}}},
+				},
+			},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		admin.let(t, "sources", "sources", &consolev1.GrantClusters{All: true})
@@ -371,10 +440,16 @@ func TestCheckAccessSaysWhatWritesSay(t *testing.T) {
 		allowed bool
 		reason  string
 	}{
-		{&consolev1.CheckAccessRequest{Verb: "edit", Kind: "Service", Name: "web"}, true, `grant "devs" (role deployer)`},
+		{
+			&consolev1.CheckAccessRequest{Verb: "edit", Kind: "Service", Name: "web"}, true,
+			`grant "devs" (role deployer)`,
+		},
 		{&consolev1.CheckAccessRequest{Verb: "delete", Kind: "Service", Name: "web"}, false, "role operator"},
 		{&consolev1.CheckAccessRequest{Verb: "edit", Kind: "Service", Cluster: "edge-1"}, true, `grant "devs"`},
-		{&consolev1.CheckAccessRequest{Verb: "edit", Kind: "Service", Cluster: "edge-2"}, false, "other projects or clusters"},
+		{
+			&consolev1.CheckAccessRequest{Verb: "edit", Kind: "Service", Cluster: "edge-2"}, false,
+			"other projects or clusters",
+		},
 		{&consolev1.CheckAccessRequest{Verb: "write", Cluster: "edge-1"}, true, `grant "devs"`},
 		{&consolev1.CheckAccessRequest{Verb: "exec", Cluster: "edge-1"}, false, "no more than role deployer"},
 	} {
@@ -383,20 +458,27 @@ func TestCheckAccessSaysWhatWritesSay(t *testing.T) {
 			t.Errorf("%v: %v, %v", tc.in, got, err)
 		}
 	}
-	other := &consolev1.CheckAccessRequest{Verb: "edit", Kind: "Service", Name: "web", Subject: "user:dan", Groups: []string{"devs"}}
-	if _, err := dev.access.CheckAccess(t.Context(), &consolev1.CheckAccessRequest{Verb: "edit", Kind: "Service", Subject: "user:eve"}); connect.CodeOf(err) != connect.CodePermissionDenied {
+	other := &consolev1.CheckAccessRequest{
+		Verb: "edit", Kind: "Service", Name: "web", Subject: "user:dan", Groups: []string{"devs"},
+	}
+	if _, err := dev.access.CheckAccess(t.Context(), &consolev1.CheckAccessRequest{
+		Verb: "edit", Kind: "Service", Subject: "user:eve",
+	}); connect.CodeOf(err) != connect.CodePermissionDenied {
 		t.Errorf("asked for somebody else: %v", err)
 	}
 	if got, err := admin.access.CheckAccess(t.Context(), other); err != nil || !got.GetAllowed() {
 		t.Errorf("administrator asks: %v, %v", got, err)
 	}
-	for _, bad := range []*consolev1.CheckAccessRequest{{Verb: "eat", Kind: "Service"}, {Verb: "view", Kind: "Pod"}, {Verb: "read"}, {Verb: "view", Cluster: "edge-1"}} {
+	for _, bad := range []*consolev1.CheckAccessRequest{
+		{Verb: "eat", Kind: "Service"}, {Verb: "view", Kind: "Pod"}, {Verb: "read"}, {Verb: "view", Cluster: "edge-1"},
+	} {
 		if _, err := dev.access.CheckAccess(t.Context(), bad); connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
 	caller, err := dev.access.GetCaller(t.Context(), &consolev1.GetCallerRequest{})
-	if err != nil || caller.GetSubject() != "user:dan" || caller.GetAdministrator() || named(caller.GetGrants()) != "devs" {
+	if err != nil || caller.GetSubject() != "user:dan" || caller.GetAdministrator() ||
+		named(caller.GetGrants()) != "devs" {
 		t.Errorf("got %v, %v", caller, err)
 	}
 }
@@ -407,30 +489,41 @@ func TestAPITokenLimits(t *testing.T) {
 		admin.putSource(t, "shop", "https://git.example.com/shop.git")
 		admin.putCluster(t, "edge-1")
 		admin.putProject(t, "shop")
-		if _, err := admin.accounts.UpdateServiceAccount(t.Context(), &consolev1.UpdateServiceAccountRequest{AllowMissing: true, ServiceAccount: &consolev1.ServiceAccount{Metadata: meta("ci")}}); err != nil {
+		if _, err := admin.accounts.UpdateServiceAccount(t.Context(), &consolev1.UpdateServiceAccountRequest{
+			AllowMissing: true, ServiceAccount: &consolev1.ServiceAccount{Metadata: meta("ci")},
+		}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{AllowMissing: true, Grant: &consolev1.Grant{
-			Metadata: meta("ci"), Spec: &consolev1.GrantSpec{
-				Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: "ci"}}}, Role: "operator", Clusters: &consolev1.GrantClusters{All: true},
+		_, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{
+			AllowMissing: true, Grant: &consolev1.Grant{
+				Metadata: meta("ci"), Spec: &consolev1.GrantSpec{
+					Subjects: []*consolev1.GrantSubject{
+						{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: "ci"}},
+					}, Role: "operator", Clusters: &consolev1.GrantClusters{All: true},
+				},
 			},
-		}})
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		create := func(a api, account string, limits *consolev1.TokenLimits) *consolev1.CreateTokenResponse {
 			t.Helper()
-			out, err := a.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{ServiceAccount: account, Limits: limits, Description: "pipeline", Lifetime: durationpb.New(time.Hour)})
+			out, err := a.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{
+				ServiceAccount: account, Limits: limits, Description: "pipeline", Lifetime: durationpb.New(time.Hour),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return out
 		}
 		ci := create(admin, "ci", &consolev1.TokenLimits{Role: "deployer", Projects: []string{"shop"}})
-		if !strings.HasPrefix(ci.GetToken(), "fairlead_"+ci.GetInfo().GetId()+"_") || ci.GetInfo().GetSubject() != "serviceaccount:ci" {
+		if !strings.HasPrefix(ci.GetToken(), "fairlead_"+ci.GetInfo().GetId()+"_") ||
+			ci.GetInfo().GetSubject() != "serviceaccount:ci" {
 			t.Errorf("got %v", ci)
 		}
-		exchanged, err := r.as(t, "").tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{Token: ci.GetToken()})
+		exchanged, err := r.as(t, "").tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{
+			Token: ci.GetToken(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -439,55 +532,79 @@ func TestAPITokenLimits(t *testing.T) {
 			if err := a.tryService(t, serviceOf("web", "edge-1", "shop")); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
-			wantCode(t, a.tryService(t, serviceOf("other", "edge-1", "")), connect.CodePermissionDenied, "limited to projects shop")
+			wantCode(t, a.tryService(t, serviceOf("other", "edge-1", "")), connect.CodePermissionDenied,
+				"limited to projects shop")
 			_, err := a.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"})
 			wantCode(t, err, connect.CodePermissionDenied, `limited to role "deployer"`)
-			if _, err := a.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
+			if _, err := a.tokens.CreateToken(t.Context(),
+				&consolev1.CreateTokenRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 				t.Errorf("%s: it made another one: %v", what, err)
 			}
-			if _, err := a.identity.RotateSigningKey(t.Context(), &consolev1.RotateSigningKeyRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
+			if _, err := a.identity.RotateSigningKey(t.Context(),
+				&consolev1.RotateSigningKeyRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 				t.Errorf("%s: it does what administrators do: %v", what, err)
 			}
 		}
 		// An administrator's token with limits is no administrator's.
 		limited := r.as(t, create(admin, "", &consolev1.TokenLimits{Role: "admin"}).GetToken())
-		if _, err := limited.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "eve"}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		if _, err := limited.identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{
+			User: "eve",
+		}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("limited: %v", err)
 		}
 		whole := create(admin, "", nil)
-		if _, err := r.as(t, whole.GetToken()).identity.CreateUserToken(t.Context(), &consolev1.CreateUserTokenRequest{User: "eve"}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		if _, err := r.as(t, whole.GetToken()).identity.CreateUserToken(t.Context(),
+			&consolev1.CreateUserTokenRequest{User: "eve"}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("a token made a token: %v", err)
 		}
-		if _, err := r.as(t, whole.GetToken()).grants.DeleteGrant(t.Context(), &consolev1.DeleteGrantRequest{Name: "nowhere"}); connect.CodeOf(err) != connect.CodeNotFound {
+		if _, err := r.as(t, whole.GetToken()).grants.DeleteGrant(t.Context(), &consolev1.DeleteGrantRequest{
+			Name: "nowhere",
+		}); connect.CodeOf(err) != connect.CodeNotFound {
 			t.Errorf("an administrator's whole token: %v", err)
 		}
 		list, err := admin.tokens.ListTokens(t.Context(), &consolev1.ListTokensRequest{Subject: "serviceaccount:ci"})
-		if err != nil || len(list.GetTokens()) != 1 || list.GetTokens()[0].GetLimits().GetRole() != "deployer" || list.GetTokens()[0].GetLastUseTime() == nil {
+		if err != nil || len(list.GetTokens()) != 1 || list.GetTokens()[0].GetLimits().GetRole() != "deployer" ||
+			list.GetTokens()[0].GetLastUseTime() == nil {
 			t.Errorf("listed %v, %v", list, err)
 		}
 		bob := r.user(t, "bob")
-		if _, err := bob.tokens.RevokeToken(t.Context(), &consolev1.RevokeTokenRequest{Id: ci.GetInfo().GetId()}); connect.CodeOf(err) != connect.CodeNotFound {
+		if _, err := bob.tokens.RevokeToken(t.Context(), &consolev1.RevokeTokenRequest{
+			Id: ci.GetInfo().GetId(),
+		}); connect.CodeOf(err) != connect.CodeNotFound {
 			t.Errorf("somebody else revokes: %v", err)
 		}
-		if _, err := admin.tokens.RevokeToken(t.Context(), &consolev1.RevokeTokenRequest{Id: ci.GetInfo().GetId()}); err != nil {
+		if _, err := admin.tokens.RevokeToken(t.Context(), &consolev1.RevokeTokenRequest{
+			Id: ci.GetInfo().GetId(),
+		}); err != nil {
 			t.Fatal(err)
 		}
-		for what, token := range map[string]string{"as it is": ci.GetToken(), "exchanged": exchanged.GetToken(), "made up": ci.GetToken()[:len(ci.GetToken())-1] + "x"} {
-			if err := r.as(t, token).tryService(t, serviceOf("web", "edge-1", "shop")); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		for what, token := range map[string]string{
+			"as it is": ci.GetToken(), "exchanged": exchanged.GetToken(),
+			"made up": ci.GetToken()[:len(ci.GetToken())-1] + "x",
+		} {
+			if err := r.as(t, token).tryService(t,
+				serviceOf("web", "edge-1", "shop")); connect.CodeOf(err) != connect.CodeUnauthenticated {
 				t.Errorf("%s: after its revocation: %v", what, err)
 			}
 		}
 		// With the account its tokens go.
 		second := create(admin, "ci", nil)
-		exchanged, err = r.as(t, "").tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{Token: second.GetToken()})
+		exchanged, err = r.as(t, "").tokens.ExchangeToken(t.Context(), &consolev1.ExchangeTokenRequest{
+			Token: second.GetToken(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.accounts.UpdateServiceAccount(t.Context(), &consolev1.UpdateServiceAccountRequest{ServiceAccount: &consolev1.ServiceAccount{Metadata: meta("ci"), Spec: &consolev1.ServiceAccountSpec{Disabled: true}}}); err != nil {
+		if _, err := admin.accounts.UpdateServiceAccount(t.Context(), &consolev1.UpdateServiceAccountRequest{
+			ServiceAccount: &consolev1.ServiceAccount{
+				Metadata: meta("ci"), Spec: &consolev1.ServiceAccountSpec{Disabled: true},
+			},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for what, token := range map[string]string{"as it is": second.GetToken(), "exchanged": exchanged.GetToken()} {
-			if err := r.as(t, token).tryService(t, serviceOf("web", "edge-1", "shop")); connect.CodeOf(err) != connect.CodeUnauthenticated {
+			if err := r.as(t, token).tryService(t,
+				serviceOf("web", "edge-1", "shop")); connect.CodeOf(err) != connect.CodeUnauthenticated {
 				t.Errorf("%s: with its account disabled: %v", what, err)
 			}
 		}
@@ -500,11 +617,15 @@ func TestAPITokenLimits(t *testing.T) {
 func TestLoginLinkWorksOnce(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin := r.admin(t)
-		made, err := admin.logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{User: "kim", Groups: []string{"dev"}})
+		made, err := admin.logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{
+			User: "kim", Groups: []string{"dev"},
+		})
 		if err != nil || !strings.HasPrefix(made.GetLink(), r.url+"/v1/login/once#fairlead-login-") {
 			t.Fatal(made, err)
 		}
-		got, err := r.as(t, "").logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{Link: made.GetLink()})
+		got, err := r.as(t, "").logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{
+			Link: made.GetLink(),
+		})
 		if err != nil || got.GetUser() != "kim" {
 			t.Fatal(got, err)
 		}
@@ -512,15 +633,23 @@ func TestLoginLinkWorksOnce(t *testing.T) {
 		if err != nil || caller.GetSubject() != "user:kim" || !slices.Equal(caller.GetGroups(), []string{"dev"}) {
 			t.Errorf("got %v, %v", caller, err)
 		}
-		for what, link := range map[string]string{"again": made.GetLink(), "made up": "fairlead-login-00000000000000000000"} {
-			if _, err := r.as(t, "").logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{Link: link}); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		for what, link := range map[string]string{
+			"again": made.GetLink(), "made up": "fairlead-login-00000000000000000000",
+		} {
+			if _, err := r.as(t, "").logins.ExchangeLoginLink(t.Context(), &consolev1.ExchangeLoginLinkRequest{
+				Link: link,
+			}); connect.CodeOf(err) != connect.CodeUnauthenticated {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if _, err := r.user(t, "eve").logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{User: "eve", Groups: []string{identity.AdminsGroup}}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		if _, err := r.user(t, "eve").logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{
+			User: "eve", Groups: []string{identity.AdminsGroup},
+		}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("who is no administrator made a link: %v", err)
 		}
-		if _, err := admin.logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{User: "serviceaccount:ci"}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		if _, err := admin.logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{
+			User: "serviceaccount:ci",
+		}); connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("a person named as a service account: %v", err)
 		}
 		code := made.GetLink()[strings.IndexByte(made.GetLink(), '#')+1:]
@@ -568,8 +697,10 @@ func TestFirstStartTellsALinkThatLogsIn(t *testing.T) {
 	if err != nil || got.GetUser() != "admin" {
 		t.Fatal(got, err)
 	}
-	// A login is a trace of its own. The console's own work is no trace, and the trail does not name one that is not there.
-	events, err := r.as(t, got.GetToken().GetToken()).audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{Filter: &consolev1.AuditFilter{Action: "login.link"}})
+	// A login is a trace of its own. The console's own work is no trace, and the trail does not name one that is not
+	// there.
+	events, err := r.as(t, got.GetToken().GetToken()).audit.ListAuditEvents(t.Context(),
+		&consolev1.ListAuditEventsRequest{Filter: &consolev1.AuditFilter{Action: "login.link"}})
 	if err != nil || len(events.GetEvents()) != 2 {
 		t.Fatal(events, err)
 	}
@@ -587,7 +718,9 @@ func TestAgentLeaves(t *testing.T) {
 		admin.putCluster(t, "edge-2")
 		token := admin.join(t, "edge-1")
 		agent := r.as(t, token)
-		if _, err := agent.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "edge-2"}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		if _, err := agent.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{
+			Cluster: "edge-2",
+		}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("an agent leaves for another cluster: %v", err)
 		}
 		unused, err := admin.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: "edge-1"})
@@ -597,20 +730,27 @@ func TestAgentLeaves(t *testing.T) {
 		if _, err := agent.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.identity.JoinCluster(t.Context(), joining(unused.GetJoinToken())); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		if _, err := admin.identity.JoinCluster(t.Context(),
+			joining(unused.GetJoinToken())); connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("a join token from before: %v", err)
 		}
-		if _, err := agent.identity.RenewToken(t.Context(), renewing(token)); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		if _, err := agent.identity.RenewToken(t.Context(),
+			renewing(token)); connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("its token is good: %v", err)
 		}
 		left, err := admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-1"})
-		if err != nil || left.GetCluster().GetStatus().GetLeaveTime() == nil || left.GetCluster().GetStatus().GetConnected() {
+		if err != nil || left.GetCluster().GetStatus().GetLeaveTime() == nil ||
+			left.GetCluster().GetStatus().GetConnected() {
 			t.Errorf("got %v, %v", left, err)
 		}
-		if _, err := r.user(t, "eve").logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "edge-2"}); connect.CodeOf(err) != connect.CodePermissionDenied {
+		if _, err := r.user(t, "eve").logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{
+			Cluster: "edge-2",
+		}); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("anybody takes a cluster away: %v", err)
 		}
-		if _, err := admin.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "nowhere"}); connect.CodeOf(err) != connect.CodeNotFound {
+		if _, err := admin.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{
+			Cluster: "nowhere",
+		}); connect.CodeOf(err) != connect.CodeNotFound {
 			t.Errorf("a cluster that does not exist: %v", err)
 		}
 		admin.join(t, "edge-1")
@@ -624,7 +764,9 @@ func TestAgentLeaves(t *testing.T) {
 // trail returns the events of an action about a name, the oldest first.
 func (a api) trail(t testing.TB, action, name string) []*consolev1.AuditEvent {
 	t.Helper()
-	list, err := a.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{PageSize: 1000, Filter: &consolev1.AuditFilter{Action: action}})
+	list, err := a.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{
+		PageSize: 1000, Filter: &consolev1.AuditFilter{Action: action},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -644,38 +786,51 @@ func TestAuditOfEveryWrite(t *testing.T) {
 		admin.putCluster(t, "edge-1")
 		admin.putService(t, "web", "edge-1")
 		admin.putService(t, "web", "edge-1") // changes nothing
-		if _, err := admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "look at it"}); err != nil {
+		if _, err := admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+			Name: "web", Reason: "look at it",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		wantCode(t, r.user(t, "eve").tryService(t, serviceOf("web", "edge-1", "")), connect.CodePermissionDenied)
-		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+			Name: "web",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, e := range admin.trail(t, "catalog", "web") {
-			got = append(got, fmt.Sprintf("%s %s at %s by %s from %t", e.GetAction(), e.GetResource(), e.GetCluster(), e.GetActor().GetName(), e.GetRemote() != ""))
-			if !json.Valid([]byte(e.GetBefore()+e.GetAfter())) && e.GetAction() != "catalog.update" || e.GetRecorder() != "service:console" {
+			got = append(got, fmt.Sprintf("%s %s at %s by %s from %t", e.GetAction(), e.GetResource(), e.GetCluster(),
+				e.GetActor().GetName(), e.GetRemote() != ""))
+			if !json.Valid([]byte(e.GetBefore()+e.GetAfter())) && e.GetAction() != "catalog.update" ||
+				e.GetRecorder() != "service:console" {
 				t.Errorf("event %v", e)
 			}
 		}
-		want := []string{"catalog.create service at edge-1 by ada from true", "catalog.update service at edge-1 by ada from true", "catalog.delete service at edge-1 by ada from true"}
+		want := []string{
+			"catalog.create service at edge-1 by ada from true", "catalog.update service at edge-1 by ada from true",
+			"catalog.delete service at edge-1 by ada from true",
+		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if held := admin.trail(t, "catalog.update", "web")[0]; strings.Contains(held.GetBefore(), "look at it") || !strings.Contains(held.GetAfter(), "look at it") {
+		if held := admin.trail(t, "catalog.update", "web")[0]; strings.Contains(held.GetBefore(), "look at it") ||
+			!strings.Contains(held.GetAfter(), "look at it") {
 			t.Errorf("before %s, after %s", held.GetBefore(), held.GetAfter())
 		}
 
 		put := func(data map[string]string) {
 			t.Helper()
-			if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: data}}); err != nil {
+			if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+				AllowMissing: true, Secret: &consolev1.Secret{Metadata: meta("git"), Data: data},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		put(map[string]string{"user": "planted-1", "token": "planted-2"})
 		put(map[string]string{"user": "", "token": "planted-3"})
 		events := admin.trail(t, "catalog", "git")
-		if len(events) != 2 || events[1].GetBefore() != `{"data":{"token":"***","user":"***"}}` || events[1].GetAfter() != `{"data":{"token":"*** (changed)","user":"***"}}` {
+		if len(events) != 2 || events[1].GetBefore() != `{"data":{"token":"***","user":"***"}}` ||
+			events[1].GetAfter() != `{"data":{"token":"*** (changed)","user":"***"}}` {
 			t.Errorf("got %v", events)
 		}
 		all, err := admin.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{PageSize: 1000})
@@ -684,10 +839,14 @@ func TestAuditOfEveryWrite(t *testing.T) {
 		}
 
 		// Calls that are about no resource leave an event, too.
-		if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:bob"}}); err != nil {
+		if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{
+			Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:bob"},
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := admin.logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{User: "kim"}); err != nil {
+		if _, err := admin.logins.CreateLoginLink(t.Context(), &consolev1.CreateLoginLinkRequest{
+			User: "kim",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		token, err := admin.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{})
@@ -712,7 +871,8 @@ func TestAuditOfEveryWrite(t *testing.T) {
 			{"join-token.create", "edge-1", "ada"},
 			{"cluster.join", "edge-1", "edge-1"},
 		} {
-			if got := admin.trail(t, e.action, e.name); len(got) != 1 || got[0].GetActor().GetName() != e.actor || len(got[0].GetTraceId()) != 32 {
+			if got := admin.trail(t, e.action, e.name); len(got) != 1 || got[0].GetActor().GetName() != e.actor ||
+				len(got[0].GetTraceId()) != 32 {
 				t.Errorf("%s: %v", e.action, got)
 			}
 		}
@@ -720,7 +880,9 @@ func TestAuditOfEveryWrite(t *testing.T) {
 		forged := auditEvent(1, "ada", "catalog.update")
 		forged.Name, forged.Before, forged.After = "forged", "{}", "{}"
 		record(t, r.service(t, identity.ServiceTunnel), forged)
-		if got := admin.trail(t, "catalog.update", "forged"); len(got) != 1 || got[0].GetBefore() != "" || got[0].GetAfter() != "" || got[0].GetRecorder() != "service:tunnel" {
+		if got := admin.trail(t, "catalog.update",
+			"forged"); len(got) != 1 || got[0].GetBefore() != "" || got[0].GetAfter() != "" ||
+			got[0].GetRecorder() != "service:tunnel" {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -743,7 +905,9 @@ func TestRevokingASubjectRevokesItsAPITokens(t *testing.T) {
 	if err := call(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:bob"}}); err != nil {
+	if _, err := admin.identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{
+		Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:bob"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := call(t.Context()); connect.CodeOf(err) != connect.CodeUnauthenticated {
@@ -762,9 +926,16 @@ func TestWhoNamesAResourceIsToldToWhoSeesThem(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
-			Metadata: meta("janitor"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Kinds: []string{"Source"}, Verbs: []string{"view", "edit", "delete"}}}},
-		}}); err != nil {
+		if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{
+			AllowMissing: true, Role: &consolev1.Role{
+				Metadata: meta("janitor"),
+				Spec: &consolev1.RoleSpec{
+					Rules: []*consolev1.RoleRule{
+						{Kinds: []string{"Source"}, Verbs: []string{"view", "edit", "delete"}},
+					},
+				},
+			},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		admin.let(t, "janitors", "janitor", &consolev1.GrantClusters{All: true})

@@ -68,8 +68,13 @@ func TestMasterKeyIsRotated(t *testing.T) {
 			files := t.TempDir()
 			put(t, files, "a.yaml", "pw: hunter5\n")
 			r := h.withFiles(t, files)
-			r.admin(t).must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "hunter2"), newBackend("files"),
-				configured(newService("web", "shop", "edge-1"), nil, settings{"own": secretOf("hunter3"), "pw": refTo("pw", "password"), "file": fromBackend("files", "a.yaml", "pw")}))
+			r.admin(t).must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "hunter2"),
+				newBackend("files"),
+				configured(newService("web", "shop",
+					"edge-1"), nil, settings{
+					"own": secretOf("hunter3"), "pw": refTo("pw", "password"),
+					"file": fromBackend("files", "a.yaml", "pw"),
+				}))
 			await(t, "the file is read", func() bool { return r.admin(t).revisions(t)["web"] != "held" })
 			revision := r.admin(t).revisions(t)["web"]
 			old, err := os.ReadFile(file)
@@ -93,12 +98,14 @@ func TestMasterKeyIsRotated(t *testing.T) {
 			if err != nil || got.GetService().GetStatus().GetConfigRevision() != revision {
 				t.Fatalf("got %v, %v", got, err)
 			}
-			values := r.service(t, identity.ServiceDistributor).values(t, got.GetService().GetMetadata().GetUid(), revision)
+			values := r.service(t, identity.ServiceDistributor).values(t, got.GetService().GetMetadata().GetUid(),
+				revision)
 			if values["own"] != "hunter3" || values["pw"] != "hunter2" || values["file"] != "hunter5" {
 				t.Errorf("got %v", values)
 			}
 			admin := r.admin(t)
-			admin.must(t, configured(newService("late", "shop", "edge-1"), nil, settings{"file": fromBackend("files", "a.yaml", "pw")}))
+			admin.must(t, configured(newService("late", "shop",
+				"edge-1"), nil, settings{"file": fromBackend("files", "a.yaml", "pw")}))
 			if got := admin.current(t, r.service(t, identity.ServiceDistributor), "late")["file"]; got != "hunter5" {
 				t.Errorf("what was read before opens as %q", got)
 			}

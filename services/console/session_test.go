@@ -39,8 +39,12 @@ func browse(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile}, DataDir: h.dir}
-	service, err := console.New(cfg, console.Deps{Log: slog.New(slog.NewTextHandler(h.logs, nil)), Telemetry: telemetry.Discard()})
+	cfg := console.Config{
+		Server: server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile}, DataDir: h.dir,
+	}
+	service, err := console.New(cfg, console.Deps{
+		Log: slog.New(slog.NewTextHandler(h.logs, nil)), Telemetry: telemetry.Discard(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +133,8 @@ const (
 // exchange is the login with the hub secret.
 func (b *browser) exchange(t *testing.T) string {
 	t.Helper()
-	_, text := b.want(t, http.StatusOK, "POST", identities+"ExchangeHubSecret", `{"hubSecret": "a hub secret for tests", "administrator": "ada"}`)
+	_, text := b.want(t, http.StatusOK, "POST", identities+"ExchangeHubSecret",
+		`{"hubSecret": "a hub secret for tests", "administrator": "ada"}`)
 	var resp struct {
 		Token struct{ Token string }
 	}
@@ -146,12 +151,15 @@ func TestBrowserLogsInWorksAndLogsOut(t *testing.T) {
 	b.want(t, http.StatusUnauthorized, "POST", "/v1/session", "")
 	resp, text := b.want(t, http.StatusOK, "POST", "/v1/session", "", "Authorization", "Bearer "+token)
 	set := resp.Header.Get("Set-Cookie")
-	for _, attribute := range []string{"__Host-fairlead=", "Path=/;", "Max-Age=", "HttpOnly", "Secure", "SameSite=Strict"} {
+	for _, attribute := range []string{
+		"__Host-fairlead=", "Path=/;", "Max-Age=", "HttpOnly", "Secure", "SameSite=Strict",
+	} {
 		if !strings.Contains(set, attribute) {
 			t.Errorf("cookie without %s", attribute)
 		}
 	}
-	if strings.Contains(set, "Domain") || strings.Contains(text, b.cookie(t)) || !strings.Contains(text, `"user":"ada"`) || resp.Header.Get("Cache-Control") != "no-store" {
+	if strings.Contains(set, "Domain") || strings.Contains(text, b.cookie(t)) ||
+		!strings.Contains(text, `"user":"ada"`) || resp.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%v %s", resp.Header, text)
 	}
 	first := b.cookie(t)
@@ -162,21 +170,26 @@ func TestBrowserLogsInWorksAndLogsOut(t *testing.T) {
 	b.want(t, http.StatusOK, "POST", getSources, "{}", "Connect-Protocol-Version", "1")
 	b.want(t, http.StatusOK, "POST", putClusters, putCluster, identity.CSRFHeader, "1")
 	b.want(t, http.StatusForbidden, "POST", putClusters, putCluster)
-	b.want(t, http.StatusForbidden, "POST", putClusters, putCluster, identity.CSRFHeader, "1", "Origin", "https://evil.example")
+	b.want(t, http.StatusForbidden, "POST", putClusters, putCluster, identity.CSRFHeader, "1", "Origin",
+		"https://evil.example")
 	b.want(t, http.StatusForbidden, "GET", "/metrics", "", "Sec-Fetch-Site", "same-site")
-	b.want(t, http.StatusUnauthorized, "POST", putClusters, putCluster, identity.CSRFHeader, "1", "Authorization", "Bearer forged")
+	b.want(t, http.StatusUnauthorized, "POST", putClusters, putCluster, identity.CSRFHeader, "1", "Authorization",
+		"Bearer forged")
 	// No script gets a token out of it.
 	for _, body := range []string{`{}`, `{"lifetime": "600s"}`} {
-		if resp, text := b.do(t, "POST", identities+"RenewToken", body, identity.CSRFHeader, "1"); resp.StatusCode == http.StatusOK || strings.Contains(text, `"token"`) {
+		if resp, text := b.do(t, "POST", identities+"RenewToken", body, identity.CSRFHeader,
+			"1"); resp.StatusCode == http.StatusOK || strings.Contains(text, `"token"`) {
 			t.Errorf("RenewToken: %d %s", resp.StatusCode, text)
 		}
 	}
-	if resp, text := b.do(t, "POST", identities+"CreateUserToken", `{"user": "eve"}`, identity.CSRFHeader, "1"); resp.StatusCode == http.StatusOK || strings.Contains(text, `"token"`) {
+	if resp, text := b.do(t, "POST", identities+"CreateUserToken", `{"user": "eve"}`, identity.CSRFHeader,
+		"1"); resp.StatusCode == http.StatusOK || strings.Contains(text, `"token"`) {
 		t.Errorf("CreateUserToken: %d %s", resp.StatusCode, text)
 	}
 
 	// Renewed by its cookie, and only by a page of the console.
-	b.want(t, http.StatusForbidden, "POST", "/v1/session", "", identity.CSRFHeader, "1", "Origin", "https://evil.example")
+	b.want(t, http.StatusForbidden, "POST", "/v1/session", "", identity.CSRFHeader, "1", "Origin",
+		"https://evil.example")
 	b.want(t, http.StatusForbidden, "POST", "/v1/session", "")
 	b.want(t, http.StatusOK, "POST", "/v1/session", "", identity.CSRFHeader, "1")
 	second := b.cookie(t)
@@ -201,7 +214,8 @@ func TestBrowserLogsInWorksAndLogsOut(t *testing.T) {
 	b.want(t, http.StatusOK, "GET", "/v1/session", "", "Authorization", "Bearer "+token)
 
 	// A call that ends the login, or all of the user's, ends the sessions.
-	b.want(t, http.StatusOK, "POST", identities+"RevokeTokens", `{"tokenId": "`+tokenID(t, token)+`"}`, "Authorization", "Bearer "+b.exchange(t))
+	b.want(t, http.StatusOK, "POST", identities+"RevokeTokens", `{"tokenId": "`+tokenID(t, token)+`"}`,
+		"Authorization", "Bearer "+b.exchange(t))
 	b.want(t, http.StatusUnauthorized, "GET", "/v1/session", "", "Cookie", identity.SessionCookie+"="+second)
 }
 
@@ -210,7 +224,8 @@ func TestPersonLogsOutEverywhere(t *testing.T) {
 	t.Parallel()
 	b := browse(t)
 	token := b.exchange(t)
-	_, text := b.want(t, http.StatusOK, "POST", identities+"ExchangeHubSecret", `{"hubSecret": "a hub secret for tests", "administrator": "bob"}`)
+	_, text := b.want(t, http.StatusOK, "POST", identities+"ExchangeHubSecret",
+		`{"hubSecret": "a hub secret for tests", "administrator": "bob"}`)
 	var bob struct{ Token struct{ Token string } }
 	if err := json.Unmarshal([]byte(text), &bob); err != nil {
 		t.Fatal(err)
@@ -218,7 +233,8 @@ func TestPersonLogsOutEverywhere(t *testing.T) {
 	b.want(t, http.StatusOK, "POST", "/v1/session", "", "Authorization", "Bearer "+token)
 	lost := b.cookie(t)
 	b.want(t, http.StatusOK, "POST", "/v1/session", "", "Authorization", "Bearer "+token)
-	_, text = b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.TokenService/CreateToken", `{"description": "ci"}`, "Authorization", "Bearer "+token)
+	_, text = b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.TokenService/CreateToken",
+		`{"description": "ci"}`, "Authorization", "Bearer "+token)
 	var made struct{ Token string }
 	if err := json.Unmarshal([]byte(text), &made); err != nil || made.Token == "" {
 		t.Fatalf("%s %v", text, err)
@@ -234,7 +250,8 @@ func TestPersonLogsOutEverywhere(t *testing.T) {
 	b.want(t, http.StatusUnauthorized, "GET", "/v1/session", "", "Authorization", "Bearer "+token)
 	b.want(t, http.StatusOK, "GET", "/v1/session", "", "Authorization", "Bearer "+bob.Token.Token)
 	b.want(t, http.StatusOK, "POST", getSources, "{}", "Authorization", "Bearer "+made.Token)
-	_, trail := b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.AuditService/ListAuditEvents", `{"filter": {"action": "session.end"}}`, "Authorization", "Bearer "+bob.Token.Token)
+	_, trail := b.want(t, http.StatusOK, "POST", "/fairlead.console.v1.AuditService/ListAuditEvents",
+		`{"filter": {"action": "session.end"}}`, "Authorization", "Bearer "+bob.Token.Token)
 	if strings.Count(trail, `"session.end"`) != 1 || !strings.Contains(trail, "all logins of user:ada") {
 		t.Errorf("the trail says %s", trail)
 	}
@@ -277,7 +294,8 @@ func TestNoSessionsWithoutTLS(t *testing.T) {
 	r := newHub(t, "").start(t)
 	token := r.adminToken(t)
 	b := &browser{hub: r.hub, url: r.url, client: newHTTPClient(t)}
-	if _, text := b.want(t, http.StatusBadRequest, "POST", "/v1/session", "", "Authorization", "Bearer "+token); !strings.Contains(text, "--tls-cert") {
+	if _, text := b.want(t, http.StatusBadRequest, "POST", "/v1/session", "", "Authorization",
+		"Bearer "+token); !strings.Contains(text, "--tls-cert") {
 		t.Error(text)
 	}
 	b.want(t, http.StatusForbidden, "GET", "/v1/session", "", "Cookie", identity.SessionCookie+"="+token)
@@ -291,13 +309,15 @@ func TestOnlyPeopleHaveSessions(t *testing.T) {
 	agent := b.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"})
 	header := http.Header{}
 	identitytest.Authorize(t, header, agent, identity.ServiceConsole)
-	b.want(t, http.StatusForbidden, "POST", "/v1/session", "", "Authorization", header.Get("Authorization"), identity.ProofHeader, header.Get(identity.ProofHeader))
+	b.want(t, http.StatusForbidden, "POST", "/v1/session", "", "Authorization", header.Get("Authorization"),
+		identity.ProofHeader, header.Get(identity.ProofHeader))
 	many := make([]string, identity.MaxGroups)
 	for i := range many {
 		many[i] = strings.Repeat("g", 100)
 	}
 	crowd := b.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: many})
-	if resp, text := b.want(t, http.StatusBadRequest, "POST", "/v1/session", "", "Authorization", "Bearer "+crowd); !strings.Contains(text, "groups") || resp.Header.Get("Set-Cookie") != "" {
+	if resp, text := b.want(t, http.StatusBadRequest, "POST", "/v1/session", "", "Authorization",
+		"Bearer "+crowd); !strings.Contains(text, "groups") || resp.Header.Get("Set-Cookie") != "" {
 		t.Errorf("%v %s", resp.Header, text)
 	}
 }

@@ -19,7 +19,8 @@ func TestOnePersonHasNoMoreThanAShareOfTheStreams(t *testing.T) {
 	hc := newHTTPClient(t)
 	as := func(name string) consolev1connect.LiveServiceClient {
 		token := r.sign(t, identity.Identity{Kind: identity.KindUser, Name: name, Groups: []string{"lookers"}})
-		return consolev1connect.NewLiveServiceClient(hc, r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
+		return consolev1connect.NewLiveServiceClient(hc, r.url,
+			append(client.Options(), client.WithToken(r.sending(token)))...)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -60,7 +60,10 @@ func (h *hub) tell(t *testing.T, list ...*consolev1.Event) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, store.Event{ID: e.GetId(), Time: e.GetTime().AsTime(), Type: e.GetType(), Cluster: e.GetCluster(), Service: e.GetService(), Event: text})
+		rows = append(rows, store.Event{
+			ID: e.GetId(), Time: e.GetTime().AsTime(), Type: e.GetType(), Cluster: e.GetCluster(),
+			Service: e.GetService(), Event: text,
+		})
 	}
 	if err := s.AddEvents(t.Context(), rows...); err != nil {
 		t.Fatal(err)
@@ -69,7 +72,8 @@ func (h *hub) tell(t *testing.T, list ...*consolev1.Event) {
 
 func degraded(id, project, service string) *consolev1.Event {
 	return &consolev1.Event{
-		Id: id, Type: "service.degraded", Severity: consolev1.Severity_SEVERITY_ERROR, Project: project, Cluster: "edge-1", Service: service, Message: "1 of 3 <objects> & more.",
+		Id: id, Type: "service.degraded", Severity: consolev1.Severity_SEVERITY_ERROR, Project: project,
+		Cluster: "edge-1", Service: service, Message: "1 of 3 <objects> & more.",
 	}
 }
 
@@ -154,7 +158,12 @@ func secret(value string) *consolev1.SinkSecret {
 }
 
 func webhook(name, url string) *consolev1.Sink {
-	return &consolev1.Sink{Metadata: meta(name), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: url, Key: secret(plantedKey)}}}}
+	return &consolev1.Sink{
+		Metadata: meta(name),
+		Spec: &consolev1.SinkSpec{
+			To: &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: url, Key: secret(plantedKey)}},
+		},
+	}
 }
 
 func (a api) sink(t testing.TB, name string) *consolev1.Sink {
@@ -172,8 +181,8 @@ func (a api) putSink(t testing.TB, s *consolev1.Sink) error {
 	return err
 }
 
-// An event that a receiver does not take is sent when it does, over restarts of the console, and nothing twice; an event from before the
-// sink, or one that is not for it, never. The key is in nothing that people see.
+// An event that a receiver does not take is sent when it does, over restarts of the console, and nothing twice; an
+// event from before the sink, or one that is not for it, never. The key is in nothing that people see.
 func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 	t.Parallel()
 	for name, db := range map[string]string{"SQLite": "", "PostgreSQL": postgres.Database(t)} {
@@ -186,7 +195,10 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 			if err := admin.putSink(t, webhook("hook", to.URL)); err != nil {
 				t.Fatal(err)
 			}
-			h.tell(t, degraded("a", "", "web"), &consolev1.Event{Id: "info", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web"})
+			h.tell(t, degraded("a", "",
+				"web"), &consolev1.Event{
+				Id: "info", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web",
+			})
 			await(t, "the first event comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
 			await(t, "it is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 1 })
 
@@ -195,7 +207,8 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 			var status *consolev1.SinkStatus
 			await(t, "the sink says why", func() bool {
 				status = admin.sink(t, "hook").GetStatus()
-				return strings.Contains(status.GetProblem().GetMessage(), "answers 503 Service Unavailable not now, says ***") && status.GetWaiting() == 2
+				return strings.Contains(status.GetProblem().GetMessage(),
+					"answers 503 Service Unavailable not now, says ***") && status.GetWaiting() == 2
 			})
 			events := r.events(t, r.adminToken(t))
 			await(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing" })
@@ -210,8 +223,12 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 			r = h.withSinks(t)
 			admin = r.admin(t)
 			await(t, "all have come", func() bool { return len(to.got(t)) >= 4 })
-			await(t, "it is noted", func() bool { status = admin.sink(t, "hook").GetStatus(); return status.GetSent() == 4 })
-			if got := to.got(t); !slices.Equal(got, []string{"a", "b", "c", "d"}) || status.GetProblem() != nil || status.GetWaiting() != 0 || status.GetDropped() != 0 {
+			await(t, "it is noted", func() bool {
+				status = admin.sink(t, "hook").GetStatus()
+				return status.GetSent() == 4
+			})
+			if got := to.got(t); !slices.Equal(got, []string{"a", "b", "c", "d"}) || status.GetProblem() != nil ||
+				status.GetWaiting() != 0 || status.GetDropped() != 0 {
 				t.Errorf("got %v, and the sink is %v", got, status)
 			}
 			tested, err = admin.sinks.TestSink(t.Context(), &consolev1.TestSinkRequest{Name: "hook"})
@@ -229,7 +246,8 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 			await(t, "what is too old is given up", func() bool {
 				return admin.sink(t, "hook").GetStatus().GetDropped() == 1 && slices.Contains(to.got(t), "e")
 			})
-			if got := to.got(t); slices.Contains(got, "stale") || types(listEvents(t, events, "type = sink.dropped")) != "sink.dropped" {
+			if got := to.got(t); slices.Contains(got, "stale") ||
+				types(listEvents(t, events, "type = sink.dropped")) != "sink.dropped" {
 				t.Errorf("got %v", got)
 			}
 			r.stop()
@@ -264,10 +282,13 @@ func TestASinkThatIsCorrectedRecovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "it comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
-	await(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing sink.recovered" })
+	await(t, "it is told", func() bool {
+		return types(listEvents(t, events, "sink = hook")) == "sink.failing sink.recovered"
+	})
 }
 
-// A changed filter begins with what happens from then on; what waits still has to fit the one before, and comes if it fits both.
+// A changed filter begins with what happens from then on; what waits still has to fit the one before, and comes if it
+// fits both.
 func TestAChangedFilterBeginsNow(t *testing.T) {
 	t.Parallel()
 	to := newReceiver(t)
@@ -284,7 +305,9 @@ func TestAChangedFilterBeginsNow(t *testing.T) {
 		}
 	}
 	healthy := func(id string) *consolev1.Event {
-		return &consolev1.Event{Id: id, Type: "service.healthy", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web"}
+		return &consolev1.Event{
+			Id: id, Type: "service.healthy", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web",
+		}
 	}
 	change("service.degraded")
 	h.tell(t, healthy("old"), degraded("a", "", "web"))
@@ -309,7 +332,8 @@ func TestAChangedFilterBeginsNow(t *testing.T) {
 	}
 }
 
-// No filter is forgotten while events of its time wait. When there are too many, a change is refused until they are sent or given up.
+// No filter is forgotten while events of its time wait. When there are too many, a change is refused until they are
+// sent or given up.
 func TestManyChangesOfAFilter(t *testing.T) {
 	t.Parallel()
 	to := newReceiver(t)
@@ -334,7 +358,9 @@ func TestManyChangesOfAFilter(t *testing.T) {
 	}
 	h.tell(t, degraded("first", "", "web"))
 	await(t, "the first is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 1 })
-	h.tell(t, &consolev1.Event{Id: "not for it", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web"})
+	h.tell(t, &consolev1.Event{
+		Id: "not for it", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web",
+	})
 	changes()
 	await(t, "filters are forgotten when nothing waits", func() bool { return change(10) == nil })
 
@@ -342,7 +368,8 @@ func TestManyChangesOfAFilter(t *testing.T) {
 	h.tell(t, degraded("a", "", "web"))
 	await(t, "it waits", func() bool { return admin.sink(t, "hook").GetStatus().GetWaiting() == 1 })
 	changes()
-	wantCode(t, change(10), connect.CodeFailedPrecondition, `sink "hook"`, "changed 10 times while events wait", "disabled: true")
+	wantCode(t, change(10), connect.CodeFailedPrecondition, `sink "hook"`, "changed 10 times while events wait",
+		"disabled: true")
 	hook.Spec.Services, hook.Spec.Disabled = []string{"web", "other-9"}, true
 	if err := admin.putSink(t, hook); err != nil {
 		t.Fatal(err)
@@ -361,7 +388,9 @@ func TestASinkThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	}
 	r := h.withSinks(t)
 	admin := r.admin(t)
-	for name, spec := range map[string]string{"bad-filter": `{"webhook":{"url":"https://x.invalid/"},"filter":"(("}`, "bad-spec": `{"webhook":7}`} {
+	for name, spec := range map[string]string{
+		"bad-filter": `{"webhook":{"url":"https://x.invalid/"},"filter":"(("}`, "bad-spec": `{"webhook":7}`,
+	} {
 		err = errors.Join(err, s.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
 			list, err := tx.Create(ctx, store.Draft{Kind: store.KindSink, Name: name, Spec: []byte(spec)})
 			if err != nil {
@@ -428,9 +457,12 @@ func TestSinksWaitForNoOther(t *testing.T) {
 	h := newHub(t, "")
 	r := h.withSinks(t)
 	admin := r.admin(t)
-	slack := &consolev1.Sink{Metadata: meta("chat"), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Slack{Slack: &consolev1.SlackSink{
-		Url: secret(chat.URL + "/services/T0/B0/planted-slack-token"), Ca: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: chat.Certificate().Raw})),
-	}}}}
+	slack := &consolev1.Sink{
+		Metadata: meta("chat"), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Slack{Slack: &consolev1.SlackSink{
+			Url: secret(chat.URL + "/services/T0/B0/planted-slack-token"),
+			Ca:  string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: chat.Certificate().Raw})),
+		}}},
+	}
 	admin.must(t, webhook("hangs", hangs.URL))
 	if err := admin.putSink(t, slack); err != nil {
 		t.Fatal(err)
@@ -447,7 +479,9 @@ func TestSinksWaitForNoOther(t *testing.T) {
 	h.tell(t, storm...)
 	await(t, "the storm is told", func() bool { return len(said()) == 1 })
 	text := said()[0]
-	if !strings.HasPrefix(text, "300 events:\nERROR service.degraded web at edge-1: 1 of 3 &lt;objects&gt; &amp; more.\n") || !strings.HasSuffix(text, "and 280 more: see fairlead events\n") || strings.Count(text, "\n") != 22 {
+	if !strings.HasPrefix(text,
+		"300 events:\nERROR service.degraded web at edge-1: 1 of 3 &lt;objects&gt; &amp; more.\n") ||
+		!strings.HasSuffix(text, "and 280 more: see fairlead events\n") || strings.Count(text, "\n") != 22 {
 		t.Errorf("said %q", text)
 	}
 	// Without its authority it is not believed, and the URL is in nothing that is told.
@@ -456,7 +490,8 @@ func TestSinksWaitForNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	tested, err := admin.sinks.TestSink(t.Context(), &consolev1.TestSinkRequest{Name: "chat"})
-	if err != nil || tested.GetAccepted() || !strings.Contains(tested.GetAnswer(), "certificate") || strings.Contains(tested.GetAnswer(), "planted") {
+	if err != nil || tested.GetAccepted() || !strings.Contains(tested.GetAnswer(), "certificate") ||
+		strings.Contains(tested.GetAnswer(), "planted") {
 		t.Errorf("tested: %v, %v", tested, err)
 	}
 	got := admin.sink(t, "chat")
@@ -485,13 +520,16 @@ func TestSinksKeepToWhereTheyMaySend(t *testing.T) {
 	}
 	closed, open := newHub(t, "").start(t), newHub(t, "").withSinks(t)
 	for url, want := range map[string]string{
-		strings.Replace(to.URL, "http://", "https://", 1): "loopback", to.URL: "--allow-addresses", "https://169.254.169.254/latest": "cloud metadata", "https://[::ffff:10.0.0.1]/": "private",
+		strings.Replace(to.URL, "http://", "https://", 1): "loopback", to.URL: "--allow-addresses",
+		"https://169.254.169.254/latest": "cloud metadata", "https://[::ffff:10.0.0.1]/": "private",
 	} {
 		if got := try(closed, url); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", url, got)
 		}
 	}
-	for url, want := range map[string]string{leads.URL: "redirects are not followed", "https://169.254.169.254/latest": "cloud metadata"} {
+	for url, want := range map[string]string{
+		leads.URL: "redirects are not followed", "https://169.254.169.254/latest": "cloud metadata",
+	} {
 		if got := try(open, url); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", url, got)
 		}
@@ -510,11 +548,18 @@ func TestSinksOfAProject(t *testing.T) {
 	admin := r.admin(t)
 	all := &consolev1.GrantClusters{All: true}
 	team := grant("team", "operator", all)
-	team.Spec.Subjects, team.Spec.Projects = []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, []string{"shop"}
+	team.Spec.Subjects, team.Spec.Projects = []*consolev1.GrantSubject{
+		{Subject: &consolev1.GrantSubject_User{User: "eve"}},
+	}, []string{"shop"}
 	look := grant("look", "deployer", all)
-	look.Spec.Subjects, look.Spec.Projects = []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "vic"}}}, []string{"shop"}
-	admin.must(t, &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{}}, &consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{}},
-		team, look, &consolev1.Secret{Metadata: meta("keys"), Data: map[string]string{"k": plantedKey, "other": plantedKey}})
+	look.Spec.Subjects, look.Spec.Projects = []*consolev1.GrantSubject{
+		{Subject: &consolev1.GrantSubject_User{User: "vic"}},
+	}, []string{"shop"}
+	admin.must(t, &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{}},
+		&consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{}},
+		team, look, &consolev1.Secret{
+			Metadata: meta("keys"), Data: map[string]string{"k": plantedKey, "other": plantedKey},
+		})
 	eve, vic := r.user(t, "eve"), r.user(t, "vic")
 
 	hub := webhook("all", to.URL)
@@ -530,7 +575,9 @@ func TestSinksOfAProject(t *testing.T) {
 	wantCode(t, eve.putSink(t, foreign), connect.CodePermissionDenied)
 	borrowed := webhook("borrowed", to.URL)
 	borrowed.Spec.Project = "shop"
-	borrowed.Spec.GetWebhook().Key = &consolev1.SinkSecret{Value: &consolev1.SinkSecret_Ref{Ref: &consolev1.SinkSecretRef{Path: "keys", Key: "k"}}}
+	borrowed.Spec.GetWebhook().Key = &consolev1.SinkSecret{
+		Value: &consolev1.SinkSecret_Ref{Ref: &consolev1.SinkSecretRef{Path: "keys", Key: "k"}},
+	}
 	wantCode(t, eve.putSink(t, borrowed), connect.CodePermissionDenied, `view secret "keys"`)
 	if err := admin.putSink(t, borrowed); err != nil {
 		t.Fatal(err)
@@ -543,7 +590,8 @@ func TestSinksOfAProject(t *testing.T) {
 	} {
 		other := proto.CloneOf(borrowed)
 		change(other.GetSpec().GetWebhook())
-		if err := eve.putSink(t, other); connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), `view secret "keys"`) {
+		if err := eve.putSink(t, other); connect.CodeOf(err) != connect.CodePermissionDenied ||
+			!strings.Contains(err.Error(), `view secret "keys"`) {
 			t.Errorf("eve changes the %s: %v", field, err)
 		}
 		if field == "key" {
@@ -552,7 +600,8 @@ func TestSinksOfAProject(t *testing.T) {
 		other = proto.CloneOf(own)
 		change(other.GetSpec().GetWebhook())
 		other.Spec.GetWebhook().Key = secret("")
-		if err := eve.putSink(t, other); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "spec.webhook.key.secret: write it again") {
+		if err := eve.putSink(t, other); connect.CodeOf(err) != connect.CodeInvalidArgument ||
+			!strings.Contains(err.Error(), "spec.webhook.key.secret: write it again") {
 			t.Errorf("eve changes the %s: %v", field, err)
 		}
 	}
@@ -569,11 +618,16 @@ func TestSinksOfAProject(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	h.tell(t, degraded("bank-1", "bank", "vault"), degraded("shop-1", "shop", "web"), &consolev1.Event{Id: "lost", Type: "cluster.lost", Severity: consolev1.Severity_SEVERITY_ERROR, Cluster: "edge-1"})
+	h.tell(t, degraded("bank-1", "bank",
+		"vault"), degraded("shop-1", "shop",
+		"web"), &consolev1.Event{
+		Id: "lost", Type: "cluster.lost", Severity: consolev1.Severity_SEVERITY_ERROR, Cluster: "edge-1",
+	})
 	await(t, "events come", func() bool { return len(to.got(t)) >= 5 })
 	got := to.got(t)
 	slices.Sort(got)
-	if !slices.Equal(got, []string{"bank-1", "lost", "shop-1", "shop-1", "shop-1"}) { // own, borrowed and all of the hub
+	// own, borrowed and all of the hub
+	if !slices.Equal(got, []string{"bank-1", "lost", "shop-1", "shop-1", "shop-1"}) {
 		t.Errorf("got %v", got)
 	}
 	_, err = admin.secrets.DeleteSecret(t.Context(), &consolev1.DeleteSecretRequest{Name: "keys"})
@@ -671,11 +725,15 @@ func TestSinksSendMail(t *testing.T) {
 	r := h.withSinks(t)
 	admin := r.admin(t)
 	email := &consolev1.EmailSink{
-		Server: l.Addr().String(), From: "Hub <hub@example.com>", To: []string{"Ops Zürich <ops@example.com>", "dev@example.com"}, Username: "hub",
-		Password: secret("wrong-password"), Ca: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw})),
-		Subject: "{{range .Events}}{{.Service}}: {{.Message}}{{end}}",
+		Server: l.Addr().String(), From: "Hub <hub@example.com>",
+		To: []string{"Ops Zürich <ops@example.com>", "dev@example.com"}, Username: "hub",
+		Password: secret("wrong-password"),
+		Ca:       string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw})),
+		Subject:  "{{range .Events}}{{.Service}}: {{.Message}}{{end}}",
 	}
-	of := &consolev1.Sink{Metadata: meta("mail"), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Email{Email: email}}}
+	of := &consolev1.Sink{
+		Metadata: meta("mail"), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Email{Email: email}},
+	}
 	for _, bad := range []string{"ops@example.com\r\nBcc: eve@example.com", "nobody", "<a b@example.com>"} {
 		email.To[1] = bad
 		wantCode(t, admin.putSink(t, of), connect.CodeInvalidArgument, "email.to[1]")
@@ -688,7 +746,8 @@ func TestSinksSendMail(t *testing.T) {
 	injected.Message = "Grüße\r\nBcc: eve@example.com\r\n\r\n.\r\nMAIL FROM:<eve@example.com>"
 	h.tell(t, injected)
 	await(t, "the server refuses", func() bool {
-		return strings.Contains(admin.sink(t, "mail").GetStatus().GetProblem().GetMessage(), "does not let us log in: 535")
+		return strings.Contains(admin.sink(t, "mail").GetStatus().GetProblem().GetMessage(),
+			"does not let us log in: 535")
 	})
 	email.Password = secret("planted-password")
 	if err := admin.putSink(t, of); err != nil {
@@ -709,10 +768,12 @@ func TestSinksSendMail(t *testing.T) {
 		t.Errorf("subject %q: %v", subject, err)
 	}
 	list, err := got.Header.AddressList("To")
-	if err != nil || len(list) != 2 || list[0].Name != "Ops Zürich" || got.Header.Get("Bcc") != "" || !slices.Equal(to, []string{"TO:<ops@example.com>", "TO:<dev@example.com>"}) {
+	if err != nil || len(list) != 2 || list[0].Name != "Ops Zürich" || got.Header.Get("Bcc") != "" ||
+		!slices.Equal(to, []string{"TO:<ops@example.com>", "TO:<dev@example.com>"}) {
 		t.Errorf("to %v, %v: %v: %v", list, to, err, got.Header)
 	}
-	if !strings.Contains(string(body), "service: web\r\n") || !strings.Contains(string(body), "Grüße") || !strings.HasSuffix(got.Header.Get("Message-Id"), "@example.com>") {
+	if !strings.Contains(string(body), "service: web\r\n") || !strings.Contains(string(body), "Grüße") ||
+		!strings.HasSuffix(got.Header.Get("Message-Id"), "@example.com>") {
 		t.Errorf("%v\n%s", got.Header, body)
 	}
 

@@ -31,13 +31,16 @@ func (r *running) syncing(t testing.TB, token string) syncing {
 	t.Helper()
 	opts, hc := append(client.Options(), client.WithToken(r.sending(token))), newHTTPClient(t)
 	return syncing{
-		api: r.as(t, token), levers: consolev1connect.NewSyncServiceClient(hc, r.url, opts...), objects: consolev1connect.NewObjectServiceClient(hc, r.url, opts...),
+		api: r.as(t, token), levers: consolev1connect.NewSyncServiceClient(hc, r.url, opts...),
+		objects: consolev1connect.NewObjectServiceClient(hc, r.url, opts...),
 	}
 }
 
 func (s syncing) report(t *testing.T, cluster string, reports ...*deliveryv1.ServiceReport) {
 	t.Helper()
-	if _, err := s.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{Clusters: []*consolev1.ClusterReports{{Cluster: cluster, Reports: reports}}}); err != nil {
+	if _, err := s.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{
+		Clusters: []*consolev1.ClusterReports{{Cluster: cluster, Reports: reports}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,7 +80,9 @@ func TestLeversAreWrittenInTheHistory(t *testing.T) {
 			return out.GetService(), err
 		}, nil},
 		{func(ctx context.Context) (*consolev1.Service, error) {
-			out, err := admin.levers.HoldService(ctx, &consolev1.HoldServiceRequest{Name: "web", Reason: "x", Mode: deliveryv1.SyncMode_SYNC_MODE_DRY_RUN})
+			out, err := admin.levers.HoldService(ctx, &consolev1.HoldServiceRequest{
+				Name: "web", Reason: "x", Mode: deliveryv1.SyncMode_SYNC_MODE_DRY_RUN,
+			})
 			return out.GetService(), err
 		}, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, Reason: "x"}},
 	}
@@ -101,7 +106,9 @@ func TestLeversAreWrittenInTheHistory(t *testing.T) {
 	if err != nil || asked.GetService().GetSpec().GetSync().GetRequestTime() == nil {
 		t.Errorf("sync: %v, %v", asked, err)
 	}
-	_, err = admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Reason: "x", Mode: deliveryv1.SyncMode_SYNC_MODE_AUTO})
+	_, err = admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+		Name: "web", Reason: "x", Mode: deliveryv1.SyncMode_SYNC_MODE_AUTO,
+	})
 	wantCode(t, err, connect.CodeInvalidArgument, "mode")
 	_, err = admin.levers.ResumeService(t.Context(), &consolev1.ResumeServiceRequest{Name: "none"})
 	wantCode(t, err, connect.CodeNotFound, "none")
@@ -123,7 +130,8 @@ func TestLeversAreWrittenInTheHistory(t *testing.T) {
 		}
 		return out
 	}()
-	if len(history) != 7 || history[0] != "7 sync asked user:ada" || history[3] != "4 resumed user:ada" || history[6] != "1 created user:ada" {
+	if len(history) != 7 || history[0] != "7 sync asked user:ada" || history[3] != "4 resumed user:ada" ||
+		history[6] != "1 created user:ada" {
 		t.Errorf("history: %q", history)
 	}
 }
@@ -142,9 +150,16 @@ func TestConfirmOfAnOldGuardIsRefused(t *testing.T) {
 	_, err := confirm("g1")
 	wantCode(t, err, connect.CodeFailedPrecondition, "nothing is to be confirmed")
 	guarded := &deliveryv1.ServiceReport{
-		Service: "web", Sequence: 1, Phase: deliveryv1.Phase_PHASE_WAITING, Digest: "d", ObjectsDrifted: 2, Repairs: 3, RepairTime: timestamppb.Now(),
-		Guard:    &deliveryv1.Guard{Id: "g2", Removing: 9, ObjectsTotal: 12, Sample: []*deliveryv1.ManagedObject{{Kind: "ConfigMap", Name: "o'brien", Uid: "u", Wave: -1}}},
-		Repaired: &deliveryv1.ObjectReport{Kind: "Deployment", Name: "web", Health: "Healthy", Rival: "kubectl-edit", Fields: []string{"/spec/replicas"}},
+		Service: "web", Sequence: 1, Phase: deliveryv1.Phase_PHASE_WAITING, Digest: "d", ObjectsDrifted: 2, Repairs: 3,
+		RepairTime: timestamppb.Now(),
+		Guard: &deliveryv1.Guard{
+			Id: "g2", Removing: 9, ObjectsTotal: 12,
+			Sample: []*deliveryv1.ManagedObject{{Kind: "ConfigMap", Name: "o'brien", Uid: "u", Wave: -1}},
+		},
+		Repaired: &deliveryv1.ObjectReport{
+			Kind: "Deployment", Name: "web", Health: "Healthy", Rival: "kubectl-edit",
+			Fields: []string{"/spec/replicas"},
+		},
 	}
 	guarded.RepairTime.Nanos = 0
 	distributor.report(t, "edge-1", guarded)
@@ -158,7 +173,9 @@ func TestConfirmOfAnOldGuardIsRefused(t *testing.T) {
 	if err != nil || got.GetSpec().GetSync().GetPrune().GetConfirmed() != "g2" {
 		t.Errorf("confirmed: %v, %v", got.GetSpec().GetSync(), err)
 	}
-	distributor.report(t, "edge-1", &deliveryv1.ServiceReport{Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d"})
+	distributor.report(t, "edge-1", &deliveryv1.ServiceReport{
+		Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d",
+	})
 	_, err = confirm("g2")
 	wantCode(t, err, connect.CodeFailedPrecondition, "nothing is to be confirmed")
 }
@@ -174,7 +191,8 @@ func TestServicesWaitForOthersThatExist(t *testing.T) {
 			u.Service.Spec.Cluster, u.Service.Spec.Sync = cluster, &deliveryv1.SyncSpec{DependsOn: on}
 			return u
 		}
-		if _, err := admin.batchServices(t, waits("c", "edge-1", "b"), waits("b", "edge-1", "a"), waits("a", "edge-1"), waits("far", "edge-2")); err != nil {
+		if _, err := admin.batchServices(t, waits("c", "edge-1", "b"), waits("b", "edge-1", "a"), waits("a", "edge-1"),
+			waits("far", "edge-2")); err != nil {
 			t.Fatal(err) // in any order
 		}
 		for _, bad := range []struct {
@@ -193,9 +211,12 @@ func TestServicesWaitForOthersThatExist(t *testing.T) {
 			t.Error(err)
 		}
 		_, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "a"})
-		wantCode(t, err, connect.CodeFailedPrecondition, `service "a" is waited for by service "b", service "c" (spec.sync.dependsOn): delete or change them first`)
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`service "a" is waited for by service "b", service "c" (spec.sync.dependsOn): delete or change them first`)
 		for _, name := range []string{"c", "b", "a", "far"} {
-			if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name}); err != nil {
+			if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+				Name: name,
+			}); err != nil {
 				t.Error(name, err)
 			}
 		}
@@ -215,16 +236,22 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 	record := func(cluster string, d *deliveryv1.ServiceDetail) {
 		t.Helper()
 		d.ObservedTime = timestamppb.Now()
-		if _, err := distributor.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{Cluster: cluster, Detail: d}); err != nil {
+		if _, err := distributor.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{
+			Cluster: cluster, Detail: d,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list := func(names ...string) *deliveryv1.ServiceDetail_Objects {
 		out := &deliveryv1.ObjectList{}
 		for _, name := range names {
-			out.Objects = append(out.Objects, &deliveryv1.ManagedObject{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: name})
+			out.Objects = append(out.Objects, &deliveryv1.ManagedObject{
+				Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: name,
+			})
 		}
-		out.Objects = append(out.Objects, &deliveryv1.ManagedObject{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"})
+		out.Objects = append(out.Objects, &deliveryv1.ManagedObject{
+			Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web",
+		})
 		return &deliveryv1.ServiceDetail_Objects{Objects: out}
 	}
 	_, err := admin.objects.GetServiceDiff(t.Context(), &consolev1.GetServiceDiffRequest{Name: "web-edge-1"})
@@ -236,22 +263,40 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 	record("edge-2", &deliveryv1.ServiceDetail{Service: "web-edge-2", Digest: "d2", Detail: list("a")})
 	record("edge-2", &deliveryv1.ServiceDetail{Service: "web-edge-1", Digest: "x", Detail: list("stranger")})
 	record("edge-1", &deliveryv1.ServiceDetail{Service: "gone", Digest: "x", Detail: list("gone")})
-	diff := &deliveryv1.Diff{Created: 3, Objects: []*deliveryv1.ObjectDiff{{Kind: "ConfigMap", Name: "a", Change: deliveryv1.Change_CHANGE_CREATE}}}
-	record("edge-1", &deliveryv1.ServiceDetail{Service: "web-edge-1", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Diff{Diff: diff}})
+	diff := &deliveryv1.Diff{
+		Created: 3,
+		Objects: []*deliveryv1.ObjectDiff{{Kind: "ConfigMap", Name: "a", Change: deliveryv1.Change_CHANGE_CREATE}},
+	}
+	record("edge-1", &deliveryv1.ServiceDetail{
+		Service: "web-edge-1", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Diff{Diff: diff},
+	})
 	_, err = admin.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "web-edge-1"})
 	wantCode(t, err, connect.CodeNotFound, "there are no notes")
 	_, err = admin.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "none"})
 	wantCode(t, err, connect.CodeNotFound, `service "none"`)
 	for _, text := range []string{"old", "Thanks."} {
-		record("edge-1", &deliveryv1.ServiceDetail{Service: "web-edge-1", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: text}}})
+		record("edge-1", &deliveryv1.ServiceDetail{
+			Service: "web-edge-1", Digest: "d2",
+			Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: text}},
+		})
 	}
-	record("edge-2", &deliveryv1.ServiceDetail{Service: "web-edge-2", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{}}})
+	record("edge-2", &deliveryv1.ServiceDetail{
+		Service: "web-edge-2", Digest: "d2", Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{}},
+	})
 	_, err = admin.objects.GetServiceNotes(t.Context(), &consolev1.GetServiceNotesRequest{Name: "web-edge-2"})
 	wantCode(t, err, connect.CodeNotFound, "there are no notes")
 	distributor.report(t, "edge-1", &deliveryv1.ServiceReport{
-		Service: "web-edge-1", Sequence: 1, Objects: []*deliveryv1.ObjectReport{{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Health: "Degraded", Message: "image is gone"}},
+		Service: "web-edge-1", Sequence: 1,
+		Objects: []*deliveryv1.ObjectReport{
+			{
+				Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Health: "Degraded",
+				Message: "image is gone",
+			},
+		},
 	})
-	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now()}}}); err != nil {
+	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+		Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now()}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -274,7 +319,8 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 				t.Fatal(len(page.GetObjects()), err)
 			}
 			for _, o := range page.GetObjects() {
-				out = append(out, fmt.Sprintf("%s %s %s %s", o.GetCluster(), o.GetService(), o.GetObject().GetName(), o.GetReport().GetHealth()))
+				out = append(out, fmt.Sprintf("%s %s %s %s", o.GetCluster(), o.GetService(), o.GetObject().GetName(),
+					o.GetReport().GetHealth()))
 			}
 			if req.PageToken = page.GetNextPageToken(); req.PageToken == "" {
 				return out
@@ -282,7 +328,8 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 		}
 	}
 	all := []string{
-		"edge-1 web-edge-1 a Healthy", "edge-1 web-edge-1 o'brien Healthy", "edge-1 web-edge-1 c Healthy", "edge-1 web-edge-1 web Degraded",
+		"edge-1 web-edge-1 a Healthy", "edge-1 web-edge-1 o'brien Healthy", "edge-1 web-edge-1 c Healthy",
+		"edge-1 web-edge-1 web Degraded",
 		"edge-2 web-edge-2 a Unknown", "edge-2 web-edge-2 web Unknown", // the agent was never seen
 	}
 	for _, size := range []int32{1, 2, 3, 4, 100} {

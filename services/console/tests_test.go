@@ -27,7 +27,8 @@ const (
 
 func (r *running) tests(t testing.TB, token string) consolev1connect.TestServiceClient {
 	t.Helper()
-	return consolev1connect.NewTestServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
+	return consolev1connect.NewTestServiceClient(newHTTPClient(t), r.url,
+		append(client.Options(), client.WithToken(r.sending(token)))...)
 }
 
 func runTests(t testing.TB, c consolev1connect.TestServiceClient, service, id string) *consolev1.Service {
@@ -40,17 +41,22 @@ func runTests(t testing.TB, c consolev1connect.TestServiceClient, service, id st
 }
 
 // tell has a cluster tell of a run that began some minutes ago, with one test of each outcome.
-func (p *past) tell(t *testing.T, cluster, id, digest string, ago int, outcome deliveryv1.TestOutcome, tests ...deliveryv1.TestOutcome) *deliveryv1.TestRun {
+func (p *past) tell(t *testing.T, cluster, id, digest string, ago int, outcome deliveryv1.TestOutcome,
+	tests ...deliveryv1.TestOutcome,
+) *deliveryv1.TestRun {
 	t.Helper()
 	began := time.Now().Add(-time.Duration(ago) * time.Minute).Truncate(time.Second)
 	run := &deliveryv1.TestRun{
-		Id: id, Cause: deliveryv1.TestCause_TEST_CAUSE_REQUEST, Digest: digest, Commit: commitA, Outcome: outcome, StartTime: timestamppb.New(began),
+		Id: id, Cause: deliveryv1.TestCause_TEST_CAUSE_REQUEST, Digest: digest, Commit: commitA, Outcome: outcome,
+		StartTime: timestamppb.New(began),
 	}
 	if outcome != underway {
 		run.EndTime = timestamppb.New(began.Add(20 * time.Second))
 	}
 	for i, o := range tests {
-		run.Results = append(run.Results, &deliveryv1.TestResult{Kind: "Job", Namespace: "shop", Name: fmt.Sprintf("t%d", i), Outcome: o, Attempts: 1, Log: "line\n"})
+		run.Results = append(run.Results, &deliveryv1.TestResult{
+			Kind: "Job", Namespace: "shop", Name: fmt.Sprintf("t%d", i), Outcome: o, Attempts: 1, Log: "line\n",
+		})
 	}
 	p.hand(t, cluster, run)
 	return run
@@ -60,9 +66,12 @@ func (p *past) tell(t *testing.T, cluster, id, digest string, ago int, outcome d
 func (p *past) hand(t *testing.T, cluster string, run *deliveryv1.TestRun) {
 	t.Helper()
 	c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
-	_, err := c.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{Cluster: cluster, Detail: &deliveryv1.ServiceDetail{
-		Service: p.service, Digest: run.GetDigest(), ObservedTime: timestamppb.Now(), Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: run},
-	}})
+	_, err := c.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{
+		Cluster: cluster, Detail: &deliveryv1.ServiceDetail{
+			Service: p.service, Digest: run.GetDigest(), ObservedTime: timestamppb.Now(),
+			Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: run},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +86,9 @@ func TestTestsAreAskedForOnceAndByRunTestsOnly(t *testing.T) {
 		sees := func(agent *deliveryv1.AgentInfo) {
 			t.Helper()
 			c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
-			if _, err := c.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now(), Agent: agent}}}); err != nil {
+			if _, err := c.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+				Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now(), Agent: agent}},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -91,12 +102,17 @@ func TestTestsAreAskedForOnceAndByRunTestsOnly(t *testing.T) {
 		// An older agent would take it for a new revision.
 		sees(&deliveryv1.AgentInfo{Version: "v0.9.0"})
 		_, err = tests.RunTests(t.Context(), &consolev1.RunTestsRequest{Service: "web", Id: "one"})
-		wantCode(t, err, connect.CodeFailedPrecondition, `the agent of cluster "edge-1", version v0.9.0, can't run tests`)
-		sees(&deliveryv1.AgentInfo{Version: "v1.0.0", Capabilities: []deliveryv1.AgentCapability{99, deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS}})
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`the agent of cluster "edge-1", version v0.9.0, can't run tests`)
+		sees(&deliveryv1.AgentInfo{
+			Version:      "v1.0.0",
+			Capabilities: []deliveryv1.AgentCapability{99, deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS},
+		})
 
 		first := runTests(t, tests, "web", "one")
 		asked := first.GetSpec().GetTestRequest()
-		if asked.GetId() != "one" || asked.GetAuthor() != "user:ada" || time.Since(asked.GetTime().AsTime()).Abs() > time.Minute {
+		if asked.GetId() != "one" || asked.GetAuthor() != "user:ada" ||
+			time.Since(asked.GetTime().AsTime()).Abs() > time.Minute {
 			t.Errorf("asked: %v", asked)
 		}
 		if again := runTests(t, tests, "web", "one"); !proto.Equal(again.GetMetadata(), first.GetMetadata()) {
@@ -123,13 +139,16 @@ func TestTestsAreAskedForOnceAndByRunTestsOnly(t *testing.T) {
 		}
 		// A run that was asked for before and is over is not asked for again.
 		p.tell(t, "edge-1", "one", "d1", 1, passed, passed)
-		if again := runTests(t, tests, "web", "one"); again.GetMetadata().GetRevision() != second.GetMetadata().GetRevision() {
+		if again := runTests(t, tests, "web",
+			"one"); again.GetMetadata().GetRevision() != second.GetMetadata().GetRevision() {
 			t.Errorf("a run that is over was asked for again: %v", again)
 		}
 		if got := p.get(t).GetTestRequest(); !proto.Equal(got, second.GetSpec().GetTestRequest()) {
 			t.Errorf("asked for is %v", got)
 		}
-		if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{Name: "web", Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND, Reason: "x"}); err != nil {
+		if _, err := p.admin.levers.HoldService(t.Context(), &consolev1.HoldServiceRequest{
+			Name: "web", Mode: deliveryv1.SyncMode_SYNC_MODE_SUSPEND, Reason: "x",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = tests.RunTests(t.Context(), &consolev1.RunTestsRequest{Service: "web"})
@@ -151,9 +170,14 @@ func TestTestsAreForThoseWhoMayDeploy(t *testing.T) {
 	p := newPast(t, r)
 	p.push(t, commitA)
 	p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
-	_, err := p.admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{AllowMissing: true, Role: &consolev1.Role{
-		Metadata: meta("release"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"Service"}}}},
-	}})
+	_, err := p.admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{
+		AllowMissing: true, Role: &consolev1.Role{
+			Metadata: meta("release"),
+			Spec: &consolev1.RoleSpec{
+				Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "deploy"}, Kinds: []string{"Service"}}},
+			},
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,12 +195,14 @@ func TestTestsAreForThoseWhoMayDeploy(t *testing.T) {
 	_, err = reader.RunTests(t.Context(), &consolev1.RunTestsRequest{Service: "web", Id: "a"})
 	wantCode(t, err, connect.CodePermissionDenied)
 	p.tell(t, "edge-1", "a", "d1", 1, passed, passed)
-	if got, err := reader.GetTestRun(t.Context(), &consolev1.GetTestRunRequest{Service: "web"}); err != nil || got.GetRun().GetId() != "a" {
+	if got, err := reader.GetTestRun(t.Context(), &consolev1.GetTestRunRequest{Service: "web"}); err != nil ||
+		got.GetRun().GetId() != "a" {
 		t.Errorf("a viewer sees %v, %v", got, err)
 	}
 	_, err = as("eve").GetTestRun(t.Context(), &consolev1.GetTestRunRequest{Service: "web"})
 	wantCode(t, err, connect.CodeNotFound, "web")
-	if trail := p.admin.trail(t, "catalog.update", "web"); len(trail) != 1 || trail[0].GetActor().GetName() != "rae" || !strings.Contains(trail[0].GetAfter(), `"testRequest"`) {
+	if trail := p.admin.trail(t, "catalog.update", "web"); len(trail) != 1 || trail[0].GetActor().GetName() != "rae" ||
+		!strings.Contains(trail[0].GetAfter(), `"testRequest"`) {
 		t.Errorf("audit: %v", trail)
 	}
 }
@@ -204,7 +230,8 @@ func TestRunsOfTestsAreKeptListedAndTold(t *testing.T) {
 		if run, err := get("a"); err != nil || run.GetOutcome() != underway || len(run.GetResults()) != 2 {
 			t.Errorf("underway: %v, %v", run, err)
 		}
-		want := p.tell(t, "edge-1", "a", "d1", 9, failed, passed, failed, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED)
+		want := p.tell(t, "edge-1", "a", "d1", 9, failed, passed, failed, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR,
+			deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED)
 		p.hand(t, "edge-1", want)                           // again
 		p.tell(t, "edge-1", "a", "d1", 9, underway, passed) // late
 		if run, err := get("a"); err != nil || !proto.Equal(run, want) {
@@ -244,11 +271,13 @@ func TestRunsOfTestsAreKeptListedAndTold(t *testing.T) {
 		if types(told) != "service.tests_failed service.tests_passed" {
 			t.Fatalf("told: %v", told)
 		}
-		if e := told[0]; e.GetMessage() != "2 of 3 tests failed: shop/t1, shop/t2." || e.GetSeverity() != consolev1.Severity_SEVERITY_ERROR || e.GetService() != "web" ||
+		if e := told[0]; e.GetMessage() != "2 of 3 tests failed: shop/t1, shop/t2." ||
+			e.GetSeverity() != consolev1.Severity_SEVERITY_ERROR || e.GetService() != "web" ||
 			e.GetCluster() != "edge-1" || e.GetCommit() != commitA || e.GetDuration().AsDuration() != 20*time.Second {
 			t.Errorf("told: %v", e)
 		}
-		if e := told[1]; e.GetMessage() != "All 2 tests passed." || e.GetSeverity() != consolev1.Severity_SEVERITY_INFO {
+		if e := told[1]; e.GetMessage() != "All 2 tests passed." ||
+			e.GetSeverity() != consolev1.Severity_SEVERITY_INFO {
 			t.Errorf("told: %v", e)
 		}
 	})
@@ -264,12 +293,15 @@ func TestTestsStandWithTheirDeployment(t *testing.T) {
 		asked := func(digest, content string) {
 			t.Helper()
 			p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
-				Service: p.service, Uid: p.uid, SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD", Hub: &consolev1.HubTruth{Digest: digest, ContentDigest: content},
+				Service: p.service, Uid: p.uid, SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD",
+				Hub: &consolev1.HubTruth{Digest: digest, ContentDigest: content},
 			}}})
 			p.sequence++
 			report(t, p.distributor, &deliveryv1.ServiceReport{
-				Service: p.service, Sequence: p.sequence, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: digest, Commit: p.head, AppliedDigest: digest, AppliedCommit: p.head,
-				AppliedTime: applied, ObservedTime: timestamppb.Now(), Tests: &deliveryv1.TestSummary{Id: "x", Outcome: failed, Digest: content, Failed: 1},
+				Service: p.service, Sequence: p.sequence, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: digest,
+				Commit: p.head, AppliedDigest: digest, AppliedCommit: p.head,
+				AppliedTime: applied, ObservedTime: timestamppb.Now(),
+				Tests: &deliveryv1.TestSummary{Id: "x", Outcome: failed, Digest: content, Failed: 1},
 			})
 		}
 		asked("d1+a", "d1")
@@ -302,7 +334,8 @@ func TestTestsStandWithTheirDeployment(t *testing.T) {
 		}
 		for i, want := range []string{"b TEST_OUTCOME_PASSED 1 0", "late TEST_OUTCOME_ABORTED 0 1"} {
 			got := out.GetDeployments()[i].GetTests()
-			if text := fmt.Sprint(got.GetId(), " ", got.GetOutcome(), " ", got.GetPassed(), " ", got.GetFailed()); text != want || got.GetStartTime() == nil || got.GetEndTime() == nil {
+			if text := fmt.Sprint(got.GetId(), " ", got.GetOutcome(), " ", got.GetPassed(), " ",
+				got.GetFailed()); text != want || got.GetStartTime() == nil || got.GetEndTime() == nil {
 				t.Errorf("tests of deployment %d: %q, want %q", 2-i, text, want)
 			}
 		}
@@ -315,22 +348,28 @@ func TestRunsOfTestsAreBounded(t *testing.T) {
 	p := newPast(t, r)
 	run := &deliveryv1.TestRun{Id: "big", Outcome: failed, StartTime: timestamppb.Now(), EndTime: timestamppb.Now()}
 	for range 3 {
-		result := &deliveryv1.TestResult{Kind: "Job", Name: "t", Outcome: failed, Log: strings.Repeat("ä", 100<<10) + "end", CasesPassed: 1000}
+		result := &deliveryv1.TestResult{
+			Kind: "Job", Name: "t", Outcome: failed, Log: strings.Repeat("ä", 100<<10) + "end", CasesPassed: 1000,
+		}
 		for range 600 {
 			result.Cases = append(result.Cases, &deliveryv1.TestCase{Name: "c", Message: strings.Repeat("x", 1900)})
 		}
 		run.Results = append(run.Results, result)
 	}
 	p.hand(t, "edge-1", run)
-	got, err := r.tests(t, r.adminToken(t)).GetTestRun(t.Context(), &consolev1.GetTestRunRequest{Service: "web", Id: "big"})
+	got, err := r.tests(t, r.adminToken(t)).GetTestRun(t.Context(), &consolev1.GetTestRunRequest{
+		Service: "web", Id: "big",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	logs := 0
 	for i, result := range got.GetRun().GetResults() {
 		logs += len(result.GetLog())
-		if result.GetLogCut() != (i > 0) || result.GetLog() != "" && !strings.HasSuffix(result.GetLog(), "end") || result.GetCasesPassed() != 1000 {
-			t.Errorf("%d: %d bytes of log, cut %v, %d cases", i, len(result.GetLog()), result.GetLogCut(), len(result.GetCases()))
+		if result.GetLogCut() != (i > 0) || result.GetLog() != "" && !strings.HasSuffix(result.GetLog(), "end") ||
+			result.GetCasesPassed() != 1000 {
+			t.Errorf("%d: %d bytes of log, cut %v, %d cases", i, len(result.GetLog()), result.GetLogCut(),
+				len(result.GetCases()))
 		}
 	}
 	if size := proto.Size(got); logs > 256<<10 || logs < 255<<10 || size > 3<<20 || size < 2<<20 {
@@ -347,7 +386,9 @@ func TestTestsThatCanNotRunAreNamed(t *testing.T) {
 	put := func(spec *deliveryv1.TestSpec) (*consolev1.Service, error) {
 		s := newService("web", "shop", "edge-1")
 		s.Spec.Tests = spec
-		out, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: s})
+		out, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			AllowMissing: true, Service: s,
+		})
 		return out.GetService(), err
 	}
 	for words, spec := range map[string]*deliveryv1.TestSpec{
@@ -364,7 +405,10 @@ func TestTestsThatCanNotRunAreNamed(t *testing.T) {
 		_, err := put(spec)
 		wantCode(t, err, connect.CodeInvalidArgument, words)
 	}
-	full := &deliveryv1.TestSpec{Path: "./deploy/tests/", On: deliveryv1.TestTrigger_TEST_TRIGGER_REVISION, Schedule: "*/5 8-18 * * mon-fri", TimeZone: "Europe/Berlin", Retries: 2, ServiceAccount: "tester", Degrades: true}
+	full := &deliveryv1.TestSpec{
+		Path: "./deploy/tests/", On: deliveryv1.TestTrigger_TEST_TRIGGER_REVISION, Schedule: "*/5 8-18 * * mon-fri",
+		TimeZone: "Europe/Berlin", Retries: 2, ServiceAccount: "tester", Degrades: true,
+	}
 	got, err := put(full)
 	full.Path = "deploy/tests"
 	if err != nil || !proto.Equal(got.GetSpec().GetTests(), full) {
@@ -380,7 +424,9 @@ func TestServicesOfOthersAreAskedForTests(t *testing.T) {
 		g := newGlobal("logs", nil)
 		g.Spec.Clusters = &consolev1.ClusterSelector{Names: []string{"edge-1"}}
 		g.Spec.Template.Tests = &deliveryv1.TestSpec{Path: "tests", Schedule: "bad"}
-		_, err := p.admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{AllowMissing: true, GlobalService: g})
+		_, err := p.admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+			AllowMissing: true, GlobalService: g,
+		})
 		wantCode(t, err, connect.CodeInvalidArgument, "spec.template.tests", "five fields")
 		g.Spec.Template.Tests.Schedule, g.Spec.Template.TestRequest = "", &deliveryv1.TestRequest{Id: "forged"}
 		p.admin.putGlobal(t, g)
@@ -395,7 +441,9 @@ func TestServicesOfOthersAreAskedForTests(t *testing.T) {
 			if is.GetSpec().GetTests().GetPath() != "tests" || is.GetSpec().GetTestRequest() != nil {
 				t.Errorf("%s: %v", name, is.GetSpec())
 			}
-			report(t, p.distributor, &deliveryv1.ServiceReport{Service: name, Sequence: 1, AppliedDigest: "d", Digest: "d", Phase: deliveryv1.Phase_PHASE_HEALTHY})
+			report(t, p.distributor, &deliveryv1.ServiceReport{
+				Service: name, Sequence: 1, AppliedDigest: "d", Digest: "d", Phase: deliveryv1.Phase_PHASE_HEALTHY,
+			})
 			runTests(t, tests, name, fmt.Sprintf("run-%d", i))
 		}
 		before := p.admin.service(t, "logs-edge-1").GetMetadata().GetEtag()
@@ -407,7 +455,8 @@ func TestServicesOfOthersAreAskedForTests(t *testing.T) {
 		p.admin.putGlobal(t, g)
 		p.healthy(t, "fleet", "f2", files{"fleet/a.yaml": yaml("a", "  path: a2\n  tests: {path: tests}\n")})
 		for i, name := range []string{"logs-edge-1", "a"} {
-			if got := p.admin.service(t, name).GetSpec(); got.GetTestRequest().GetId() != fmt.Sprintf("run-%d", i) || got.GetPath()+got.GetNamespace() == "" {
+			if got := p.admin.service(t, name).GetSpec(); got.GetTestRequest().GetId() != fmt.Sprintf("run-%d", i) ||
+				got.GetPath()+got.GetNamespace() == "" {
 				t.Errorf("%s after a change: %v", name, got)
 			}
 		}
@@ -432,14 +481,19 @@ func TestWhatAnAgentHasLostOfARunIsKept(t *testing.T) {
 	}
 	began := time.Now().Add(-time.Minute)
 	result := func(name, log string, ended bool) *deliveryv1.TestResult {
-		out := &deliveryv1.TestResult{Kind: "Job", Namespace: "shop", Name: name, Attempts: 1, Outcome: underway, Log: log}
+		out := &deliveryv1.TestResult{
+			Kind: "Job", Namespace: "shop", Name: name, Attempts: 1, Outcome: underway, Log: log,
+		}
 		if ended {
 			out.Outcome, out.EndTime = passed, timestamppb.New(began.Add(time.Second))
 		}
 		return out
 	}
 	run := func(partial bool, outcome deliveryv1.TestOutcome, results ...*deliveryv1.TestResult) *deliveryv1.TestRun {
-		out := &deliveryv1.TestRun{Id: "one", Digest: "d1", Outcome: outcome, StartTime: timestamppb.New(began), Partial: partial, Results: results}
+		out := &deliveryv1.TestRun{
+			Id: "one", Digest: "d1", Outcome: outcome, StartTime: timestamppb.New(began), Partial: partial,
+			Results: results,
+		}
 		if outcome != underway {
 			out.EndTime = timestamppb.New(began.Add(20 * time.Second))
 		}
@@ -448,9 +502,12 @@ func TestWhatAnAgentHasLostOfARunIsKept(t *testing.T) {
 	tell := func(seen time.Time, run *deliveryv1.TestRun) {
 		t.Helper()
 		c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
-		if _, err := c.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{Cluster: "edge-1", Detail: &deliveryv1.ServiceDetail{
-			Service: p.service, Digest: "d1", ObservedTime: timestamppb.New(seen), Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: run},
-		}}); err != nil {
+		if _, err := c.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{
+			Cluster: "edge-1", Detail: &deliveryv1.ServiceDetail{
+				Service: p.service, Digest: "d1", ObservedTime: timestamppb.New(seen),
+				Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: run},
+			},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -458,15 +515,18 @@ func TestWhatAnAgentHasLostOfARunIsKept(t *testing.T) {
 	first.CasesPassed, first.Cases = 1, []*deliveryv1.TestCase{{Name: "a"}}
 	tell(began.Add(time.Second), run(false, underway, first, result("second", "", false)))
 	tell(began.Add(2*time.Second), run(true, underway, result("first", "", true), result("second", "", false)))
-	if got := get(); got.GetPartial() || got.GetResults()[0].GetLog() != "of the first\n" || got.GetResults()[0].GetCasesPassed() != 1 || len(got.GetResults()[0].GetCases()) != 1 {
+	if got := get(); got.GetPartial() || got.GetResults()[0].GetLog() != "of the first\n" ||
+		got.GetResults()[0].GetCasesPassed() != 1 || len(got.GetResults()[0].GetCases()) != 1 {
 		t.Errorf("got %v", got)
 	}
 	tell(began.Add(20*time.Second), run(true, passed, result("first", "", true), result("second", "", true)))
-	if got := get(); got.GetOutcome() != passed || !got.GetPartial() || got.GetResults()[0].GetLog() != "of the first\n" || got.GetResults()[1].GetLog() != "" {
+	if got := get(); got.GetOutcome() != passed || !got.GetPartial() ||
+		got.GetResults()[0].GetLog() != "of the first\n" || got.GetResults()[1].GetLog() != "" {
 		t.Errorf("got %v", got)
 	}
 	// The agent that saw the end leads again, and has the logs.
-	tell(began.Add(19*time.Second), run(false, passed, result("first", "of the first\n", true), result("second", "of the second\n", true)))
+	tell(began.Add(19*time.Second),
+		run(false, passed, result("first", "of the first\n", true), result("second", "of the second\n", true)))
 	if got := get(); got.GetPartial() || got.GetResults()[1].GetLog() != "of the second\n" {
 		t.Errorf("got %v", got)
 	}

@@ -24,9 +24,18 @@ func TestSinkWithATypeThatNoEventHasIsRefused(t *testing.T) {
 		spec func(*consolev1.SinkSpec)
 		want string
 	}{
-		"a type":       {func(s *consolev1.SinkSpec) { s.Types = []string{"service.*", "service.helthy"} }, `spec.types[1]: no event has a type like "service.helthy"; did you mean "service.healthy"?`},
-		"a pattern":    {func(s *consolev1.SinkSpec) { s.Types = []string{"servce.*"} }, `spec.types[0]: no event has a type like "servce.*": docs/events.md lists them`},
-		"in a filter":  {func(s *consolev1.SinkSpec) { s.Filter = "cluster = a AND type = cluster.losst" }, `spec.filter: character 24: there is no type "cluster.losst"; did you mean "cluster.lost"?`},
+		"a type": {
+			func(s *consolev1.SinkSpec) { s.Types = []string{"service.*", "service.helthy"} },
+			`spec.types[1]: no event has a type like "service.helthy"; did you mean "service.healthy"?`,
+		},
+		"a pattern": {
+			func(s *consolev1.SinkSpec) { s.Types = []string{"servce.*"} },
+			`spec.types[0]: no event has a type like "servce.*": docs/events.md lists them`,
+		},
+		"in a filter": {
+			func(s *consolev1.SinkSpec) { s.Filter = "cluster = a AND type = cluster.losst" },
+			`spec.filter: character 24: there is no type "cluster.losst"; did you mean "cluster.lost"?`,
+		},
 		"in two cases": {func(s *consolev1.SinkSpec) { s.Filter = "NOT type : claster" }, `there is no type "claster"`},
 	} {
 		sink := webhook("hook", "https://example.com/hook")
@@ -37,11 +46,15 @@ func TestSinkWithATypeThatNoEventHasIsRefused(t *testing.T) {
 		}
 	}
 	sink := webhook("hook", "https://example.com/hook")
-	sink.Spec.Types, sink.Spec.Filter = []string{"*", "cluster.lost", "service.*"}, "type : service. AND type != sink.failing"
+	sink.Spec.Types, sink.Spec.Filter = []string{
+		"*", "cluster.lost", "service.*",
+	}, "type : service. AND type != sink.failing"
 	if err := admin.putSink(t, sink); err != nil {
 		t.Error(err)
 	}
-	_, err := r.events(t, r.adminToken(t)).ListEvents(t.Context(), &consolev1.ListEventsRequest{Filter: "type = service.helthy"})
+	_, err := r.events(t, r.adminToken(t)).ListEvents(t.Context(), &consolev1.ListEventsRequest{
+		Filter: "type = service.helthy",
+	})
 	wantCode(t, err, connect.CodeInvalidArgument, `there is no type "service.helthy"; did you mean "service.healthy"?`)
 }
 
@@ -98,7 +111,8 @@ func TestJSONRequestWithAnUnknownFieldIsRefused(t *testing.T) {
 		``:                 `the body is empty: write {}`,
 	} {
 		for _, kind := range []string{"application/json", "application/json; charset=utf-8"} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/fairlead.console.v1.ServiceService/ListServices", strings.NewReader(body))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+				r.url+"/fairlead.console.v1.ServiceService/ListServices", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,9 @@ import (
 // push has a distributor hand on a push, and returns what the agent is told.
 func (a api) push(t *testing.T, cluster string, push *deliveryv1.PushViewRequest) *deliveryv1.PushViewResponse {
 	t.Helper()
-	resp, err := a.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{Clusters: []*consolev1.ClusterPush{{Cluster: cluster, Push: push}}})
+	resp, err := a.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{
+		Clusters: []*consolev1.ClusterPush{{Cluster: cluster, Push: push}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +33,14 @@ func (a api) push(t *testing.T, cluster string, push *deliveryv1.PushViewRequest
 
 // podSection is one with pods that are not ready.
 func podSection(pods ...string) *deliveryv1.ViewSection {
-	s := &deliveryv1.ViewSection{Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Figures: map[string]int64{"total": 100, "not_ready": int64(len(pods))}}
+	s := &deliveryv1.ViewSection{
+		Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_WHOLE,
+		Figures: map[string]int64{"total": 100, "not_ready": int64(len(pods))},
+	}
 	for _, name := range pods {
-		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: "shop/" + name, Kind: "Pod", Namespace: "shop", Name: name, Reason: "CrashLoopBackOff"})
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: "shop/" + name, Kind: "Pod", Namespace: "shop", Name: name, Reason: "CrashLoopBackOff",
+		})
 	}
 	return s
 }
@@ -103,15 +110,31 @@ func TestPushesAddUpToTheViewOfACluster(t *testing.T) {
 			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 1, Base: 9}, wanted: true}, // a change of nothing
 			{push: whole(5, 2, podSection("a", "b")), pods: []string{"a", "b"}, notReady: 2},
 			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2, Sections: []*deliveryv1.ViewSection{
-				{Name: "pods", State: 1, Figures: map[string]int64{"not_ready": 3}, Rows: podSection("c", "a").GetRows(), Removed: []string{"shop/b"}},
+				{
+					Name: "pods", State: 1, Figures: map[string]int64{"not_ready": 3},
+					Rows: podSection("c", "a").GetRows(), Removed: []string{"shop/b"},
+				},
 			}}, pods: []string{"a", "c"}, notReady: 3},
-			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2}, pods: []string{"a", "c"}, notReady: 3},               // the push came before
-			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 9, Base: 2}, wanted: true, pods: []string{"a", "c"}, notReady: 3}, // of a base that is not there
-			{push: whole(4, 50), superseded: 5, pods: []string{"a", "c"}, notReady: 3},                                              // of an agent of before
+			// the push came before
+			{push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 3, Base: 2}, pods: []string{"a", "c"}, notReady: 3},
+			// of a base that is not there
+			{
+				push: &deliveryv1.PushViewRequest{Term: 5, Sequence: 9, Base: 2}, wanted: true,
+				pods: []string{"a", "c"}, notReady: 3,
+			},
+			{push: whole(4, 50), superseded: 5, pods: []string{"a", "c"}, notReady: 3}, // of an agent of before
 			// An agent that begins and knows nothing of pods yet leaves what was known.
-			{push: whole(6, 1, &deliveryv1.ViewSection{Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_STALE, Reason: "no answer"}), pods: []string{"a", "c"}, notReady: 3},
+			{
+				push: whole(6, 1, &deliveryv1.ViewSection{
+					Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_STALE, Reason: "no answer",
+				}),
+				pods: []string{"a", "c"}, notReady: 3,
+			},
 			{push: &deliveryv1.PushViewRequest{Term: 6, Sequence: 2, Base: 1, Sections: []*deliveryv1.ViewSection{
-				{Name: "pods", State: 1, Figures: map[string]int64{"not_ready": 1}, Rows: podSection("d").GetRows(), AllRows: true},
+				{
+					Name: "pods", State: 1, Figures: map[string]int64{"not_ready": 1}, Rows: podSection("d").GetRows(),
+					AllRows: true,
+				},
 			}}, pods: []string{"d"}, notReady: 1},
 			{push: whole(6, 3), pods: nil},
 		}
@@ -151,7 +174,8 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 		p.admin.must(t, newCluster("edge-9"))
 		d.push(t, "edge-1", whole(6, 3, podSection("a")))
 		resp, err := d.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{Clusters: []*consolev1.ClusterPush{
-			{Cluster: "edge-1", Push: whole(7, 1, large(70, "x"))}, {Cluster: "edge-9", Push: whole(7, 1, podSection("b"))},
+			{Cluster: "edge-1", Push: whole(7, 1, large(70, "x"))},
+			{Cluster: "edge-9", Push: whole(7, 1, podSection("b"))},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +192,9 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 		// A change that makes a view too large: the whole one may be smaller.
 		d.push(t, "edge-1", whole(8, 1, large(40, "x")))
 		change := large(40, "y")
-		if answer := d.push(t, "edge-1", &deliveryv1.PushViewRequest{Term: 8, Sequence: 2, Base: 1, Sections: []*deliveryv1.ViewSection{change}}); !answer.GetWholeWanted() || answer.GetRefused() != "" {
+		if answer := d.push(t, "edge-1", &deliveryv1.PushViewRequest{
+			Term: 8, Sequence: 2, Base: 1, Sections: []*deliveryv1.ViewSection{change},
+		}); !answer.GetWholeWanted() || answer.GetRefused() != "" {
 			t.Errorf("of a change that is too large: %v", answer)
 		}
 		d.push(t, "edge-1", whole(8, 3, podSection("c")))
@@ -178,7 +204,8 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 	})
 }
 
-// Random pushes, some lost, some twice, some late, of several processes of an agent: the console has what the agent had when it was acknowledged last.
+// Random pushes, some lost, some twice, some late, of several processes of an agent: the console has what the agent had
+// when it was acknowledged last.
 func TestRandomPushesConverge(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db string) {
@@ -205,7 +232,8 @@ func TestRandomPushesConverge(t *testing.T) {
 			push := &deliveryv1.PushViewRequest{Term: term, Sequence: sequence, Base: base}
 			change := podSection(slices.Sorted(maps.Keys(now))...)
 			if base != 0 {
-				change.Rows = slices.DeleteFunc(change.GetRows(), func(r *deliveryv1.ViewRow) bool { return acked[r.GetName()] })
+				change.Rows = slices.DeleteFunc(change.GetRows(),
+					func(r *deliveryv1.ViewRow) bool { return acked[r.GetName()] })
 				for name := range acked {
 					if !now[name] {
 						change.Removed = append(change.Removed, "shop/"+name)
@@ -249,7 +277,10 @@ func TestViewsOutliveTheConsoleThatTookThemIn(t *testing.T) {
 	first.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, 1, podSection("a")))
 	until(t, "the other console shows it", func() bool { return len(second.admin(t).podNames(t, "edge-1")) == 1 })
 	first.stop()
-	change := &deliveryv1.PushViewRequest{Term: 1, Sequence: 2, Base: 1, Sections: []*deliveryv1.ViewSection{{Name: "pods", State: 1, Rows: podSection("b").GetRows()}}}
+	change := &deliveryv1.PushViewRequest{
+		Term: 1, Sequence: 2, Base: 1,
+		Sections: []*deliveryv1.ViewSection{{Name: "pods", State: 1, Rows: podSection("b").GetRows()}},
+	}
 	if answer := second.service(t, identity.ServiceDistributor).push(t, "edge-1", change); answer.GetWholeWanted() {
 		t.Error("the other console lacks the base")
 	}
@@ -268,9 +299,12 @@ func TestALostViewIsWanted(t *testing.T) {
 		d.push(t, "edge-1", whole(3, 7, podSection("a")))
 		seen := func(term, sequence uint64) []string {
 			t.Helper()
-			resp, err := d.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{
-				Cluster: "edge-1", Time: timestamppb.Now(), View: &deliveryv1.ViewState{Term: term, Sequence: sequence},
-			}}})
+			resp, err := d.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+				Clusters: []*consolev1.ClusterSeen{{
+					Cluster: "edge-1", Time: timestamppb.Now(),
+					View: &deliveryv1.ViewState{Term: term, Sequence: sequence},
+				}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,16 +331,21 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 		p.admin.putSource(t, "shop", "https://git.example.com/shop")
 		p.admin.putService(t, "web", "edge-1")
 		p.admin.putService(t, "elsewhere", "edge-2")
-		services := &deliveryv1.ViewSection{Name: "services", State: 1, Figures: map[string]int64{"total": 2}, Rows: []*deliveryv1.ViewRow{
-			{Key: "web", Name: "web", Service: "web", Figures: map[string]int64{"pods": 3}},
-			{Key: "elsewhere", Name: "elsewhere", Service: "elsewhere", Figures: map[string]int64{"pods": 3}}, // of another cluster: a lie
-		}}
+		services := &deliveryv1.ViewSection{
+			Name: "services", State: 1, Figures: map[string]int64{"total": 2}, Rows: []*deliveryv1.ViewRow{
+				{Key: "web", Name: "web", Service: "web", Figures: map[string]int64{"pods": 3}},
+				// of another cluster: a lie
+				{Key: "elsewhere", Name: "elsewhere", Service: "elsewhere", Figures: map[string]int64{"pods": 3}},
+			},
+		}
 		for _, cluster := range []string{"edge-1", "edge-2"} {
 			d.push(t, cluster, whole(1, 1, podSection("secret-"+cluster), services))
 		}
 		list := func(a api) *consolev1.ListClusterViewsResponse {
 			t.Helper()
-			resp, err := a.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "pods.not_ready > 0", OrderBy: "pods.total desc"})
+			resp, err := a.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{
+				Filter: "pods.not_ready > 0", OrderBy: "pods.total desc",
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,13 +362,16 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 		if got := list(p.admin); got.GetTotalSize() != 2 || got.GetSums()[0].GetFigures()["pods.total"] != 200 {
 			t.Errorf("an administrator sees %v", got)
 		}
-		if got := list(p.bob); got.GetTotalSize() != 1 || got.GetViews()[0].GetCluster() != "edge-1" || got.GetSums()[0].GetFigures()["pods.total"] != 100 || got.GetSums()[0].GetClusters() != 1 {
+		if got := list(p.bob); got.GetTotalSize() != 1 || got.GetViews()[0].GetCluster() != "edge-1" ||
+			got.GetSums()[0].GetFigures()["pods.total"] != 100 || got.GetSums()[0].GetClusters() != 1 {
 			t.Errorf("a viewer of edge-1 sees %v", got)
 		}
-		if got := rows(p.bob, "pods"); got.GetTotalSize() != 1 || got.GetRows()[0].GetRow().GetName() != "secret-edge-1" {
+		if got := rows(p.bob, "pods"); got.GetTotalSize() != 1 ||
+			got.GetRows()[0].GetRow().GetName() != "secret-edge-1" {
 			t.Errorf("a viewer of edge-1 sees %v", got)
 		}
-		if got := rows(p.admin, "services"); got.GetTotalSize() != 2 || got.GetRows()[0].GetRow().GetName() != "web" || got.GetRows()[1].GetRow().GetName() != "elsewhere" {
+		if got := rows(p.admin, "services"); got.GetTotalSize() != 2 || got.GetRows()[0].GetRow().GetName() != "web" ||
+			got.GetRows()[1].GetRow().GetName() != "elsewhere" {
 			t.Errorf("services that are not of the cluster are shown: %v", got)
 		}
 		if got := list(p.eve); got.GetTotalSize() != 0 || len(got.GetSums()) > 0 {
@@ -345,10 +387,12 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 		team.Spec.Projects = []string{"team"}
 		p.admin.must(t, &consolev1.Project{Metadata: meta("team"), Spec: &consolev1.ProjectSpec{}}, team)
 		until(t, "the grant counts", func() bool { return list(p.eve).GetTotalSize() == 1 })
-		if got := p.eve.view(t, "edge-1"); !got.GetRowsHidden() || got.GetFigures()["pods.not_ready"] != 1 || len(p.eve.podNames(t, "edge-1")) > 0 {
+		if got := p.eve.view(t, "edge-1"); !got.GetRowsHidden() || got.GetFigures()["pods.not_ready"] != 1 ||
+			len(p.eve.podNames(t, "edge-1")) > 0 {
 			t.Errorf("with a grant for a project: %v", got)
 		}
-		if got := rows(p.eve, "pods"); got.GetTotalSize() != 0 || len(got.GetGaps()) != 1 || got.GetGaps()[0].GetWithheld() != 1 {
+		if got := rows(p.eve, "pods"); got.GetTotalSize() != 0 || len(got.GetGaps()) != 1 ||
+			got.GetGaps()[0].GetWithheld() != 1 {
 			t.Errorf("with a grant for a project: %v", got)
 		}
 	})
@@ -367,7 +411,9 @@ func TestViewsAreListedByFigures(t *testing.T) {
 		}
 	}
 	var names []string
-	req := &consolev1.ListClusterViewsRequest{PageSize: 2, OrderBy: "pods.not_ready desc, name desc", GroupBy: []string{"env"}}
+	req := &consolev1.ListClusterViewsRequest{
+		PageSize: 2, OrderBy: "pods.not_ready desc, name desc", GroupBy: []string{"env"},
+	}
 	for {
 		page, err := admin.views.ListClusterViews(t.Context(), req)
 		if err != nil {
@@ -376,7 +422,9 @@ func TestViewsAreListedByFigures(t *testing.T) {
 		for _, v := range page.GetViews() {
 			names = append(names, v.GetCluster())
 		}
-		if s := page.GetSums(); len(s) != 2 || s[0].GetValues()[0] != "prod" || s[0].GetClusters() != 3 || s[0].GetViewed() != 2 || s[0].GetFigures()["pods.not_ready"] != 2 || s[1].GetFigures()["pods.not_ready"] != 4 {
+		if s := page.GetSums(); len(s) != 2 || s[0].GetValues()[0] != "prod" || s[0].GetClusters() != 3 ||
+			s[0].GetViewed() != 2 || s[0].GetFigures()["pods.not_ready"] != 2 ||
+			s[1].GetFigures()["pods.not_ready"] != 4 {
 			t.Errorf("sums %v", s)
 		}
 		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
@@ -386,7 +434,10 @@ func TestViewsAreListedByFigures(t *testing.T) {
 	if want := []string{"edge-3", "edge-2", "edge-1", "edge-0", "edge-4"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	for filter, want := range map[string]int32{"labels.env = prod AND pods.not_ready >= 2": 1, "pods.not_ready = 0": 1, "pods.not_ready != 0": 4, "name = edge-4": 1} {
+	for filter, want := range map[string]int32{
+		"labels.env = prod AND pods.not_ready >= 2": 1, "pods.not_ready = 0": 1, "pods.not_ready != 0": 4,
+		"name = edge-4": 1,
+	} {
 		page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: filter})
 		if err != nil || page.GetTotalSize() != want {
 			t.Errorf("%s: %v, %v", filter, page, err)
@@ -407,7 +458,8 @@ func TestSumsCompareWhatTheSameClustersKnow(t *testing.T) {
 	requests := section("requests", map[string]int64{"cpu": 3000, "memory": 300})
 	nodes := section("nodes", map[string]int64{"cpu_allocatable": 4000, "memory_allocatable": 400})
 	for name, sections := range map[string][]*deliveryv1.ViewSection{
-		"all": {requests, nodes}, "least": {requests}, "no-pods": {nodes}, "liar": {section("shares", map[string]int64{"cpu_requested": 7, "other": 7})},
+		"all": {requests, nodes}, "least": {requests}, "no-pods": {nodes},
+		"liar": {section("shares", map[string]int64{"cpu_requested": 7, "other": 7})},
 	} {
 		admin.must(t, newCluster(name))
 		d.push(t, name, whole(1, 1, sections...))
@@ -418,7 +470,8 @@ func TestSumsCompareWhatTheSameClustersKnow(t *testing.T) {
 	}
 	want := map[string]int64{
 		"requests.cpu": 6000, "requests.memory": 600, "nodes.cpu_allocatable": 8000, "nodes.memory_allocatable": 800,
-		"shares.cpu_requested": 3000, "shares.cpu_allocatable": 4000, "shares.memory_requested": 300, "shares.memory_allocatable": 400,
+		"shares.cpu_requested": 3000, "shares.cpu_allocatable": 4000, "shares.memory_requested": 300,
+		"shares.memory_allocatable": 400,
 	}
 	if got := page.GetSums()[0].GetFigures(); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -433,14 +486,17 @@ func TestAViewThatIsPushedNoMoreIsNotOfNow(t *testing.T) {
 	seen := func(version string, can ...deliveryv1.AgentCapability) {
 		t.Helper()
 		_, err := d.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{
-			Cluster: "edge-1", Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{Version: version, Capabilities: can},
+			Cluster: "edge-1", Time: timestamppb.Now(),
+			Agent: &deliveryv1.AgentInfo{Version: version, Capabilities: can},
 		}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	unfollowed := func() (why string, away int32) {
-		page, err := p.admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "name = edge-1"})
+		page, err := p.admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{
+			Filter: "name = edge-1",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -458,7 +514,8 @@ func TestAViewThatIsPushedNoMoreIsNotOfNow(t *testing.T) {
 		return strings.Contains(why, "the agent (v1) pushes no views") && away == 1
 	})
 	v := p.admin.view(t, "edge-1")
-	if v.GetMissing() != "" || !strings.Contains(v.GetUnfollowed(), "update it") || v.GetFigures()["pods.total"] != 100 {
+	if v.GetMissing() != "" || !strings.Contains(v.GetUnfollowed(), "update it") ||
+		v.GetFigures()["pods.total"] != 100 {
 		t.Errorf("the last view: %v", v)
 	}
 }
@@ -487,7 +544,9 @@ func TestFiguresOfASampleSaySo(t *testing.T) {
 	if n := page.GetSums()[0].GetFigures()["pods.sampled"]; n != 1 {
 		t.Errorf("%d of the clusters of a sum are samples, want 1", n)
 	}
-	page, err = admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "pods.sampled = 1"})
+	page, err = admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{
+		Filter: "pods.sampled = 1",
+	})
 	if err != nil || page.GetTotalSize() != 1 {
 		t.Errorf("filtered: %v, %v", page, err)
 	}
@@ -501,7 +560,9 @@ func TestViewsAreWatched(t *testing.T) {
 		d.push(t, "edge-1", whole(1, 1, podSection("a")))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
-		stream, err := p.bob.views.WatchClusterViews(ctx, &consolev1.WatchClusterViewsRequest{Filter: "pods.not_ready > 0"})
+		stream, err := p.bob.views.WatchClusterViews(ctx, &consolev1.WatchClusterViewsRequest{
+			Filter: "pods.not_ready > 0",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -544,8 +605,12 @@ func TestFiguresOfAnAgentHideNoLabels(t *testing.T) {
 	c := newCluster("edge-1")
 	c.Metadata.Labels = map[string]string{"env": "prod"}
 	admin.must(t, c, newCluster("edge-2"))
-	d.push(t, "edge-2", whole(1, 1, &deliveryv1.ViewSection{Name: "labels", State: 1, Figures: map[string]int64{"env": 1}}))
-	page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: "labels.env = prod", OrderBy: "labels.env"})
+	d.push(t, "edge-2", whole(1, 1, &deliveryv1.ViewSection{
+		Name: "labels", State: 1, Figures: map[string]int64{"env": 1},
+	}))
+	page, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{
+		Filter: "labels.env = prod", OrderBy: "labels.env",
+	})
 	if err != nil || page.GetTotalSize() != 1 || page.GetViews()[0].GetCluster() != "edge-1" {
 		t.Errorf("got %v, %v", page, err)
 	}
@@ -555,9 +620,12 @@ func TestFiguresOfAnAgentHideNoLabels(t *testing.T) {
 func TestFiguresAreKnownToThoseWhoSeeTheirView(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t, "")
-	p.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, 1, &deliveryv1.ViewSection{Name: "codename", State: 1, Figures: map[string]int64{"falcon": 3}}))
+	p.service(t, identity.ServiceDistributor).push(t, "edge-1",
+		whole(1, 1, &deliveryv1.ViewSection{Name: "codename", State: 1, Figures: map[string]int64{"falcon": 3}}))
 	list := func(a api, filter, order string) (int32, error) {
-		page, err := a.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{Filter: filter, OrderBy: order})
+		page, err := a.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{
+			Filter: filter, OrderBy: order,
+		})
 		return page.GetTotalSize(), err
 	}
 	if n, err := list(p.bob, "codename.falcon = 3", "codename.falcon desc"); err != nil || n != 1 {
@@ -573,11 +641,14 @@ func TestFiguresAreKnownToThoseWhoSeeTheirView(t *testing.T) {
 			t.Errorf("%s: a stranger is told %v", name, err)
 		}
 	}
-	_, err := p.eve.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{Section: "pods", Filter: "codename.falcon > 1"})
+	_, err := p.eve.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{
+		Section: "pods", Filter: "codename.falcon > 1",
+	})
 	wantCode(t, err, connect.CodeInvalidArgument, "there is no field")
 }
 
-// The stream of a page carries views: a push is told, and so is that a cluster went. Of a cluster that the caller does not see nothing is told.
+// The stream of a page carries views: a push is told, and so is that a cluster went. Of a cluster that the caller does
+// not see nothing is told.
 func TestQueriesFollowViews(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db string) {
@@ -586,10 +657,20 @@ func TestQueriesFollowViews(t *testing.T) {
 		d.push(t, "edge-1", whole(1, 1, podSection("a")))
 		d.push(t, "edge-2", whole(1, 1, podSection("b", "c")))
 		of := func(name, cluster string) *consolev1.Query {
-			return &consolev1.Query{Name: name, Query: &consolev1.Query_View{View: &consolev1.GetClusterViewRequest{Cluster: cluster}}}
+			return &consolev1.Query{
+				Name: name, Query: &consolev1.Query_View{View: &consolev1.GetClusterViewRequest{Cluster: cluster}},
+			}
 		}
-		all := &consolev1.Query{Name: "all", Query: &consolev1.Query_Views{Views: &consolev1.ListClusterViewsRequest{OrderBy: "pods.not_ready desc", PageSize: 1}}}
-		wrong := &consolev1.Query{Name: "wrong", Query: &consolev1.Query_Views{Views: &consolev1.ListClusterViewsRequest{Filter: "pods.nope > 1"}}}
+		all := &consolev1.Query{
+			Name: "all",
+			Query: &consolev1.Query_Views{
+				Views: &consolev1.ListClusterViewsRequest{OrderBy: "pods.not_ready desc", PageSize: 1},
+			},
+		}
+		wrong := &consolev1.Query{
+			Name:  "wrong",
+			Query: &consolev1.Query_Views{Views: &consolev1.ListClusterViewsRequest{Filter: "pods.nope > 1"}},
+		}
 		admin := p.query(t, p.adminToken(t), of("one", "edge-1"), all, wrong)
 		rows := func(q *queried) (names []string) {
 			for _, s := range q.view.GetSections() {
@@ -601,7 +682,8 @@ func TestQueriesFollowViews(t *testing.T) {
 		}
 		admin.until("the view", func() bool { return slices.Equal(rows(admin), []string{"a"}) })
 		admin.until("the sums", func() bool { return notReadyIn(admin.views) == 3 })
-		admin.until("a problem", func() bool { return strings.Contains(admin.problems["wrong"], `there is no field "pods.nope"`) })
+		admin.until("a problem",
+			func() bool { return strings.Contains(admin.problems["wrong"], `there is no field "pods.nope"`) })
 		if views := admin.views.GetViews(); len(views) != 1 || views[0].GetCluster() != "edge-2" {
 			t.Errorf("the worst cluster: %v", views)
 		}
@@ -611,18 +693,23 @@ func TestQueriesFollowViews(t *testing.T) {
 			return admin.views.GetViews()[0].GetCluster() == "edge-1" && notReadyIn(admin.views) == 5
 		})
 
-		bob := p.query(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob"}), of("hidden", "edge-2"), of("seen", "edge-1"), all)
+		bob := p.query(t, p.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob"}), of("hidden", "edge-2"),
+			of("seen", "edge-1"), all)
 		bob.until("a problem", func() bool {
 			return strings.Contains(bob.problems["hidden"], `not_found: there is no cluster "edge-2"`)
 		})
 		bob.until("the view that he may see", func() bool { return len(rows(bob)) == 3 })
-		bob.until("sums of it alone", func() bool { return notReadyIn(bob.views) == 3 && bob.views.GetTotalSize() == 1 })
+		bob.until("sums of it alone",
+			func() bool { return notReadyIn(bob.views) == 3 && bob.views.GetTotalSize() == 1 })
 		other := p.query(t, p.adminToken(t), of("other", "edge-2"))
 		other.until("its view", func() bool { return len(rows(other)) == 2 })
-		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "edge-2"}); err != nil {
+		if _, err := p.admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{
+			Name: "edge-2",
+		}); err != nil {
 			t.Fatal(err)
 		}
-		other.until("that the cluster is gone", func() bool { return strings.Contains(other.problems["other"], "not_found") })
+		other.until("that the cluster is gone",
+			func() bool { return strings.Contains(other.problems["other"], "not_found") })
 		admin.until("sums without it", func() bool { return notReadyIn(admin.views) == 3 })
 	})
 }

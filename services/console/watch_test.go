@@ -71,7 +71,8 @@ func (f *follower) change(c *consolev1.Change) {
 		if !f.inside && f.etags[m.GetEtag()] {
 			f.problems = append(f.problems, "twice: "+m.GetName()+" "+m.GetEtag())
 		}
-		if old := f.clusters[m.GetName()]; old != nil && (old.GetMetadata().GetUid() != m.GetUid() || old.GetMetadata().GetRevision() >= m.GetRevision()) {
+		if old := f.clusters[m.GetName()]; old != nil &&
+			(old.GetMetadata().GetUid() != m.GetUid() || old.GetMetadata().GetRevision() >= m.GetRevision()) {
 			f.problems = append(f.problems, fmt.Sprintf("%s went from %v to %v", m.GetName(), old.GetMetadata(), m))
 		}
 		f.etags[m.GetEtag()] = true
@@ -137,9 +138,11 @@ func TestWatchTellsTheWholeCatalog(t *testing.T) {
 	source := admin.putSource(t, "shop", "https://git.example.com/shop")
 	admin.putCluster(t, "edge-1")
 	admin.putService(t, "web", "edge-1")
-	if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{AllowMissing: true, Secret: &consolev1.Secret{
-		Metadata: meta("git"), Data: map[string]string{"token": "hunter2"},
-	}}); err != nil {
+	if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
+		AllowMissing: true, Secret: &consolev1.Secret{
+			Metadata: meta("git"), Data: map[string]string{"token": "hunter2"},
+		},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f := newFollower()
@@ -147,20 +150,24 @@ func TestWatchTellsTheWholeCatalog(t *testing.T) {
 	if len(f.sources) != 1 || len(f.clusters) != 1 || len(f.services) != 1 || len(f.secrets) != 1 {
 		t.Fatalf("snapshot %+v", f)
 	}
-	if f.services["web"].GetSpec().GetPath() != "deploy" || f.services["web"].GetStatus() != nil || f.clusters["edge-1"].GetStatus() != nil {
+	if f.services["web"].GetSpec().GetPath() != "deploy" || f.services["web"].GetStatus() != nil ||
+		f.clusters["edge-1"].GetStatus() != nil {
 		t.Errorf("service %v, cluster %v", f.services["web"], f.clusters["edge-1"])
 	}
 	if got := f.secrets["git"].GetData(); len(got) != 1 || got["token"] != "" {
 		t.Errorf("secret data %v", got)
 	}
-	claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: source.GetMetadata().GetUid(), Owner: "gitcache-0"})
+	claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{
+		Source: "shop", Uid: source.GetMetadata().GetUid(), Owner: "gitcache-0",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	publish(t, gitcache, source, claim.GetEpoch(), commitA)
 	f.follow(t, gitcache, func() bool { return len(f.sources["shop"].GetStatus().GetHeads()) == 1 })
 	status := f.sources["shop"].GetStatus()
-	if status.GetEpoch() != 1 || status.GetOwner() != "gitcache-0" || status.GetHeads()[0].GetRevision().GetCommit() != commitA {
+	if status.GetEpoch() != 1 || status.GetOwner() != "gitcache-0" ||
+		status.GetHeads()[0].GetRevision().GetCommit() != commitA {
 		t.Errorf("status %v", status)
 	}
 	if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
@@ -212,7 +219,9 @@ const (
 func publishRequest(source *consolev1.Source, epoch int64, commit string) *consolev1.PublishHeadsRequest {
 	return &consolev1.PublishHeadsRequest{
 		Source: source.GetMetadata().GetName(), Uid: source.GetMetadata().GetUid(), Epoch: epoch,
-		Heads: []*consolev1.Head{{Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commit, Subject: "it's a commit"}}},
+		Heads: []*consolev1.Head{
+			{Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commit, Subject: "it's a commit"}},
+		},
 	}
 }
 
@@ -279,7 +288,9 @@ func hop(t *testing.T, admins, tunnels []api) {
 	close(done)
 	following.Wait()
 	truth := map[string]string{}
-	list, err := admins[len(admins)-1].clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{PageSize: 1000})
+	list, err := admins[len(admins)-1].clusters.ListClusters(t.Context(), &consolev1.ListClustersRequest{
+		PageSize: 1000,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +326,8 @@ func followFor(ctx context.Context, t *testing.T, a api, f *follower, left *int)
 		*left--
 	}
 	// A console that could not read its log for 15 s ends streams as unavailable: on, at the next.
-	if err := stream.Err(); err != nil && connect.CodeOf(err) != connect.CodeDeadlineExceeded && connect.CodeOf(err) != connect.CodeUnavailable {
+	if err := stream.Err(); err != nil && connect.CodeOf(err) != connect.CodeDeadlineExceeded &&
+		connect.CodeOf(err) != connect.CodeUnavailable {
 		t.Errorf("stream ended: %v", err)
 	}
 	if f.inside { // cut in the middle of the first snapshot: it begins again
@@ -337,9 +349,11 @@ func writeClusters(t *testing.T, admin api, writer, writes int) {
 			continue
 		}
 		if err := answered(func() error {
-			_, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{
-				Metadata: meta(name), Spec: &consolev1.ClusterSpec{Description: fmt.Sprintf("%d-%d", writer, i)},
-			}})
+			_, err := admin.clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
+				AllowMissing: true, Cluster: &consolev1.Cluster{
+					Metadata: meta(name), Spec: &consolev1.ClusterSpec{Description: fmt.Sprintf("%d-%d", writer, i)},
+				},
+			})
 			return err
 		}); err != nil {
 			t.Error(err)

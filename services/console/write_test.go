@@ -28,7 +28,10 @@ func anyOf(list ...proto.Message) []*consolev1.Resource {
 }
 
 func newSource(name string) *consolev1.Source {
-	return &consolev1.Source{Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/" + name}}}
+	return &consolev1.Source{
+		Metadata: meta(name),
+		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/" + name}},
+	}
 }
 
 func newCluster(name string, labels ...string) *consolev1.Cluster {
@@ -74,7 +77,8 @@ func outcomesOf(list []*consolev1.Applied) string {
 	var out []string
 	for _, r := range list {
 		kind := strings.ToLower(strings.TrimPrefix(r.GetKind().String(), "KIND_"))
-		out = append(out, kind+"/"+r.GetName()+" "+strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "APPLY_OUTCOME_")))
+		out = append(out, kind+"/"+r.GetName()+" "+
+			strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "APPLY_OUTCOME_")))
 	}
 	return strings.Join(out, ", ")
 }
@@ -100,28 +104,37 @@ func detail[M proto.Message](t testing.TB, err error) M {
 
 func shopProject() *consolev1.Project {
 	return &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{
-		Description: "the shop", Sources: []string{"shop*"}, Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"env": "prod"}},
+		Description: "the shop", Sources: []string{"shop*"},
+		Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"env": "prod"}},
 	}}
 }
 
 func TestProjectRefusesWhatItDoesNotAllow(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
-		admin.must(t, newSource("shop"), newSource("shop-web"), newSource("other"), newCluster("prod", "env", "prod"), newCluster("test", "env", "test"), shopProject())
+		admin.must(t, newSource("shop"), newSource("shop-web"), newSource("other"), newCluster("prod", "env", "prod"),
+			newCluster("test", "env", "test"), shopProject())
 		admin.must(t, inProject("shop", newService("web", "shop-web", "prod")), newService("free", "other", "test"))
 		for want, s := range map[string]*consolev1.Service{
-			`service "bad": spec.source: project "shop" does not allow source "other"`:  newService("bad", "other", "prod"),
-			`service "bad": spec.cluster: project "shop" does not allow cluster "test"`: newService("bad", "shop", "test"),
+			`service "bad": spec.source: project "shop" does not allow source "other"`: newService("bad", "other",
+				"prod"),
+			`service "bad": spec.cluster: project "shop" does not allow cluster "test"`: newService("bad", "shop",
+				"test"),
 		} {
-			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: inProject("shop", s)})
+			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+				AllowMissing: true, Service: inProject("shop", s),
+			})
 			wantCode(t, err, connect.CodeFailedPrecondition, want)
 		}
-		_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: inProject("none", newService("bad", "shop", "prod"))})
+		_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			AllowMissing: true, Service: inProject("none", newService("bad", "shop", "prod")),
+		})
 		wantCode(t, err, connect.CodeFailedPrecondition, `spec.project: project "none" does not exist`)
 		_, err = admin.projects.DeleteProject(t.Context(), &consolev1.DeleteProjectRequest{Name: "shop"})
 		wantCode(t, err, connect.CodeFailedPrecondition, `service "web"`)
 		got, err := admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
-		if err != nil || got.GetProject().GetStatus().GetServices() != 1 || !proto.Equal(got.GetProject().GetSpec(), shopProject().GetSpec()) {
+		if err != nil || got.GetProject().GetStatus().GetServices() != 1 ||
+			!proto.Equal(got.GetProject().GetSpec(), shopProject().GetSpec()) {
 			t.Errorf("got %v, %v", got, err)
 		}
 		list, err := admin.projects.ListProjects(t.Context(), &consolev1.ListProjectsRequest{})
@@ -136,7 +149,9 @@ func TestProjectBoundsNamespaces(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
 		project := shopProject()
-		project.Spec.Namespaces, project.Spec.Kinds, project.Spec.DeniedKinds = []string{"shop", "shop-*"}, []string{"*", "ClusterRole.rbac.authorization.k8s.io"}, []string{"Secret"}
+		project.Spec.Namespaces, project.Spec.Kinds, project.Spec.DeniedKinds = []string{"shop", "shop-*"}, []string{
+			"*", "ClusterRole.rbac.authorization.k8s.io",
+		}, []string{"Secret"}
 		admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), project)
 		in := func(namespace string) *consolev1.Service {
 			s := inProject("shop", newService("web", "shop", "prod"))
@@ -144,8 +159,11 @@ func TestProjectBoundsNamespaces(t *testing.T) {
 			return s
 		}
 		for _, namespace := range []string{"", "kube-system"} {
-			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: in(namespace)})
-			wantCode(t, err, connect.CodeFailedPrecondition, `spec.namespace: project "shop" does not allow namespace "`+cmp.Or(namespace, "default"))
+			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+				AllowMissing: true, Service: in(namespace),
+			})
+			wantCode(t, err, connect.CodeFailedPrecondition,
+				`spec.namespace: project "shop" does not allow namespace "`+cmp.Or(namespace, "default"))
 		}
 		admin.must(t, in("shop-eu"))
 		got, err := admin.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "shop"})
@@ -172,8 +190,11 @@ func TestProjectBoundsTheAccountsOfItsServices(t *testing.T) {
 		}
 		refused := func(account string) {
 			t.Helper()
-			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: as(account)})
-			wantCode(t, err, connect.CodeFailedPrecondition, `spec.sync.impersonate: project "shop" does not allow account "`+account+`"`)
+			_, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+				AllowMissing: true, Service: as(account),
+			})
+			wantCode(t, err, connect.CodeFailedPrecondition,
+				`spec.sync.impersonate: project "shop" does not allow account "`+account+`"`)
 		}
 		refused("kube-system/clusterrole-aggregation-controller")
 		refused("bank/deployer")
@@ -207,10 +228,13 @@ func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 		narrow := shopProject()
 		narrow.Spec.Sources = []string{"shop-*"}
 		_, err := admin.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{Project: narrow})
-		wantCode(t, err, connect.CodeFailedPrecondition, `service "a" (source "shop"), service "b" (source "shop"), service "c" (source "shop") and 1 more`)
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`service "a" (source "shop"), service "b" (source "shop"), service "c" (source "shop") and 1 more`)
 		wide := shopProject()
 		wide.Spec.Sources = []string{"*"}
-		if _, err := admin.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{Project: wide}); err != nil {
+		if _, err := admin.projects.UpdateProject(t.Context(), &consolev1.UpdateProjectRequest{
+			Project: wide,
+		}); err != nil {
 			t.Error(err)
 		}
 		for word, change := range map[string]func(*consolev1.ProjectSpec){
@@ -219,7 +243,9 @@ func TestProjectChangeNamesWhatItWouldBreak(t *testing.T) {
 			"spec.kinds[0]":       func(s *consolev1.ProjectSpec) { s.Kinds = []string{"apps/Deployment"} },
 			"spec.deniedKinds[0]": func(s *consolev1.ProjectSpec) { s.DeniedKinds = []string{"Secret."} },
 			"spec.accounts[0]":    func(s *consolev1.ProjectSpec) { s.Accounts = []string{"deployer"} },
-			"spec.clusters.where": func(s *consolev1.ProjectSpec) { s.Clusters = &consolev1.ClusterSelector{Where: "name = a"} },
+			"spec.clusters.where": func(s *consolev1.ProjectSpec) {
+				s.Clusters = &consolev1.ClusterSelector{Where: "name = a"}
+			},
 			"spec.config": func(s *consolev1.ProjectSpec) {
 				s.Config = settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "1"}}}
 			},
@@ -250,15 +276,21 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 		fresh := newSource("shop")
 		fresh.Metadata.Etag = "new"
 		good := newCluster("good")
-		_, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(good, bad, newService("one", "nowhere", "edge"), newService("two", "bad", "good"), stale, fresh)})
+		_, err := admin.apply(t, &consolev1.ApplyRequest{
+			Resources: anyOf(good, bad, newService("one", "nowhere",
+				"edge"), newService("two", "bad", "good"), stale, fresh),
+		})
 		var told []string
 		for _, p := range detail[*consolev1.ApplyProblems](t, err).GetProblems() {
-			told = append(told, fmt.Sprintf("%d %s %s %s: %s", p.GetIndex(), p.GetKind(), p.GetName(), p.GetField(), p.GetMessage()))
+			told = append(told, fmt.Sprintf("%d %s %s %s: %s", p.GetIndex(), p.GetKind(), p.GetName(), p.GetField(),
+				p.GetMessage()))
 		}
 		text := strings.Join(told, "\n")
 		for _, want := range []string{
-			"1 KIND_SOURCE bad spec.git.url: spec.git.url: ", `2 KIND_SERVICE one spec.source: service "one": spec.source: source "nowhere" does not exist`,
-			`4 KIND_CLUSTER edge metadata.etag: cluster "edge": metadata.etag: it was changed in the meantime`, `5 KIND_SOURCE shop : source "shop" exists already`,
+			"1 KIND_SOURCE bad spec.git.url: spec.git.url: ",
+			`2 KIND_SERVICE one spec.source: service "one": spec.source: source "nowhere" does not exist`,
+			`4 KIND_CLUSTER edge metadata.etag: cluster "edge": metadata.etag: it was changed in the meantime`,
+			`5 KIND_SOURCE shop : source "shop" exists already`,
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)
@@ -280,14 +312,20 @@ func TestDryRunWritesNothingAndSaysAll(t *testing.T) {
 		key := func(data map[string]string) *consolev1.Secret {
 			return &consolev1.Secret{Metadata: meta("key"), Data: data}
 		}
-		admin.must(t, newSource("shop"), newCluster("edge"), newService("web", "shop", "edge"), key(map[string]string{"token": "hunter2", "user": "git"}))
+		admin.must(t, newSource("shop"), newCluster("edge"), newService("web", "shop", "edge"),
+			key(map[string]string{"token": "hunter2", "user": "git"}))
 		next := newService("web", "shop", "edge")
 		next.Spec.Ref = "next"
-		got, err := admin.apply(t, &consolev1.ApplyRequest{DryRun: true, Resources: anyOf(next, newCluster("edge-2"), newSource("shop"), key(map[string]string{"token": "hunter3", "user": "git"}))})
+		got, err := admin.apply(t, &consolev1.ApplyRequest{
+			DryRun: true,
+			Resources: anyOf(next, newCluster("edge-2"), newSource("shop"),
+				key(map[string]string{"token": "hunter3", "user": "git"})),
+		})
 		if err != nil || outcomesOf(got) != "service/web updated, cluster/edge-2 created, source/shop unchanged, secret/key updated" {
 			t.Fatalf("got %s, %v", outcomesOf(got), err)
 		}
-		if d := got[0].GetDiff(); !strings.Contains(d, "\n+  ref: next\n") || !strings.Contains(d, "\n   source: shop\n") {
+		if d := got[0].GetDiff(); !strings.Contains(d, "\n+  ref: next\n") ||
+			!strings.Contains(d, "\n   source: shop\n") {
 			t.Error(d)
 		}
 		if d := got[1].GetDiff(); !strings.Contains(d, "\n+  name: edge-2\n") {
@@ -296,13 +334,15 @@ func TestDryRunWritesNothingAndSaysAll(t *testing.T) {
 		if got[2].GetDiff() != "" {
 			t.Error(got[2].GetDiff())
 		}
-		if d := got[3].GetDiff(); strings.Contains(d, "hunter") || !strings.Contains(d, "+  token: '*** (changed)'") || !strings.Contains(d, "   user: '***'") {
+		if d := got[3].GetDiff(); strings.Contains(d, "hunter") || !strings.Contains(d, "+  token: '*** (changed)'") ||
+			!strings.Contains(d, "   user: '***'") {
 			t.Error(d)
 		}
 		_, err = admin.clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: "edge-2"})
 		wantCode(t, err, connect.CodeNotFound)
 		service, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "web"})
-		if err != nil || service.GetService().GetSpec().GetRef() != "" || service.GetService().GetMetadata().GetRevision() != 1 {
+		if err != nil || service.GetService().GetSpec().GetRef() != "" ||
+			service.GetService().GetMetadata().GetRevision() != 1 {
 			t.Errorf("got %v, %v", service, err)
 		}
 	})
@@ -312,7 +352,9 @@ func TestPruneNeedsConfirmation(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
 		set := func(confirmation string, list ...proto.Message) ([]*consolev1.Applied, error) {
-			return admin.apply(t, &consolev1.ApplyRequest{Set: "fleet", Prune: true, Confirmation: confirmation, Resources: anyOf(list...)})
+			return admin.apply(t, &consolev1.ApplyRequest{
+				Set: "fleet", Prune: true, Confirmation: confirmation, Resources: anyOf(list...),
+			})
 		}
 		_, err := admin.apply(t, &consolev1.ApplyRequest{Prune: true})
 		wantCode(t, err, connect.CodeInvalidArgument, "set")
@@ -327,12 +369,16 @@ func TestPruneNeedsConfirmation(t *testing.T) {
 			t.Fatalf("got %s, %v", outcomesOf(got), err)
 		}
 		_, err = set("", b)
-		wantCode(t, err, connect.CodeFailedPrecondition, `set "fleet": 3 of its 4 resources would be deleted: confirm it`)
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`set "fleet": 3 of its 4 resources would be deleted: confirm it`)
 		wanted := detail[*consolev1.ConfirmationWanted](t, err)
-		if got := strings.Join(wanted.GetConsequences(), ", "); got != `cluster "a" is deleted, service "web" is deleted, source "shop" is deleted` {
+		if got := strings.Join(wanted.GetConsequences(),
+			", "); got != `cluster "a" is deleted, service "web" is deleted, source "shop" is deleted` {
 			t.Error(got)
 		}
-		dry, err := admin.apply(t, &consolev1.ApplyRequest{Set: "fleet", Prune: true, DryRun: true, Resources: anyOf(b)})
+		dry, err := admin.apply(t, &consolev1.ApplyRequest{
+			Set: "fleet", Prune: true, DryRun: true, Resources: anyOf(b),
+		})
 		if err != nil || len(dry) != 4 {
 			t.Errorf("got %v, %v", dry, err)
 		}

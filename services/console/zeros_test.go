@@ -20,7 +20,8 @@ func TestAPITokenWithAZeroInItsIDIsNotFound(t *testing.T) {
 	})
 }
 
-// PostgreSQL takes no NUL. A report that has one is kept with another character, for the reports of other clusters come in the same call.
+// PostgreSQL takes no NUL. A report that has one is kept with another character, for the reports of other clusters come
+// in the same call.
 func TestReportWithAZeroHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, postgres.Database(t)).start(t)
@@ -32,19 +33,24 @@ func TestReportWithAZeroHoldsUpNoOther(t *testing.T) {
 	admin.putService(t, "web", "edge-2")
 	report := func(service, text string) []*deliveryv1.ServiceReport {
 		return []*deliveryv1.ServiceReport{{
-			Service: service, Sequence: 1, Phase: deliveryv1.Phase_PHASE_DEGRADED, Message: text, Commit: text, Digest: text,
+			Service: service, Sequence: 1, Phase: deliveryv1.Phase_PHASE_DEGRADED, Message: text, Commit: text,
+			Digest:  text,
 			Objects: []*deliveryv1.ObjectReport{{Kind: "Deployment", Name: text, Fields: []string{text}}},
 		}}
 	}
-	resp, err := distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{Clusters: []*consolev1.ClusterReports{
-		{Cluster: "edge-1", Reports: report("hostile", "a\x00b")}, {Cluster: "edge-2", Reports: report("web", "fine")},
-	}})
+	resp, err := distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{
+		Clusters: []*consolev1.ClusterReports{
+			{Cluster: "edge-1", Reports: report("hostile", "a\x00b")},
+			{Cluster: "edge-2", Reports: report("web", "fine")},
+		},
+	})
 	if err != nil || len(resp.GetClusters()) != 2 || len(resp.GetClusters()[1].GetAcknowledged()) != 1 {
 		t.Fatalf("got %v, %v", resp, err)
 	}
 	for service, want := range map[string]string{"hostile": "a\ufffdb", "web": "fine"} {
 		got, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: service})
-		if message := got.GetService().GetStatus().GetCluster().GetReport().GetMessage(); err != nil || !strings.Contains(message, want) {
+		if message := got.GetService().GetStatus().GetCluster().GetReport().GetMessage(); err != nil ||
+			!strings.Contains(message, want) {
 			t.Errorf("%s: %q, %v", service, message, err)
 		}
 	}

@@ -135,7 +135,8 @@ func TestImagesAreForEveryPlatformAndTellWhatIsInThem(t *testing.T) {
 			config.Config.Labels["org.opencontainers.image.version"] != "v1.2.3" || !config.Created.Equal(s.time) {
 			t.Errorf("%s: %+v", arch, config)
 		}
-		if roots := content(t, img, "/etc/ssl/certs/ca-certificates.crt"); bytes.Count(roots, []byte("BEGIN CERTIFICATE")) < 50 {
+		if roots := content(t, img,
+			"/etc/ssl/certs/ca-certificates.crt"); bytes.Count(roots, []byte("BEGIN CERTIFICATE")) < 50 {
 			t.Errorf("%s: %d bytes of authorities", arch, len(roots))
 		}
 	}

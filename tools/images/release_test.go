@@ -26,7 +26,10 @@ func repository(t *testing.T) string {
 	put(t, filepath.Join(dir, "file"), "text")
 	for _, args := range [][]string{
 		{"init", "--quiet"}, {"add", "file"},
-		{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false", "commit", "--quiet", "--message", "first"},
+		{
+			"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false", "commit", "--quiet",
+			"--message", "first",
+		},
 	} {
 		git(t, dir, args...)
 	}
@@ -35,7 +38,8 @@ func repository(t *testing.T) string {
 
 func git(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "git",
+		append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
 		t.Fatalf("git %v: %v: %s", args, err, out)
 	}
 }
@@ -66,16 +70,25 @@ func TestReleaseIsOfATaggedCommitOnly(t *testing.T) {
 		try     bool
 		want    string // version, or a part of the error
 	}{
-		"tag":                  {prepare: []func(*testing.T, string){tag("v1.2.3")}, want: "v1.2.3"},
-		"tag of a candidate":   {prepare: []func(*testing.T, string){tag("v1.2.3-rc.1")}, want: "v1.2.3-rc.1"},
-		"another tag besides":  {prepare: []func(*testing.T, string){tag("v1.2.3", "latest")}, want: "v1.2.3"},
-		"no tag":               {want: "has no tag such as v1.2.3"},
-		"a tag of no version":  {prepare: []func(*testing.T, string){tag("v1.2")}, want: "has no tag such as v1.2.3"},
-		"two versions":         {prepare: []func(*testing.T, string){tag("v1.2.3", "v1.2.4")}, want: "has the tags v1.2.3, v1.2.4"},
-		"changes":              {prepare: []func(*testing.T, string){tag("v1.2.3"), change}, want: " M file\n`make release ARGS=-try`"},
-		"try without a tag":    {try: true, want: "v0.0.0-try-"},
-		"try with changes":     {prepare: []func(*testing.T, string){change}, try: true, want: ".changed"},
-		"no repository at all": {prepare: []func(*testing.T, string){func(t *testing.T, dir string) { t.Helper(); _ = os.RemoveAll(filepath.Join(dir, ".git")) }}, want: "is no checkout"},
+		"tag":                 {prepare: []func(*testing.T, string){tag("v1.2.3")}, want: "v1.2.3"},
+		"tag of a candidate":  {prepare: []func(*testing.T, string){tag("v1.2.3-rc.1")}, want: "v1.2.3-rc.1"},
+		"another tag besides": {prepare: []func(*testing.T, string){tag("v1.2.3", "latest")}, want: "v1.2.3"},
+		"no tag":              {want: "has no tag such as v1.2.3"},
+		"a tag of no version": {prepare: []func(*testing.T, string){tag("v1.2")}, want: "has no tag such as v1.2.3"},
+		"two versions": {
+			prepare: []func(*testing.T, string){tag("v1.2.3", "v1.2.4")}, want: "has the tags v1.2.3, v1.2.4",
+		},
+		"changes": {
+			prepare: []func(*testing.T, string){tag("v1.2.3"), change}, want: " M file\n`make release ARGS=-try`",
+		},
+		"try without a tag": {try: true, want: "v0.0.0-try-"},
+		"try with changes":  {prepare: []func(*testing.T, string){change}, try: true, want: ".changed"},
+		"no repository at all": {
+			prepare: []func(*testing.T, string){
+				func(t *testing.T, dir string) { t.Helper(); _ = os.RemoveAll(filepath.Join(dir, ".git")) },
+			},
+			want: "is no checkout",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +118,8 @@ func TestPartsAreLeftOutOfATryOnly(t *testing.T) {
 		{[]string{"-charts"}, "are for -try"},
 		{[]string{"-try", "-platforms", "darwin/arm64"}, "one of these is needed"},
 	} {
-		if err := runRelease(t.Context(), append(c.args, "-root", repository(t), "-out", t.TempDir()), io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := runRelease(t.Context(), append(c.args, "-root", repository(t), "-out", t.TempDir()),
+			io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: got %v, want %q", c.args, err, c.want)
 		}
 	}
@@ -114,7 +128,9 @@ func TestPartsAreLeftOutOfATryOnly(t *testing.T) {
 func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
 	t.Parallel()
 	const text = "# Changelog\n\n## Unreleased\n\n- new\n\n## [1.2.3] - 2026-11-22\n\n### Added\n- this\n\n## v1.2.2\n- that\n\n## 1.2.1\n"
-	for wanted, want := range map[string]string{"Unreleased": "- new", "1.2.3": "### Added\n- this", "1.2.2": "- that", "1.2.1": "", "1.2": ""} {
+	for wanted, want := range map[string]string{
+		"Unreleased": "- new", "1.2.3": "### Added\n- this", "1.2.2": "- that", "1.2.1": "", "1.2": "",
+	} {
 		if got := changelogSection(text, wanted); got != want {
 			t.Errorf("%s: got %q, want %q", wanted, got, want)
 		}
@@ -125,8 +141,9 @@ func TestNotesAreTheSectionOfTheVersion(t *testing.T) {
 func smallRelease(t *testing.T, folder, key string) string {
 	t.Helper()
 	r := release{
-		source: checkout(t, folder), stdout: io.Discard, dir: t.TempDir(), work: t.TempDir(), key: key, builder: "https://builds.example.com",
-		images: []image{named(t, "tunnel")}, services: []platform{thisPlatform()}, began: time.Now().UTC(),
+		source: checkout(t, folder), stdout: io.Discard, dir: t.TempDir(), work: t.TempDir(), key: key,
+		builder: "https://builds.example.com",
+		images:  []image{named(t, "tunnel")}, services: []platform{thisPlatform()}, began: time.Now().UTC(),
 	}
 	if err := r.fill(t.Context(), "# Notes\n"); err != nil {
 		t.Fatal(err)
@@ -153,21 +170,24 @@ func TestReleaseIsTwiceTheSameButForSignaturesAndProvenance(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	key := filepath.Join(dir, "key")
-	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+		key).CombinedOutput(); err != nil {
 		t.Fatalf("make a key: %v: %s", err, out)
 	}
 	first, second := smallRelease(t, "here", key), smallRelease(t, "somewhere-else", key)
 	files, again := contentsOf(t, first), contentsOf(t, second)
 	base := "fairlead-services-v1.2.3-linux-" + thisPlatform().arch
 	want := []string{
-		"SHA256SUMS", "SHA256SUMS.sig", "fairlead-agent-v1.2.3.tgz", "fairlead-bundle-v1.2.3.tar", "fairlead-hub-v1.2.3.tgz",
+		"SHA256SUMS", "SHA256SUMS.sig", "fairlead-agent-v1.2.3.tgz", "fairlead-bundle-v1.2.3.tar",
+		"fairlead-hub-v1.2.3.tgz",
 		base + ".spdx.json", base + ".tar.gz", "notes.md", "provenance.json", "provenance.json.sig",
 	}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
 		t.Fatalf("the release has %v, want %v", got, want)
 	}
 	for name, content := range files {
-		if !bytes.Equal(content, again[name]) && !strings.HasPrefix(name, "provenance.json") && !strings.HasSuffix(name, ".sig") {
+		if !bytes.Equal(content, again[name]) && !strings.HasPrefix(name, "provenance.json") &&
+			!strings.HasSuffix(name, ".sig") {
 			t.Errorf("%s differs", name)
 		}
 	}
@@ -217,7 +237,8 @@ func checkProvenance(t *testing.T, files map[string][]byte) {
 			t.Errorf("%s has another checksum in the provenance", s.Name)
 		}
 	}
-	if len(doc.Subject) != len(files)-3 || doc.Predicate.Definition.Dependencies[0].Digest["gitCommit"] != "abc" || doc.Predicate.Run.Builder.ID != "https://builds.example.com" {
+	if len(doc.Subject) != len(files)-3 || doc.Predicate.Definition.Dependencies[0].Digest["gitCommit"] != "abc" ||
+		doc.Predicate.Run.Builder.ID != "https://builds.example.com" {
 		t.Errorf("provenance: %+v", doc)
 	}
 }
@@ -266,7 +287,8 @@ func checkArchive(t *testing.T, archive []byte, base string) {
 	if err := os.WriteFile(tunnel, []byte(files[base+"/tunnel"]), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), tunnel, "--version").Output(); err != nil || string(out) != "tunnel v1.2.3\n" {
+	if out, err := exec.CommandContext(t.Context(), tunnel, "--version").Output(); err != nil ||
+		string(out) != "tunnel v1.2.3\n" {
 		t.Errorf("its version is %q, %v", out, err)
 	}
 }
@@ -309,7 +331,8 @@ func TestPagesListWhatTheirLockHasButTools(t *testing.T) {
 	for _, p := range packages {
 		found[p.Name] = p.Refs[0].Locator
 	}
-	if !strings.HasPrefix(found["react"], "pkg:npm/react@") || !strings.HasPrefix(found["@connectrpc/connect"], "pkg:npm/%40connectrpc/connect@") || found["vite"] != "" {
+	if !strings.HasPrefix(found["react"], "pkg:npm/react@") ||
+		!strings.HasPrefix(found["@connectrpc/connect"], "pkg:npm/%40connectrpc/connect@") || found["vite"] != "" {
 		t.Errorf("packages: %v", found)
 	}
 }

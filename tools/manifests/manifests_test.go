@@ -41,16 +41,31 @@ func sets() map[string]map[string]any {
 	return map[string]map[string]any{
 		"hub/minimal": {},
 		"hub/all-on": {
-			"image":             map[string]any{"registry": "registry.example.com:5000/fairlead", "tag": "v1", "digests": map[string]any{"tunnel": digest}},
-			"imagePullSecrets":  []any{map[string]any{"name": "pull"}},
-			"secrets":           map[string]any{"redis": "r", "database": "d", "metrics": "m"},
-			"tls":               map[string]any{"privateCA": false},
-			"urls":              map[string]any{"console": "https://console.example.com"},
-			"console":           map[string]any{"replicas": 3, "persistence": map[string]any{"storageClass": "fast"}, "args": []any{"--oidc-issuer=https://login.example.com"}, "allowAddresses": []any{"10.0.0.0/8", "fd00::/8"}},
-			"gitcache":          map[string]any{"replicas": 3, "allowAddresses": []any{"10.0.0.0/8", "fd00::/8"}, "env": []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}}},
-			"distributor":       map[string]any{"kind": "DaemonSet", "cache": map[string]any{"hostPath": "/var/cache/fairlead"}},
-			"tunnel":            map[string]any{"autoscaling": map[string]any{"enabled": true}},
-			"ingress":           map[string]any{"enabled": true, "className": "nginx", "hosts": map[string]any{"console": "console.example.com"}, "tlsSecret": "t"},
+			"image": map[string]any{
+				"registry": "registry.example.com:5000/fairlead", "tag": "v1",
+				"digests": map[string]any{"tunnel": digest},
+			},
+			"imagePullSecrets": []any{map[string]any{"name": "pull"}},
+			"secrets":          map[string]any{"redis": "r", "database": "d", "metrics": "m"},
+			"tls":              map[string]any{"privateCA": false},
+			"urls":             map[string]any{"console": "https://console.example.com"},
+			"console": map[string]any{
+				"replicas": 3, "persistence": map[string]any{"storageClass": "fast"},
+				"args":           []any{"--oidc-issuer=https://login.example.com"},
+				"allowAddresses": []any{"10.0.0.0/8", "fd00::/8"},
+			},
+			"gitcache": map[string]any{
+				"replicas": 3, "allowAddresses": []any{"10.0.0.0/8", "fd00::/8"},
+				"env": []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}},
+			},
+			"distributor": map[string]any{
+				"kind": "DaemonSet", "cache": map[string]any{"hostPath": "/var/cache/fairlead"},
+			},
+			"tunnel": map[string]any{"autoscaling": map[string]any{"enabled": true}},
+			"ingress": map[string]any{
+				"enabled": true, "className": "nginx", "hosts": map[string]any{"console": "console.example.com"},
+				"tlsSecret": "t",
+			},
 			"podAnnotations":    map[string]any{"a": "b"},
 			"nodeSelector":      map[string]any{"kubernetes.io/os": "linux"},
 			"tolerations":       []any{map[string]any{"operator": "Exists"}},
@@ -59,21 +74,36 @@ func sets() map[string]map[string]any {
 			"backup":            map[string]any{"schedule": "0 3 * * *", "claim": "backups", "keep": 3},
 		},
 		"hub/gateway": {
-			"tls":     map[string]any{"privateCA": false},
-			"gateway": map[string]any{"enabled": true, "parentRefs": []any{map[string]any{"name": "public"}}, "annotations": map[string]any{"a": "b"}, "hosts": map[string]any{"console": "console.example.com"}},
+			"tls": map[string]any{"privateCA": false},
+			"gateway": map[string]any{
+				"enabled": true, "parentRefs": []any{map[string]any{"name": "public"}},
+				"annotations": map[string]any{"a": "b"}, "hosts": map[string]any{"console": "console.example.com"},
+			},
 		},
 		"hub/any-user":   {"runAsUser": 0, "backup": map[string]any{"schedule": "0 3 * * *", "claim": "backups"}},
 		"agent/any-user": {"hub": hub, "runAsUser": 0},
 		"agent/minimal":  {"hub": hub, "createNamespace": true},
-		"agent/inline":   {"hub": map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN CERTIFICATE-----\n<&>\n"}, "join": map[string]any{"tokens": []any{"one", "two"}}, "replicas": 2},
+		"agent/inline": {
+			"hub":  map[string]any{"url": "https://hub.example.com", "ca": "-----BEGIN CERTIFICATE-----\n<&>\n"},
+			"join": map[string]any{"tokens": []any{"one", "two"}}, "replicas": 2,
+		},
 		"agent/all-on": {
 			"createNamespace": true, "hub": map[string]any{"url": "https://hub.example.com", "caSecret": "ca"},
-			"image":                map[string]any{"repository": "registry.example.com:5000/agent", "digest": digest},
-			"imagePullSecrets":     []any{map[string]any{"name": "pull"}},
-			"join":                 map[string]any{"existingSecret": "join"},
-			"persistence":          map[string]any{"storageClass": "fast", "size": "1Gi"},
-			"rbac":                 map[string]any{"mode": "least", "bindAdmins": true, "bind": []any{map[string]any{"group": "oidc:/dev", "role": "view"}}},
-			"tunnel":               map[string]any{"users": []any{"ada"}, "groups": []any{"dev"}, "impersonation": map[string]any{"users": []any{"bob"}, "groups": []any{"ops"}, "uids": true, "extras": []any{"example.com/team"}}, "readOnly": true, "allowSystem": true, "namespaces": []any{"shop", "web"}},
+			"image":            map[string]any{"repository": "registry.example.com:5000/agent", "digest": digest},
+			"imagePullSecrets": []any{map[string]any{"name": "pull"}},
+			"join":             map[string]any{"existingSecret": "join"},
+			"persistence":      map[string]any{"storageClass": "fast", "size": "1Gi"},
+			"rbac": map[string]any{
+				"mode": "least", "bindAdmins": true,
+				"bind": []any{map[string]any{"group": "oidc:/dev", "role": "view"}},
+			},
+			"tunnel": map[string]any{
+				"users": []any{"ada"}, "groups": []any{"dev"},
+				"impersonation": map[string]any{
+					"users": []any{"bob"}, "groups": []any{"ops"}, "uids": true, "extras": []any{"example.com/team"},
+				},
+				"readOnly": true, "allowSystem": true, "namespaces": []any{"shop", "web"},
+			},
 			"requireImpersonation": true, "tracesThroughHub": true, "logLevel": "debug", "logFormat": "text",
 			"env":            []any{map[string]any{"name": "NO_PROXY", "value": "10.0.0.0/8"}},
 			"metrics":        map[string]any{"existingSecret": "metrics"},
@@ -82,7 +112,8 @@ func sets() map[string]map[string]any {
 			"serviceAccount": map[string]any{"annotations": map[string]any{"a": "b"}},
 		},
 		"agent/bare": {
-			"hub": hub, "persistence": map[string]any{"enabled": false}, "rbac": map[string]any{"mode": "none"}, "networkPolicy": map[string]any{"enabled": false},
+			"hub": hub, "persistence": map[string]any{"enabled": false}, "rbac": map[string]any{"mode": "none"},
+			"networkPolicy": map[string]any{"enabled": false},
 		},
 	}
 }
@@ -122,7 +153,8 @@ func manifests(t *testing.T, apis ...string) map[string]string {
 
 func build(t *testing.T, folder string) string {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deployDir, "kustomize", folder))
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		filepath.Join(deployDir, "kustomize", folder))
 	if err != nil {
 		t.Fatalf("kustomize %s: %v", folder, err)
 	}
@@ -200,12 +232,24 @@ func TestSchemaRefusesUnknownAndWrongValues(t *testing.T) {
 		{"hub", map[string]any{"tunnel": map[string]any{"replicas": 2}}, "needs Redis"},
 		{"hub", map[string]any{"gitcache": map[string]any{"replicas": 2}}, "needs Redis"},
 		{"hub", map[string]any{"distributor": map[string]any{"kind": "DaemonSet"}}, "needs Redis"},
-		{"hub", map[string]any{"distributor": map[string]any{"cache": map[string]any{"hostPath": "/x"}}}, "set distributor.kind to DaemonSet"},
+		{
+			"hub", map[string]any{"distributor": map[string]any{"cache": map[string]any{"hostPath": "/x"}}},
+			"set distributor.kind to DaemonSet",
+		},
 		{"hub", map[string]any{"backup": map[string]any{"schedule": "0 3 * * *"}}, "backup.claim is missing"},
-		{"hub", map[string]any{"backup": map[string]any{"schedule": "0 3 * * *", "claim": "c", "keep": 0}}, "/backup/keep"},
+		{
+			"hub", map[string]any{"backup": map[string]any{"schedule": "0 3 * * *", "claim": "c", "keep": 0}},
+			"/backup/keep",
+		},
 		{"hub", map[string]any{"runAsUser": "nobody"}, "/runAsUser"},
 		{"hub", map[string]any{"gateway": map[string]any{"enabled": true}}, "gateway.parentRefs is missing"},
-		{"hub", map[string]any{"gateway": map[string]any{"enabled": true, "parentRefs": []any{map[string]any{"name": "public"}}}}, "gateway.caConfigMap is missing"},
+		{
+			"hub",
+			map[string]any{
+				"gateway": map[string]any{"enabled": true, "parentRefs": []any{map[string]any{"name": "public"}}},
+			},
+			"gateway.caConfigMap is missing",
+		},
 	} {
 		_, err := helm(chartDir(c.chart), namespaceOf(c.chart), c.values)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -248,7 +292,8 @@ func TestGoldenRenders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != want {
-			t.Errorf("%s is not what the chart gives: run `make manifests`, and look at what changes", r.file(deployDir))
+			t.Errorf("%s is not what the chart gives: run `make manifests`, and look at what changes",
+				r.file(deployDir))
 		}
 	}
 }
@@ -313,12 +358,15 @@ func TestLivenessDependsOnNothing(t *testing.T) {
 				continue
 			}
 			pods++
-			for probe, want := range map[string]string{"livenessProbe": "/healthz", "startupProbe": "/healthz", "readinessProbe": "/readyz"} {
+			for probe, want := range map[string]string{
+				"livenessProbe": "/healthz", "startupProbe": "/healthz", "readinessProbe": "/readyz",
+			} {
 				if got := at(container, probe, "httpGet", "path"); got != want {
 					t.Errorf("%s %v: %s asks %v, want %s", name, at(object, "metadata", "name"), probe, got, want)
 				}
 			}
-			if at(container, "securityContext", "readOnlyRootFilesystem") != true || at(object, "spec", "template", "spec", "securityContext", "runAsNonRoot") != true {
+			if at(container, "securityContext", "readOnlyRootFilesystem") != true ||
+				at(object, "spec", "template", "spec", "securityContext", "runAsNonRoot") != true {
 				t.Errorf("%s %v: may write to its root, or be root", name, at(object, "metadata", "name"))
 			}
 		}
@@ -328,10 +376,14 @@ func TestLivenessDependsOnNothing(t *testing.T) {
 	}
 }
 
-// TestPagesShowValuesThatWork: what pages say to put into values of the hub's chart is taken, and nothing is lost by it.
+// TestPagesShowValuesThatWork: what pages say to put into values of the hub's chart is taken, and nothing is lost by
+// it.
 func TestPagesShowValuesThatWork(t *testing.T) {
 	t.Parallel()
-	for page, shown := range map[string]string{"install.md": "(?s)```yaml\n   # values.yaml\n(.*?)```", "observe.md": "(?m)((?:^    (?:console|networkPolicy): .*\n)+)"} {
+	for page, shown := range map[string]string{
+		"install.md": "(?s)```yaml\n   # values.yaml\n(.*?)```",
+		"observe.md": "(?m)((?:^    (?:console|networkPolicy): .*\n)+)",
+	} {
 		text, err := os.ReadFile(filepath.Join("../../docs/operate", page))
 		if err != nil {
 			t.Fatal(err)
@@ -349,15 +401,17 @@ func TestPagesShowValuesThatWork(t *testing.T) {
 			t.Errorf("%s: %v", page, err)
 		}
 		for _, object := range documents(t, rendered) {
-			if object["kind"] == "NetworkPolicy" && !strings.Contains(fmt.Sprint(at(object, "spec", "egress")), "port:6379") && at(object, "spec", "egress", 0, "ports") != nil {
+			if object["kind"] == "NetworkPolicy" &&
+				!strings.Contains(fmt.Sprint(at(object, "spec", "egress")), "port:6379") &&
+				at(object, "spec", "egress", 0, "ports") != nil {
 				t.Errorf("%s: %v may not dial Redis", page, at(object, "metadata", "name"))
 			}
 		}
 	}
 }
 
-// TestPodsAreSpreadAndShutIn: each has an account of its own, a policy of its network and bounds; with several there is a disruption budget.
-// The pods of the hub can't ask the Kubernetes API.
+// TestPodsAreSpreadAndShutIn: each has an account of its own, a policy of its network and bounds; with several there is
+// a disruption budget. The pods of the hub can't ask the Kubernetes API.
 func TestPodsAreSpreadAndShutIn(t *testing.T) {
 	t.Parallel()
 	for name, text := range manifests(t, monitoring) {
@@ -386,22 +440,27 @@ func TestPodsAreSpreadAndShutIn(t *testing.T) {
 			}) {
 				t.Errorf("%s: account %v is not there", where, account)
 			}
-			if hub && (at(pod, "automountServiceAccountToken") != false || strings.Contains(text, "rbac.authorization.k8s.io")) {
+			if hub && (at(pod, "automountServiceAccountToken") != false ||
+				strings.Contains(text, "rbac.authorization.k8s.io")) {
 				t.Errorf("%s may ask the Kubernetes API", where)
 			}
 			if name != "agent/bare" && !covers("NetworkPolicy", []any{"spec", "podSelector", "matchLabels"}, o) {
 				t.Errorf("%s: no policy for its network", where)
 			}
 			replicas, _ := at(o, "spec", "replicas").(float64)
-			if many := replicas > 1 || o["kind"] != "DaemonSet" && at(o, "spec", "replicas") == nil; many && !covers("PodDisruptionBudget", []any{"spec", "selector", "matchLabels"}, o) {
+			if many := replicas > 1 || o["kind"] != "DaemonSet" && at(o, "spec", "replicas") == nil; many &&
+				!covers("PodDisruptionBudget", []any{"spec", "selector", "matchLabels"}, o) {
 				t.Errorf("%s: no disruption budget for %v replicas", where, replicas)
 			}
 			if spread, _ := at(pod, "topologySpreadConstraints").([]any); len(spread) == 0 && o["kind"] != "DaemonSet" {
 				t.Errorf("%s is not spread", where)
 			}
 			container := at(pod, "containers", 0)
-			if at(container, "resources", "limits", "memory") == nil || at(container, "resources", "requests", "cpu") == nil || at(container, "securityContext", "allowPrivilegeEscalation") != false ||
-				fmt.Sprint(at(container, "securityContext", "capabilities")) != "map[drop:[ALL]]" || at(pod, "securityContext", "seccompProfile", "type") != "RuntimeDefault" {
+			if at(container, "resources", "limits", "memory") == nil ||
+				at(container, "resources", "requests", "cpu") == nil ||
+				at(container, "securityContext", "allowPrivilegeEscalation") != false ||
+				fmt.Sprint(at(container, "securityContext", "capabilities")) != "map[drop:[ALL]]" ||
+				at(pod, "securityContext", "seccompProfile", "type") != "RuntimeDefault" {
 				t.Errorf("%s is not bounded: %v", where, container)
 			}
 		}
@@ -421,9 +480,13 @@ func TestPathsLeadWhereTheFrontLeadsThem(t *testing.T) {
 			seen[kind]++
 			paths := pathsOf(object)
 			for path, want := range map[string]string{
-				"/": "console", "/clusters": "console", "/clusters/": "tunnel", "/clusters/edge-1/api": "tunnel", "/clustersx": "console", "/cluster/edge-1": "console",
-				"/fairlead.tunnel.v1.TunnelService/ListSessions": "tunnel", "/fairlead.gitcache.v1.SourceService/Browse": "gitcache", "/fairlead.console.v1.SourceService/Get": "console",
-				"/fairlead.gitcache.v1.ShardService/ListReplicas": "gitcache", "/fairlead.gitcache.v1.HandoffService/CopyMirror": "console",
+				"/": "console", "/clusters": "console", "/clusters/": "tunnel", "/clusters/edge-1/api": "tunnel",
+				"/clustersx": "console", "/cluster/edge-1": "console",
+				"/fairlead.tunnel.v1.TunnelService/ListSessions":  "tunnel",
+				"/fairlead.gitcache.v1.SourceService/Browse":      "gitcache",
+				"/fairlead.console.v1.SourceService/Get":          "console",
+				"/fairlead.gitcache.v1.ShardService/ListReplicas": "gitcache",
+				"/fairlead.gitcache.v1.HandoffService/CopyMirror": "console",
 			} {
 				if got := led(paths, path); got != "fairlead-"+want {
 					t.Errorf("%s, %s: %s leads to %q, want the %s", name, kind, path, got, want)
@@ -453,7 +516,8 @@ func TestGatewayLimitsNoRequestAndVerifiesPods(t *testing.T) {
 			}
 		case "BackendTLSPolicy":
 			policies++
-			if at(object, "spec", "validation", "hostname") != name+".fairlead.svc" || at(object, "spec", "targetRefs", 0, "name") != name ||
+			if at(object, "spec", "validation", "hostname") != name+".fairlead.svc" ||
+				at(object, "spec", "targetRefs", 0, "name") != name ||
 				at(object, "spec", "validation", "caCertificateRefs", 0, "name") != "fairlead-ca" {
 				t.Errorf("%s: %v", name, object["spec"])
 			}
@@ -492,7 +556,8 @@ func pathsOf(object map[string]any) (all []leading) {
 	return all
 }
 
-// led is the service that a path is led to, as both APIs say: an exact match comes first, then the longest prefix in whole elements.
+// led is the service that a path is led to, as both APIs say: an exact match comes first, then the longest prefix in
+// whole elements.
 func led(paths []leading, path string) (service string) {
 	longest := -1
 	for _, p := range paths {
@@ -509,7 +574,8 @@ func led(paths []leading, path string) (service string) {
 	return service
 }
 
-// A cluster that chooses users itself, as OpenShift does, gets pods that name none. Elsewhere every pod names its user, and its volumes' group.
+// A cluster that chooses users itself, as OpenShift does, gets pods that name none. Elsewhere every pod names its user,
+// and its volumes' group.
 func TestPodsNameTheirUserUnlessTheClusterChooses(t *testing.T) {
 	t.Parallel()
 	for name, text := range manifests(t) {
@@ -524,7 +590,8 @@ func TestPodsNameTheirUserUnlessTheClusterChooses(t *testing.T) {
 			for _, field := range []string{"runAsUser", "runAsGroup", "fsGroup"} {
 				got, named := at(pod, "securityContext", field).(float64)
 				if chosen := strings.HasSuffix(name, "/any-user"); named == chosen || named && got != 65532 {
-					t.Errorf("%s %v: %s is %v", name, at(object, "metadata", "name"), field, at(pod, "securityContext", field))
+					t.Errorf("%s %v: %s is %v", name, at(object, "metadata", "name"), field,
+						at(pod, "securityContext", field))
 				}
 			}
 			if at(pod, "securityContext", "runAsNonRoot") != true {
@@ -534,7 +601,8 @@ func TestPodsNameTheirUserUnlessTheClusterChooses(t *testing.T) {
 	}
 }
 
-// The database in a console's volume is for one process: the next begins when the one before has ended, as only a StatefulSet sees to.
+// The database in a console's volume is for one process: the next begins when the one before has ended, as only a
+// StatefulSet sees to.
 func TestOneConsoleUsesAVolume(t *testing.T) {
 	t.Parallel()
 	for name, text := range manifests(t, monitoring) {
@@ -544,7 +612,8 @@ func TestOneConsoleUsesAVolume(t *testing.T) {
 				continue
 			}
 			consoles++
-			alone := !strings.Contains(fmt.Sprint(at(object, "spec", "template", "spec", "containers", 0, "env")), "FAIRLEAD_DATABASE_URL")
+			alone := !strings.Contains(fmt.Sprint(at(object, "spec", "template", "spec", "containers", 0, "env")),
+				"FAIRLEAD_DATABASE_URL")
 			if object["kind"] != "StatefulSet" || alone && fmt.Sprint(at(object, "spec", "replicas")) != "1" {
 				t.Errorf("%s: the console is a %v of %v", name, object["kind"], at(object, "spec", "replicas"))
 			}
@@ -554,7 +623,8 @@ func TestOneConsoleUsesAVolume(t *testing.T) {
 		}
 	}
 	two := map[string]any{"console": map[string]any{"replicas": 2}}
-	if _, err := helm(chartDir("hub"), "fairlead", two); err == nil || !strings.Contains(err.Error(), "needs PostgreSQL") {
+	if _, err := helm(chartDir("hub"), "fairlead", two); err == nil ||
+		!strings.Contains(err.Error(), "needs PostgreSQL") {
 		t.Errorf("two consoles over SQLite: %v", err)
 	}
 }
@@ -589,7 +659,8 @@ func TestFlagsExist(t *testing.T) {
 			for _, variable := range env {
 				given := at(variable, "name").(string)
 				if own, ok := strings.CutPrefix(given, "FAIRLEAD_"); ok {
-					if flag := strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(own, "_FILE"), "_", "-")); !known[program][flag] {
+					if flag := strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(own, "_FILE"), "_",
+						"-")); !known[program][flag] {
 						t.Errorf("%s: %s does not read %s", name, program, given)
 					}
 				}
@@ -693,7 +764,8 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 			if out, err := cluster.Kubectl(ctx, all[name], args...); err != nil {
 				t.Errorf("%s, %s: %v", kind, name, err)
 			} else if said := strings.Count(out, "serverside-applied"); said != len(documents(t, all[name])) {
-				t.Errorf("%s, %s: %d of %d objects were accepted:\n%s", kind, name, said, len(documents(t, all[name])), out)
+				t.Errorf("%s, %s: %d of %d objects were accepted:\n%s", kind, name, said, len(documents(t,
+					all[name])), out)
 			} else if strings.Contains(out, "Warning") {
 				t.Errorf("%s, %s: %s", kind, name, out)
 			}
@@ -704,12 +776,14 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 	if _, err := cluster.Kubectl(ctx, operator, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com"); err != nil {
+	if _, err := cluster.Kubectl(ctx, "", "wait", "--for=condition=Established",
+		"crd/servicemonitors.monitoring.coreos.com", "crd/prometheusrules.monitoring.coreos.com"); err != nil {
 		t.Fatal(err)
 	}
 	with := manifests(t, monitoring)
 	accepts("with the Prometheus operator", with)
-	if monitors := strings.Count(fmt.Sprint(with), "kind: ServiceMonitor"); monitors < 9 || strings.Contains(fmt.Sprint(without), "kind: ServiceMonitor") {
+	if monitors := strings.Count(fmt.Sprint(with), "kind: ServiceMonitor"); monitors < 9 ||
+		strings.Contains(fmt.Sprint(without), "kind: ServiceMonitor") {
 		t.Errorf("%d ServiceMonitors with their CRD, and some or none without", monitors)
 	}
 }

@@ -41,7 +41,9 @@ func (p people) GetClientByClientID(ctx context.Context, id string) (op.Client, 
 	return deviceClient{c}, err
 }
 
-func (p people) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest, scopes []string) error {
+func (p people) SetUserinfoFromRequest(ctx context.Context, info *oidc.UserInfo, token op.IDTokenRequest,
+	scopes []string,
+) error {
 	err := p.Storage.SetUserinfoFromRequest(ctx, info, token, scopes)
 	info.AppendClaims("groups", []string{"staff"})
 	return err
@@ -56,10 +58,13 @@ func (p people) CompleteDeviceAuthorization(ctx context.Context, code, _ string)
 func startProvider(t *testing.T) string {
 	t.Helper()
 	var handler atomic.Value
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.Load().(http.Handler).ServeHTTP(w, r) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.Load().(http.Handler).ServeHTTP(w, r)
+	}))
 	t.Cleanup(srv.Close)
 	storage.RegisterClients(storage.NativeClient("cli"))
-	handler.Store(http.Handler(exampleop.SetupServer(srv.URL, people{storage.NewStorage(storage.NewUserStore(srv.URL))}, slog.New(slog.DiscardHandler), false)))
+	handler.Store(http.Handler(exampleop.SetupServer(srv.URL,
+		people{storage.NewStorage(storage.NewUserStore(srv.URL))}, slog.New(slog.DiscardHandler), false)))
 	return srv.URL
 }
 
@@ -104,7 +109,8 @@ func TestLoginByTheDeviceFlow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Wait(); (err == nil) != (c.answer == "allowed") || !strings.Contains(out.String()+string(rest), c.want) {
+			if err := cmd.Wait(); (err == nil) != (c.answer == "allowed") ||
+				!strings.Contains(out.String()+string(rest), c.want) {
 				t.Fatalf("%v\n%s%s", err, &out, rest)
 			}
 			if c.answer != "allowed" {
@@ -135,7 +141,8 @@ func answer(ctx context.Context, t *testing.T, provider, code, answer string) {
 		{"/device/login", url.Values{"user_code": {code}, "username": {user}, "password": {"verysecure"}}},
 		{"/device/confirm", url.Values{"action": {answer}}},
 	} {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, provider+page.path, strings.NewReader(page.form.Encode()))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, provider+page.path,
+			strings.NewReader(page.form.Encode()))
 		if err != nil {
 			t.Fatal(err)
 		}

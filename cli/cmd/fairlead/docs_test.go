@@ -77,8 +77,12 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 	if len(written) < 20 {
 		t.Fatalf("the page has %d resources only", len(written))
 	}
-	for _, m := range []proto.Message{&consolev1.GitSource{}, &consolev1.HelmSource{}, &consolev1.OCISource{}, &consolev1.BucketSource{}, &consolev1.LayerSelector{}, &consolev1.Verification{}, &consolev1.Verify{}, &consolev1.ServiceSpec{}} {
-		shows(t, m, seen, "namespace", "render", "sync", "tests", "test_request") // the fields are about objects, not about sources
+	for _, m := range []proto.Message{
+		&consolev1.GitSource{}, &consolev1.HelmSource{}, &consolev1.OCISource{}, &consolev1.BucketSource{},
+		&consolev1.LayerSelector{}, &consolev1.Verification{}, &consolev1.Verify{}, &consolev1.ServiceSpec{},
+	} {
+		// the fields are about objects, not about sources
+		shows(t, m, seen, "namespace", "render", "sync", "tests", "test_request")
 	}
 }
 
@@ -86,9 +90,12 @@ func TestSourcesPageCanBeApplied(t *testing.T) {
 func TestSyncingPageCanBeApplied(t *testing.T) {
 	t.Parallel()
 	_, seen := applyPage(t, "syncing.md", []string{"services"})
-	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time", "request_override", "request_overrides", "request_only", "windows") // which a lever sets, and another page's
-	shows(t, &deliveryv1.RenderSpec{}, seen, "helm")                                                                           // which is another page's
-	shows(t, &consolev1.ServiceSpec{}, seen, "chart", "version", "sources", "include", "ignore", "tests", "test_request")
+	// which a lever sets, and another page's
+	shows(t, &deliveryv1.SyncSpec{}, seen, "request_time", "request_override", "request_overrides", "request_only",
+		"windows")
+	shows(t, &deliveryv1.RenderSpec{}, seen, "helm") // which is another page's
+	shows(t, &consolev1.ServiceSpec{}, seen, "chart", "version", "sources", "include", "ignore", "tests",
+		"test_request")
 }
 
 // Resources as the page on windows shows them can be applied.
@@ -101,7 +108,9 @@ func TestWindowsPageCanBeApplied(t *testing.T) {
 }
 
 // applyPage applies what a page shows, and expects it back as it was written. seen are the fields that are set.
-func applyPage(t *testing.T, page string, kinds []string) (written map[string]proto.Message, seen map[protoreflect.FullName]bool) {
+func applyPage(t *testing.T, page string,
+	kinds []string,
+) (written map[string]proto.Message, seen map[protoreflect.FullName]bool) {
 	t.Helper()
 	url, secret := startConsole(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
@@ -109,8 +118,10 @@ func applyPage(t *testing.T, page string, kinds []string) (written map[string]pr
 		t.Helper()
 		var out, errs bytes.Buffer
 		err := command.Run(t.Context(), args, command.IO{
-			Getenv: func(name string) string { return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name] },
-			Stdin:  strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Now: time.Now,
+			Getenv: func(name string) string {
+				return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name]
+			},
+			Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Now: time.Now,
 		})
 		if err != nil {
 			t.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, errs.String())

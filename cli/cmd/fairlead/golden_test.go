@@ -30,8 +30,9 @@ func golden(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // needsMore only fails in scripts. Each of these commands works where an agent is started in the middle of it
-// (TestLeastRightsSuffice of e2e), with a second gitcache (TestAReplicaDrainsWhenAnAdministratorSaysSo), where something is
-// applied (TestTestsAreWaitedFor), or with a registry (TestMirrorPushesABundleOnceAndSaysWhatItDid of the package command).
+// (TestLeastRightsSuffice of e2e), with a second gitcache (TestAReplicaDrainsWhenAnAdministratorSaysSo), where
+// something is applied (TestTestsAreWaitedFor), or with a registry (TestMirrorPushesABundleOnceAndSaysWhatItDid of the
+// package command).
 var needsMore = []string{"cluster join", "images mirror", "shards drain", "test", "test results"}
 
 // Every verb that there is runs in some script, here or, where it needs clusters, in e2e.
@@ -50,7 +51,9 @@ func TestEveryVerbHasAScript(t *testing.T) {
 		}
 		lines = append(lines, strings.Split(string(text), "\n")...)
 	}
-	root := command.Root(command.IO{Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now})
+	root := command.Root(command.IO{
+		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now,
+	})
 	root.InitDefaultCompletionCmd("completion")
 	verbs := map[string]*regexp.Regexp{}
 	collectVerbs(root, "", "", verbs)
@@ -84,7 +87,9 @@ func collectVerbs(cmd *cobra.Command, path, pattern string, verbs map[string]*re
 func TestHelpFitsAScreen(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	root := command.Root(command.IO{Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard, Now: time.Now})
+	root := command.Root(command.IO{
+		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard, Now: time.Now,
+	})
 	root.SetOut(&out)
 	root.SetArgs([]string{"--help"})
 	if err := root.Execute(); err != nil {

@@ -102,7 +102,11 @@ func TestScripts(t *testing.T) {
 			}
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop, "golden": golden, "large": large, "receiver": receiver, "stand-in": standIn, "env-file": envFile, "id": idOf, "no-secret": noSecret},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop,
+			"golden": golden, "large": large, "receiver": receiver, "stand-in": standIn, "env-file": envFile,
+			"id": idOf, "no-secret": noSecret,
+		},
 	})
 }
 
@@ -158,7 +162,8 @@ func fairlead(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ask asks the tunnel for a cluster's API as the owner of a kubectl credential, and expects a status: ask CREDENTIAL CLUSTER STATUS.
+// ask asks the tunnel for a cluster's API as the owner of a kubectl credential, and expects a status: ask CREDENTIAL
+// CLUSTER STATUS.
 func ask(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: ask CREDENTIAL CLUSTER STATUS")
@@ -179,7 +184,8 @@ func ask(ts *testscript.TestScript, neg bool, args []string) {
 	defer hc.CloseIdleConnections()
 	// A right that was just granted or taken away reaches the tunnel within moments.
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
-		status, body := askOnce(ts, hc, ts.Getenv("TUNNEL")+"/clusters/"+args[1]+"/api/v1/pods", credential.Status.Token)
+		status, body := askOnce(ts, hc, ts.Getenv("TUNNEL")+"/clusters/"+args[1]+"/api/v1/pods",
+			credential.Status.Token)
 		if fmt.Sprint(status) == args[2] {
 			return
 		}
@@ -220,11 +226,13 @@ func large(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	size, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	text := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: large}\ndata:\n  value: " + strings.Repeat("x", size) + "\n"
+	text := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: large}\ndata:\n  value: " +
+		strings.Repeat("x", size) + "\n"
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o600))
 }
 
-// receiver puts an address of its own, at which all is taken that is posted, in place of RECEIVER in a file: receiver FILE.
+// receiver puts an address of its own, at which all is taken that is posted, in place of RECEIVER in a file: receiver
+// FILE.
 func receiver(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: receiver FILE")
@@ -235,7 +243,8 @@ func receiver(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}))
 	ts.Defer(server.Close)
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "RECEIVER", server.URL)), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.ReplaceAll(ts.ReadFile(args[0]), "RECEIVER",
+		server.URL)), 0o600))
 }
 
 // await repeats a command until its output has a text, or, negated, has it no more: await TEXT COMMAND...

@@ -194,7 +194,9 @@ func words(line string) (list []string) {
 var placeholder = regexp.MustCompile(`^[^a-z]|[|…]`)
 
 func exists(args []string) error {
-	root := command.Root(command.IO{Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now})
+	root := command.Root(command.IO{
+		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now,
+	})
 	root.InitDefaultCompletionCmd("completion")
 	root.InitDefaultHelpCmd()
 	if placeholder.MatchString(args[0]) {
@@ -207,11 +209,13 @@ func exists(args []string) error {
 	if cmd == root {
 		return fmt.Errorf("there is no such command")
 	}
-	if cmd.HasSubCommands() && cmd.RunE == nil && len(rest) > 0 && !placeholder.MatchString(rest[0]) && !strings.HasPrefix(rest[0], "-") {
+	if cmd.HasSubCommands() && cmd.RunE == nil && len(rest) > 0 && !placeholder.MatchString(rest[0]) &&
+		!strings.HasPrefix(rest[0], "-") {
 		return fmt.Errorf("%s has no %s", cmd.CommandPath(), rest[0])
 	}
 	// With a cluster in place of a service all is kubectl's.
-	asKubectl := slices.Contains([]string{"logs", "exec", "port-forward"}, cmd.Name()) && len(rest) > 0 && !strings.Contains(rest[0], "/")
+	asKubectl := slices.Contains([]string{"logs", "exec", "port-forward"}, cmd.Name()) && len(rest) > 0 &&
+		!strings.Contains(rest[0], "/")
 	if cmd.DisableFlagParsing || asKubectl {
 		return nil
 	}
@@ -234,7 +238,8 @@ func hasFlag(cmd *cobra.Command, word string) error {
 	sets := []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags(), cmd.PersistentFlags(), cmd.Root().Flags()}
 	switch {
 	case isLong && !slices.ContainsFunc(sets, func(s *pflag.FlagSet) bool { return s.Lookup(long) != nil }),
-		isShort && !isLong && short != "" && !slices.ContainsFunc(sets, func(s *pflag.FlagSet) bool { return s.ShorthandLookup(short[:1]) != nil }):
+		isShort && !isLong && short != "" &&
+			!slices.ContainsFunc(sets, func(s *pflag.FlagSet) bool { return s.ShorthandLookup(short[:1]) != nil }):
 		return fmt.Errorf("%s has no flag %s", cmd.CommandPath(), name)
 	}
 	return nil
@@ -301,7 +306,9 @@ var fieldPath = regexp.MustCompile("`((?:levers|metadata|render|spec|status|sync
 
 // objectFields are those of Kubernetes' objects that pages name.
 func objectFields() []string {
-	return []string{"metadata.generateName", "spec.caBundle", "spec.conversion.webhook.clientConfig.caBundle", "spec.replicas"}
+	return []string{
+		"metadata.generateName", "spec.caBundle", "spec.conversion.webhook.clientConfig.caBundle", "spec.replicas",
+	}
 }
 
 // hasField tells whether a message has a path of fields, as YAML names them.

@@ -13,8 +13,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// standIn starts a server that answers as Slack, Teams, PagerDuty, Alertmanager and Grafana do, and puts its address in place of STANDIN in a file, and that
-// of a repository in place of REPOSITORY in mended.yaml. The server writes a line to a file for each message that it takes: stand-in TAKEN FILE.
+// standIn starts a server that answers as Slack, Teams, PagerDuty, Alertmanager and Grafana do, and puts its address in
+// place of STANDIN in a file, and that of a repository in place of REPOSITORY in mended.yaml. The server writes a line
+// to a file for each message that it takes: stand-in TAKEN FILE.
 func standIn(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: stand-in TAKEN FILE")
@@ -78,7 +79,8 @@ func receive(r *http.Request, body any) (status int, line, answer string) {
 		return http.StatusBadRequest, "", "no_text"
 	case path == "/workflows/1" && r.URL.Query().Get("sig") == "planted-teams":
 		if at(body, "attachments", "contentType") == "application/vnd.microsoft.card.adaptive" {
-			return http.StatusAccepted, fmt.Sprint("teams: ", at(body, "attachments", "content", "body", "inlines", "text")), ""
+			return http.StatusAccepted, fmt.Sprint("teams: ",
+				at(body, "attachments", "content", "body", "inlines", "text")), ""
 		}
 		return http.StatusBadRequest, "", "no adaptive card"
 	case path == "/v2/enqueue" && at(body, "routing_key") == "planted-pager":
@@ -87,7 +89,8 @@ func receive(r *http.Request, body any) (status int, line, answer string) {
 		if len(parts) < 3 {
 			return http.StatusBadRequest, "", "no dedup_key"
 		}
-		return http.StatusAccepted, fmt.Sprint("pagerduty: ", at(body, "event_action"), " ", parts[2]), `{"status":"success","message":"Event processed"}`
+		return http.StatusAccepted, fmt.Sprint("pagerduty: ", at(body, "event_action"), " ",
+			parts[2]), `{"status":"success","message":"Event processed"}`
 	case path == "/api/v2/alerts" && user == "hub" && password == "planted-alerts":
 		return http.StatusOK, fmt.Sprint("alertmanager: ", at(body, "labels", "alertname")), ""
 	case path == "/api/annotations" && r.Header.Get("Authorization") == "Bearer planted-grafana":
@@ -97,7 +100,8 @@ func receive(r *http.Request, body any) (status int, line, answer string) {
 				tags = append(tags, fmt.Sprint(tag))
 			}
 		}
-		return http.StatusOK, fmt.Sprint("grafana: ", strings.Join(tags, ","), " ", at(body, "text")), `{"message":"Annotation added","id":1}`
+		return http.StatusOK, fmt.Sprint("grafana: ", strings.Join(tags, ","), " ",
+			at(body, "text")), `{"message":"Annotation added","id":1}`
 	}
 	return http.StatusUnauthorized, "", "who is there?"
 }

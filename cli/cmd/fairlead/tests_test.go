@@ -38,30 +38,43 @@ func newDistributor(t *testing.T, url, secretFile string) *distributor {
 	}
 	hc := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(hc.CloseIdleConnections)
-	got, err := consolev1connect.NewIdentityServiceClient(hc, url, client.Options()...).ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
-		HubSecret: strings.TrimSpace(string(secret)), Subject: &consolev1.ExchangeHubSecretRequest_Service{Service: identity.ServiceDistributor},
-	})
+	got, err := consolev1connect.NewIdentityServiceClient(hc, url, client.Options()...).ExchangeHubSecret(t.Context(),
+		&consolev1.ExchangeHubSecretRequest{
+			HubSecret: strings.TrimSpace(string(secret)),
+			Subject:   &consolev1.ExchangeHubSecretRequest_Service{Service: identity.ServiceDistributor},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
-	opts := append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceConsole, got.GetToken().GetToken(), string(secret))))
-	return &distributor{t, consolev1connect.NewStatusServiceClient(hc, url, opts...), consolev1connect.NewObjectServiceClient(hc, url, opts...)}
+	opts := append(client.Options(),
+		client.WithToken(identitytest.SendTo(identity.ServiceConsole, got.GetToken().GetToken(), string(secret))))
+	return &distributor{
+		t, consolev1connect.NewStatusServiceClient(hc, url, opts...),
+		consolev1connect.NewObjectServiceClient(hc, url, opts...),
+	}
 }
 
 // run tells of a run whose one test has this outcome.
 func (d *distributor) run(id string, outcome deliveryv1.TestOutcome) {
 	d.t.Helper()
-	result := &deliveryv1.TestResult{Kind: "Job", Namespace: "shop", Name: "smoke", Outcome: outcome, Attempts: 1, Log: "said something\n", StartTime: timestamppb.Now()}
-	run := &deliveryv1.TestRun{Id: id, Outcome: outcome, StartTime: timestamppb.Now(), Results: []*deliveryv1.TestResult{result}}
+	result := &deliveryv1.TestResult{
+		Kind: "Job", Namespace: "shop", Name: "smoke", Outcome: outcome, Attempts: 1, Log: "said something\n",
+		StartTime: timestamppb.Now(),
+	}
+	run := &deliveryv1.TestRun{
+		Id: id, Outcome: outcome, StartTime: timestamppb.Now(), Results: []*deliveryv1.TestResult{result},
+	}
 	if outcome != deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING {
 		run.EndTime, result.EndTime = timestamppb.Now(), timestamppb.Now()
 	}
 	if outcome == deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED {
 		run.Results = nil
 	}
-	_, err := d.objects.RecordDetails(d.t.Context(), &consolev1.RecordDetailsRequest{Cluster: "one", Detail: &deliveryv1.ServiceDetail{
-		Service: "web", ObservedTime: timestamppb.Now(), Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: run},
-	}})
+	_, err := d.objects.RecordDetails(d.t.Context(), &consolev1.RecordDetailsRequest{
+		Cluster: "one", Detail: &deliveryv1.ServiceDetail{
+			Service: "web", ObservedTime: timestamppb.Now(), Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: run},
+		},
+	})
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -76,8 +89,10 @@ func TestTestsAreWaitedFor(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	run := func(ctx context.Context, stdin string, out, errs *written, args ...string) error {
 		return command.Run(ctx, args, command.IO{
-			Getenv: func(name string) string { return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name] },
-			Stdin:  strings.NewReader(stdin), Stdout: out, Stderr: errs, Now: time.Now,
+			Getenv: func(name string) string {
+				return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name]
+			},
+			Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs, Now: time.Now,
 		})
 	}
 	must := func(stdin string, args ...string) string {
@@ -90,12 +105,15 @@ func TestTestsAreWaitedFor(t *testing.T) {
 	}
 	must("", "login", url, "--hub-secret-file", secret)
 	const head = "apiVersion: fairlead.dev/v1\nkind: "
-	must(head+"Cluster\nmetadata: {name: one}\n---\n"+head+"Source\nmetadata: {name: shop}\nspec: {git: {url: \"https://git.example.com/shop\"}}\n---\n"+
+	must(head+"Cluster\nmetadata: {name: one}\n---\n"+head+
+		"Source\nmetadata: {name: shop}\nspec: {git: {url: \"https://git.example.com/shop\"}}\n---\n"+
 		head+"Service\nmetadata: {name: web}\nspec: {source: shop, cluster: one, tests: {path: tests, on: revision}}\n", "apply", "-f", "-")
 	d := newDistributor(t, url, secret)
-	_, err := d.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{Clusters: []*consolev1.ClusterReports{{Cluster: "one", Reports: []*deliveryv1.ServiceReport{{
-		Service: "web", Sequence: 1, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d", AppliedDigest: "d",
-	}}}}})
+	_, err := d.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{
+		Clusters: []*consolev1.ClusterReports{{Cluster: "one", Reports: []*deliveryv1.ServiceReport{{
+			Service: "web", Sequence: 1, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d", AppliedDigest: "d",
+		}}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,13 +151,15 @@ func TestTestsAreWaitedFor(t *testing.T) {
 			t.Errorf("%s: shown as\n%s", c.outcome, shown)
 		}
 	}
-	if shown := must("", "test", "results", "service", "web"); strings.Count(shown, "asked-") != 4 || !strings.Contains(shown, "EARLIER") {
+	if shown := must("", "test", "results", "service", "web"); strings.Count(shown, "asked-") != 4 ||
+		!strings.Contains(shown, "EARLIER") {
 		t.Errorf("all runs:\n%s", shown)
 	}
 
 	// A run that takes too long goes on, and a run that was replaced before the agent heard of it is not waited for.
 	out, errs := &written{}, &written{}
-	if err := run(t.Context(), "", out, errs, "test", "service", "web", "--wait", "--timeout", "1ms"); err == nil || !strings.Contains(err.Error(), "the agent has not told of it after 1ms; run asked-") {
+	if err := run(t.Context(), "", out, errs, "test", "service", "web", "--wait", "--timeout", "1ms"); err == nil ||
+		!strings.Contains(err.Error(), "the agent has not told of it after 1ms; run asked-") {
 		t.Errorf("after a moment: %v", err)
 	}
 	ended, errs := make(chan error, 1), &written{}
@@ -151,7 +171,8 @@ func TestTestsAreWaitedFor(t *testing.T) {
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "was replaced before its agent heard of it") {
 		t.Errorf("replaced: %v", err)
 	}
-	if exported := must("", "export", "services"); !strings.Contains(exported, "path: tests") || strings.Contains(exported, "testRequest") {
+	if exported := must("", "export", "services"); !strings.Contains(exported, "path: tests") ||
+		strings.Contains(exported, "testRequest") {
 		t.Errorf("exported:\n%s", exported)
 	}
 }

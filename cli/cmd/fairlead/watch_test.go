@@ -41,15 +41,18 @@ func (w *written) until(t *testing.T, text string) {
 	}
 }
 
-// get --watch, events --watch and audit --follow show what is there, what changes, and end without an error when they are interrupted.
+// get --watch, events --watch and audit --follow show what is there, what changes, and end without an error when they
+// are interrupted.
 func TestWatchShowsWhatChanges(t *testing.T) {
 	t.Parallel()
 	url, secret := startConsole(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	run := func(ctx context.Context, stdin string, out *written, args ...string) error {
 		return command.Run(ctx, args, command.IO{
-			Getenv: func(name string) string { return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name] },
-			Stdin:  strings.NewReader(stdin), Stdout: out, Stderr: out, Now: time.Now,
+			Getenv: func(name string) string {
+				return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name]
+			},
+			Stdin: strings.NewReader(stdin), Stdout: out, Stderr: out, Now: time.Now,
 		})
 	}
 	must := func(stdin string, args ...string) {
@@ -60,20 +63,23 @@ func TestWatchShowsWhatChanges(t *testing.T) {
 		}
 	}
 	cluster := func(name, env string) string {
-		return "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: " + name + ", labels: {env: " + env + "}}\n---\n"
+		return "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: " + name + ", labels: {env: " + env +
+			"}}\n---\n"
 	}
 	must("", "login", url, "--hub-secret-file", secret)
 	must(cluster("one", "prod")+cluster("two", "test"), "apply", "-f", "-")
 	must("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: shop}\nspec: {git: {url: \"https://git.example.com/shop\"}}\n---\n"+
-		"apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: web}\nspec: {source: shop, cluster: one}\n", "apply", "-f", "-")
+		"apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: web}\nspec: {source: shop, cluster: one}\n",
+		"apply", "-f", "-")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	shown, happened, done := &written{}, &written{}, &written{}
 	var ended sync.WaitGroup
 	for out, args := range map[*written][]string{
-		shown: {"get", "clusters", "--watch", "--filter", "labels.env = prod"}, happened: {"events", "--watch", "--filter", "service = web"},
-		done: {"audit", "--follow", "--action", "catalog"},
+		shown:    {"get", "clusters", "--watch", "--filter", "labels.env = prod"},
+		happened: {"events", "--watch", "--filter", "service = web"},
+		done:     {"audit", "--follow", "--action", "catalog"},
 	} {
 		ended.Go(func() {
 			if err := run(ctx, "", out, args...); err != nil {

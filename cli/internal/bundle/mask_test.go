@@ -43,7 +43,8 @@ func TestSecretsAreMaskedWhateverTheyAreWrittenIn(t *testing.T) {
 		`{"key":"-----BEGIN EC PRIVATE KEY-----\n` + planted + `\n-----END EC PRIVATE KEY-----\n"}`,
 		"-----BEGIN OPENSSH PRIVATE KEY-----\n" + planted,
 		jwt,
-		`Log in once, within 10 minutes: https://hub:7400/v1/login/once#fairlead-login-` + strings.ToLower(strings.ReplaceAll(planted, "-", "")) + `abc`,
+		`Log in once, within 10 minutes: https://hub:7400/v1/login/once#fairlead-login-` +
+			strings.ToLower(strings.ReplaceAll(planted, "-", "")) + `abc`,
 		`fairlead-join-` + strings.ReplaceAll(planted, "-", ""),
 		`fairlead_abcdefghijklmnopqrstuvwxyz_` + strings.ReplaceAll(planted, "-", ""),
 		`ghp_` + strings.ReplaceAll(planted, "-", ""),
@@ -53,7 +54,10 @@ func TestSecretsAreMaskedWhateverTheyAreWrittenIn(t *testing.T) {
 		`opaque ` + strings.Repeat("abcXYZ09", 12) + planted + ` end`,
 	} {
 		got := string(m.Mask([]byte(text)))
-		for _, part := range []string{planted, strings.ReplaceAll(planted, "-", ""), strings.ToLower(strings.ReplaceAll(planted, "-", "")), "with \\\" and more"} {
+		for _, part := range []string{
+			planted, strings.ReplaceAll(planted, "-", ""), strings.ToLower(strings.ReplaceAll(planted, "-", "")),
+			"with \\\" and more",
+		} {
 			if strings.Contains(got, part) {
 				t.Errorf("%s\nbecomes\n%s", text, got)
 			}
@@ -91,9 +95,15 @@ func TestNothingOfASecretStays(t *testing.T) {
 		{`secret: Hunter2/hunter`, `secret: ***`},
 		{`SLACK_WEBHOOK_SECRET_URL=https://hooks.slack.com/services/T/B/x`, `SLACK_WEBHOOK_SECRET_URL=***`},
 		{`secretUrl: "https://hooks.slack.com/services/T/B/x"`, `secretUrl: "***"`},
-		{`MASTER_KEY=a ENCRYPTION_KEY=b SIGNING_KEY=c SESSION_KEY=d pwd=e`, `MASTER_KEY=*** ENCRYPTION_KEY=*** SIGNING_KEY=*** SESSION_KEY=*** pwd=***`},
+		{
+			`MASTER_KEY=a ENCRYPTION_KEY=b SIGNING_KEY=c SESSION_KEY=d pwd=e`,
+			`MASTER_KEY=*** ENCRYPTION_KEY=*** SIGNING_KEY=*** SESSION_KEY=*** pwd=***`,
+		},
 		{`run --db-password hunter22 --listen :1`, `run --db-password *** --listen :1`},
-		{"    Args:\n      --token\n      hunter22\n      --listen\n", "    Args:\n      --token\n      ***\n      --listen\n"},
+		{
+			"    Args:\n      --token\n      hunter22\n      --listen\n",
+			"    Args:\n      --token\n      ***\n      --listen\n",
+		},
 		{"args:\n- --token\n- hunter22\n- --listen", "args:\n- --token\n- ***\n- --listen"},
 		{`"args":["--token","hunter22","-v"]`, `"args":["--token","***","-v"]`},
 		{`client_secret=abc&def`, `client_secret=***`},
@@ -147,7 +157,8 @@ func FuzzMask(f *testing.F) {
 	f.Add(`password: "a`, "value-of-secret")
 	f.Fuzz(func(t *testing.T, text, value string) {
 		got := NewMasker(value).Mask([]byte(text + value + text))
-		if len(value) >= leastValue && !strings.Contains(Masked, value) && strings.Contains(string(got), value) && !strings.Contains(value, "*") {
+		if len(value) >= leastValue && !strings.Contains(Masked, value) && strings.Contains(string(got), value) &&
+			!strings.Contains(value, "*") {
 			t.Errorf("%q is still in %q", value, got)
 		}
 	})

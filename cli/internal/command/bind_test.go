@@ -13,7 +13,8 @@ func TestBindingsAreThoseOfTheChartAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(manifest)
-	if strings.Count(text, "kind: ") != 3*3 || strings.Count(text, "kind: ClusterRoleBinding\n") != 3 || strings.Contains(text, "ServiceAccount") {
+	if strings.Count(text, "kind: ") != 3*3 || strings.Count(text, "kind: ClusterRoleBinding\n") != 3 ||
+		strings.Contains(text, "ServiceAccount") {
 		t.Errorf("not three bindings of groups:\n%s", text)
 	}
 	for _, want := range []string{`name: "fairlead:admins"`, `name: "developers"`, `name: "view"`, `name: "ops"`} {

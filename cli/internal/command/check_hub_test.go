@@ -25,17 +25,45 @@ func TestFindingsOfTheHub(t *testing.T) {
 		want string
 	}{
 		{[]finding{a.databaseFinding(&consolev1.DatabaseState{
-			Kind: "sqlite", Version: "3.50.4", Bytes: 3 << 19, RoundTrip: durationpb.New(420 * time.Microsecond), WriteTime: ago(0), WriteDuration: durationpb.New(12345 * time.Microsecond),
+			Kind: "sqlite", Version: "3.50.4", Bytes: 3 << 19, RoundTrip: durationpb.New(420 * time.Microsecond),
+			WriteTime: ago(0), WriteDuration: durationpb.New(12345 * time.Microsecond),
 		})}, "ok database: sqlite 3.50.4, 1.5 MiB, answers in 400µs, the last write took 12ms"},
-		{[]finding{a.databaseFinding(&consolev1.DatabaseState{Kind: "postgresql", Problem: "connection refused", Since: ago(5 * time.Minute)})}, "wrong database: postgresql: for 5m: connection refused"},
-		{[]finding{a.coordinationFinding(&gitcachev1.GetCoordinationResponse{Kind: "memory", Since: ago(0)})}, "ok coordination: in memory: the hub is one process"},
-		{[]finding{a.coordinationFinding(&gitcachev1.GetCoordinationResponse{Kind: "redis", Replica: "gitcache-0", Since: ago(time.Hour), RoundTrip: durationpb.New(time.Millisecond)})}, "ok coordination: redis answers gitcache-0 in 1ms, for 60m"},
-		{[]finding{a.coordinationFinding(&gitcachev1.GetCoordinationResponse{Kind: "redis", Replica: "gitcache-0", Since: ago(time.Hour), Problem: "redis is full"})}, "wrong coordination: redis, at gitcache-0: for 60m: redis is full"},
+		{
+			[]finding{
+				a.databaseFinding(&consolev1.DatabaseState{
+					Kind: "postgresql", Problem: "connection refused", Since: ago(5 * time.Minute),
+				}),
+			},
+			"wrong database: postgresql: for 5m: connection refused",
+		},
+		{
+			[]finding{a.coordinationFinding(&gitcachev1.GetCoordinationResponse{Kind: "memory", Since: ago(0)})},
+			"ok coordination: in memory: the hub is one process",
+		},
+		{
+			[]finding{
+				a.coordinationFinding(&gitcachev1.GetCoordinationResponse{
+					Kind: "redis", Replica: "gitcache-0", Since: ago(time.Hour),
+					RoundTrip: durationpb.New(time.Millisecond),
+				}),
+			},
+			"ok coordination: redis answers gitcache-0 in 1ms, for 60m",
+		},
+		{
+			[]finding{
+				a.coordinationFinding(&gitcachev1.GetCoordinationResponse{
+					Kind: "redis", Replica: "gitcache-0", Since: ago(time.Hour), Problem: "redis is full",
+				}),
+			},
+			"wrong coordination: redis, at gitcache-0: for 60m: redis is full",
+		},
 		{a.alertFindings(nil), ""},
 		{a.alertFindings(&consolev1.AlertState{Configured: true, Problem: "away"}), "warn alerts: not known: away"},
 		{alerts(), "ok alerts: none fires"},
 		{
-			alerts(&consolev1.HubAlert{Name: "FairleadDown", Severity: "critical", Summary: "it is not there", ActiveTime: ago(time.Minute)}, &consolev1.HubAlert{Name: "FairleadSyncSlow", Severity: "warning", Summary: "slow"}),
+			alerts(&consolev1.HubAlert{
+				Name: "FairleadDown", Severity: "critical", Summary: "it is not there", ActiveTime: ago(time.Minute),
+			}, &consolev1.HubAlert{Name: "FairleadSyncSlow", Severity: "warning", Summary: "slow"}),
 			"wrong alert FairleadDown: for 60s: it is not there\nwarn alert FairleadSyncSlow: slow",
 		},
 	} {

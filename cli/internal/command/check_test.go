@@ -25,16 +25,21 @@ func TestWhatAServiceSaysOfItselfIsAFinding(t *testing.T) {
 		wrong       bool
 	}{
 		{"ok", "ready, version v1", false},
-		{"ok, but it can't agree with the other replicas: redis refuses the login", "ready, version v1, but it can't agree with the other replicas: redis refuses the login", true},
+		{
+			"ok, but it can't agree with the other replicas: redis refuses the login",
+			"ready, version v1, but it can't agree with the other replicas: redis refuses the login", true,
+		},
 		{"ok, but it can't agree with the other replicas; the disk of its data folder is nearly full: 9 MiB of 999 MiB are left", "ready, version v1, but it can't agree with the other replicas; the disk of its data folder is nearly full: 9 MiB of 999 MiB are left", true},
 	} {
 		mux := http.NewServeMux()
 		mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, test.ready) })
-		mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"service":"gitcache","version":"v1"}`) })
+		mux.HandleFunc("/version",
+			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"service":"gitcache","version":"v1"}`) })
 		server := httptest.NewServer(mux)
 		t.Cleanup(server.Close)
 		found := checkService(t.Context(), &hub.Hub{HTTP: server.Client()}, "gitcache", server.URL)
-		if found.wrong != test.wrong || found.version != "v1" || found.text != test.text || !strings.HasPrefix(found.about, "gitcache ") {
+		if found.wrong != test.wrong || found.version != "v1" || found.text != test.text ||
+			!strings.HasPrefix(found.about, "gitcache ") {
 			t.Errorf("got %+v, want %+v", found, test)
 		}
 	}
@@ -51,7 +56,8 @@ func TestCheckWarnsOfADiskThatIsNearlyFull(t *testing.T) {
 	}))
 	t.Cleanup(service.Close)
 	got := checkService(t.Context(), &hub.Hub{HTTP: service.Client()}, "gitcache", service.URL)
-	if !got.warns || got.wrong || got.version != "v1" || !strings.HasSuffix(got.text, "nearly full: 9 MiB of 999 MiB are left") {
+	if !got.warns || got.wrong || got.version != "v1" ||
+		!strings.HasSuffix(got.text, "nearly full: 9 MiB of 999 MiB are left") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -84,11 +90,13 @@ func TestCheckWarnsOfOtherVersionsAndOfCertificatesThatEnd(t *testing.T) {
 		{about: "gitcache b", version: "v0", ends: noon().Add(48 * time.Hour)},
 		{about: "tunnel c"},
 	}
-	if got := checkVersions(services); len(got) != 1 || !got[0].warns || got[0].about != "gitcache b" || !strings.Contains(got[0].text, "is version v0") {
+	if got := checkVersions(services); len(got) != 1 || !got[0].warns || got[0].about != "gitcache b" ||
+		!strings.Contains(got[0].text, "is version v0") {
 		t.Errorf("versions: %+v", got)
 	}
 	a := &app{IO: IO{Now: noon}}
-	if got := a.checkCertificates(services); len(got) != 1 || !got[0].warns || got[0].about != "gitcache b" || !strings.Contains(got[0].text, "its certificate ends in 2d") {
+	if got := a.checkCertificates(services); len(got) != 1 || !got[0].warns || got[0].about != "gitcache b" ||
+		!strings.Contains(got[0].text, "its certificate ends in 2d") {
 		t.Errorf("certificates: %+v", got)
 	}
 }
@@ -96,8 +104,12 @@ func TestCheckWarnsOfOtherVersionsAndOfCertificatesThatEnd(t *testing.T) {
 func TestCheckFindsWhatWaitsForAPersonAndWhatTakesLong(t *testing.T) {
 	t.Parallel()
 	v := view{now: noon()}
-	service := func(state consolev1.ServiceState, since time.Duration, change func(*consolev1.Service)) *consolev1.Service {
-		s := &consolev1.Service{Metadata: meta("web"), Spec: &consolev1.ServiceSpec{}, Status: &consolev1.ServiceStatus{State: state, StateMessage: "is so", StateSince: before(since)}}
+	service := func(state consolev1.ServiceState, since time.Duration,
+		change func(*consolev1.Service)) *consolev1.Service {
+		s := &consolev1.Service{
+			Metadata: meta("web"), Spec: &consolev1.ServiceSpec{},
+			Status: &consolev1.ServiceStatus{State: state, StateMessage: "is so", StateSince: before(since)},
+		}
 		if change != nil {
 			change(s)
 		}
@@ -106,20 +118,33 @@ func TestCheckFindsWhatWaitsForAPersonAndWhatTakesLong(t *testing.T) {
 	hold := func(age time.Duration) func(*consolev1.Service) {
 		return func(s *consolev1.Service) {
 			s.Spec.Sync = &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: "incident 7"}
-			s.Levers = &consolev1.ServiceLevers{Mode: &consolev1.Lever{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Author: "user:ada", Reason: "incident 7", SinceTime: before(age)}}
+			s.Levers = &consolev1.ServiceLevers{
+				Mode: &consolev1.Lever{
+					Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Author: "user:ada", Reason: "incident 7",
+					SinceTime: before(age),
+				},
+			}
 		}
 	}
 	for name, test := range map[string]struct {
 		service        *consolev1.Service
 		wrong, warning string
 	}{
-		"well":             {service(consolev1.ServiceState_SERVICE_STATE_HEALTHY, time.Hour, nil), "", ""},
-		"just on its way":  {service(consolev1.ServiceState_SERVICE_STATE_PROGRESSING, 14*time.Minute, nil), "", ""},
-		"long on its way":  {service(consolev1.ServiceState_SERVICE_STATE_PROGRESSING, 16*time.Minute, nil), "progressing for 16m: is so", ""},
+		"well":            {service(consolev1.ServiceState_SERVICE_STATE_HEALTHY, time.Hour, nil), "", ""},
+		"just on its way": {service(consolev1.ServiceState_SERVICE_STATE_PROGRESSING, 14*time.Minute, nil), "", ""},
+		"long on its way": {
+			service(consolev1.ServiceState_SERVICE_STATE_PROGRESSING, 16*time.Minute, nil),
+			"progressing for 16m: is so", "",
+		},
 		"held since today": {service(consolev1.ServiceState_SERVICE_STATE_HELD, time.Hour, hold(23*time.Hour)), "", ""},
-		"held for long":    {service(consolev1.ServiceState_SERVICE_STATE_HELD, time.Hour, hold(25*time.Hour)), "", "for 25h: held by user:ada (incident 7): `fairlead resume service web` ends it"},
+		"held for long": {
+			service(consolev1.ServiceState_SERVICE_STATE_HELD, time.Hour, hold(25*time.Hour)), "",
+			"for 25h: held by user:ada (incident 7): `fairlead resume service web` ends it",
+		},
 		"a guard": {service(consolev1.ServiceState_SERVICE_STATE_WAITING, time.Minute, func(s *consolev1.Service) {
-			s.Status.Cluster = &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Guard: &deliveryv1.Guard{Id: "5be1", Removing: 8, ObjectsTotal: 12}}}
+			s.Status.Cluster = &consolev1.ClusterTruth{
+				Report: &deliveryv1.ServiceReport{Guard: &deliveryv1.Guard{Id: "5be1", Removing: 8, ObjectsTotal: 12}},
+			}
 		}), "for 60s: waits for a person: 8 of 12 objects would be removed. See `fairlead trace service web`, then `fairlead confirm prune web 5be1`", ""},
 		"a pin": {service(consolev1.ServiceState_SERVICE_STATE_HEALTHY, time.Hour, func(s *consolev1.Service) {
 			s.Spec.Sync = &deliveryv1.SyncSpec{Pin: "fedcba9876"}
@@ -138,12 +163,24 @@ func TestCheckFindsClustersThatAreAwayOrDiffer(t *testing.T) {
 		status         *consolev1.ClusterStatus
 		wrong, warning string
 	}{
-		"well":          {&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), LastSeenTime: before(0)}, "", ""},
-		"away":          {&consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(20 * time.Minute)}, "not heard of for 20m: is its agent running, and can it reach the hub?", ""},
-		"never joined":  {&consolev1.ClusterStatus{}, "no agent has joined: run `fairlead cluster join-token edge`", ""},
-		"other version": {&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), Skew: "older than the hub"}, "", "its agent is older than the hub"},
+		"well": {
+			&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), LastSeenTime: before(0)}, "", "",
+		},
+		"away": {
+			&consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(20 * time.Minute)},
+			"not heard of for 20m: is its agent running, and can it reach the hub?", "",
+		},
+		"never joined": {
+			&consolev1.ClusterStatus{}, "no agent has joined: run `fairlead cluster join-token edge`", "",
+		},
+		"other version": {
+			&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), Skew: "older than the hub"}, "",
+			"its agent is older than the hub",
+		},
 		"other clock": {
-			&consolev1.ClusterStatus{Connected: true, JoinTime: before(time.Hour), ClockSkew: durationpb.New(2 * time.Minute)},
+			&consolev1.ClusterStatus{
+				Connected: true, JoinTime: before(time.Hour), ClockSkew: durationpb.New(2 * time.Minute),
+			},
 			"its clock is 2m behind the hub's, and windows and freezes open and close by it: have its nodes set their clocks (NTP)", "",
 		},
 		"left": {
@@ -151,7 +188,9 @@ func TestCheckFindsClustersThatAreAwayOrDiffer(t *testing.T) {
 			"left 60s ago, and keeps what it has applied: `fairlead cluster join-token edge` lets an agent join again, `fairlead delete cluster edge` forgets it",
 		},
 	} {
-		if wrong, warning := v.clusterTrouble(&consolev1.Cluster{Metadata: meta("edge"), Status: test.status}); wrong != test.wrong || warning != test.warning {
+		if wrong, warning := v.clusterTrouble(&consolev1.Cluster{
+			Metadata: meta("edge"), Status: test.status,
+		}); wrong != test.wrong || warning != test.warning {
 			t.Errorf("%s: got %q, %q; want %q, %q", name, wrong, warning, test.wrong, test.warning)
 		}
 	}
@@ -160,11 +199,17 @@ func TestCheckFindsClustersThatAreAwayOrDiffer(t *testing.T) {
 func TestCheckFindsSourcesThatCannotBeFetched(t *testing.T) {
 	t.Parallel()
 	v := view{now: noon()}
-	if wrong, warning := v.sourceTrouble(&consolev1.Source{Metadata: meta("shop"), Status: &consolev1.SourceStatus{}}); wrong != "" || warning != "" {
+	if wrong, warning := v.sourceTrouble(&consolev1.Source{
+		Metadata: meta("shop"), Status: &consolev1.SourceStatus{},
+	}); wrong != "" || warning != "" {
 		t.Errorf("a source that is well: %q, %q", wrong, warning)
 	}
-	bad := &consolev1.SourceStatus{Problem: &consolev1.Problem{Message: "the host refuses the credentials", Since: before(3 * time.Minute)}}
-	if wrong, warning := v.sourceTrouble(&consolev1.Source{Metadata: meta("shop"), Status: bad}); wrong != "for 3m: the host refuses the credentials" || warning != "" {
+	bad := &consolev1.SourceStatus{
+		Problem: &consolev1.Problem{Message: "the host refuses the credentials", Since: before(3 * time.Minute)},
+	}
+	if wrong, warning := v.sourceTrouble(&consolev1.Source{
+		Metadata: meta("shop"), Status: bad,
+	}); wrong != "for 3m: the host refuses the credentials" || warning != "" {
 		t.Errorf("got %q, %q", wrong, warning)
 	}
 }
@@ -177,9 +222,12 @@ func TestCheckFindsSinksThatTakeNothing(t *testing.T) {
 		sink           *consolev1.Sink
 		wrong, warning string
 	}{
-		"well":                    {&consolev1.Sink{}, "", ""},
-		"refused":                 {&consolev1.Sink{Status: bad}, "for 3m: answers 503", ""},
-		"disabled by an operator": {&consolev1.Sink{Spec: &consolev1.SinkSpec{Disabled: true}, Status: bad}, "", "is disabled: its events are not sent"},
+		"well":    {&consolev1.Sink{}, "", ""},
+		"refused": {&consolev1.Sink{Status: bad}, "for 3m: answers 503", ""},
+		"disabled by an operator": {
+			&consolev1.Sink{Spec: &consolev1.SinkSpec{Disabled: true}, Status: bad}, "",
+			"is disabled: its events are not sent",
+		},
 	} {
 		if wrong, warning := v.sinkTrouble(test.sink); wrong != test.wrong || warning != test.warning {
 			t.Errorf("%s: got %q, %q; want %q, %q", name, wrong, warning, test.wrong, test.warning)
@@ -193,7 +241,9 @@ func TestCheckFindsBackendsThatCannotBeRead(t *testing.T) {
 	if wrong, warning := v.backendTrouble(&consolev1.Backend{}); wrong != "" || warning != "" {
 		t.Errorf("a backend that is well: %q, %q", wrong, warning)
 	}
-	bad := &consolev1.BackendStatus{Problem: &consolev1.Problem{Message: "Vault is sealed", Since: before(3 * time.Minute)}}
+	bad := &consolev1.BackendStatus{
+		Problem: &consolev1.Problem{Message: "Vault is sealed", Since: before(3 * time.Minute)},
+	}
 	if wrong, warning := v.backendTrouble(&consolev1.Backend{Status: bad}); wrong != "for 3m: Vault is sealed; services keep the values that they have" || warning != "" {
 		t.Errorf("got %q, %q", wrong, warning)
 	}
@@ -205,7 +255,9 @@ func TestCheckFindsGlobalServicesWhoseGuardWaits(t *testing.T) {
 	for held, want := range map[int32]string{
 		0: "", 3: "the guard keeps 3 services of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global logs`",
 	} {
-		g := &consolev1.GlobalService{Metadata: meta("logs"), Status: &consolev1.GlobalServiceStatus{HeldBackTotal: held}}
+		g := &consolev1.GlobalService{
+			Metadata: meta("logs"), Status: &consolev1.GlobalServiceStatus{HeldBackTotal: held},
+		}
 		if wrong, warning := v.globalTrouble(g); wrong != want || warning != "" {
 			t.Errorf("%d held back: %q, %q; want %q", held, wrong, warning, want)
 		}

@@ -25,7 +25,8 @@ func TestCreateSaysHowFilesAndKindsAreWritten(t *testing.T) {
 			t.Parallel()
 			env := map[string]string{"FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml")}
 			err := Run(t.Context(), strings.Fields(line), IO{
-				Getenv: func(name string) string { return env[name] }, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: noon,
+				Getenv: func(name string) string { return env[name] }, Stdin: strings.NewReader(""),
+				Stdout: io.Discard, Stderr: io.Discard, Now: noon,
 			})
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got %v\nwant %s", err, want)

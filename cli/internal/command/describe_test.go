@@ -25,11 +25,17 @@ type oneCluster struct {
 	err error
 }
 
-func (oneCluster) GetCluster(_ context.Context, req *consolev1.GetClusterRequest) (*consolev1.GetClusterResponse, error) {
-	return &consolev1.GetClusterResponse{Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: req.GetName()}}}, nil
+func (oneCluster) GetCluster(_ context.Context,
+	req *consolev1.GetClusterRequest,
+) (*consolev1.GetClusterResponse, error) {
+	return &consolev1.GetClusterResponse{
+		Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: req.GetName()}},
+	}, nil
 }
 
-func (c oneCluster) GetClusterView(_ context.Context, req *consolev1.GetClusterViewRequest) (*consolev1.GetClusterViewResponse, error) {
+func (c oneCluster) GetClusterView(_ context.Context,
+	req *consolev1.GetClusterViewRequest,
+) (*consolev1.GetClusterViewResponse, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
@@ -38,7 +44,9 @@ func (c oneCluster) GetClusterView(_ context.Context, req *consolev1.GetClusterV
 	}}, nil
 }
 
-func (oneCluster) ListClusterViews(context.Context, *consolev1.ListClusterViewsRequest) (*consolev1.ListClusterViewsResponse, error) {
+func (oneCluster) ListClusterViews(context.Context,
+	*consolev1.ListClusterViewsRequest,
+) (*consolev1.ListClusterViewsResponse, error) {
 	return nil, connect.NewError(connect.CodeInternal, errors.New("the views of all clusters were asked for"))
 }
 
@@ -52,9 +60,14 @@ func TestDescribedClusterNeedsNoViewOfAnother(t *testing.T) {
 		err          error
 		shown, noted string
 	}{
-		"its view is known":              {nil, "2/3", ""},
-		"the console has just begun":     {connect.NewError(connect.CodeUnavailable, errors.New("the views are being read")), "  STATE ", "the figures of cluster edge-1 can't be shown: the views are being read\n"},
-		"the hub is older than its view": {connect.NewError(connect.CodeUnimplemented, errors.New("no")), "  STATE ", ""},
+		"its view is known": {nil, "2/3", ""},
+		"the console has just begun": {
+			connect.NewError(connect.CodeUnavailable, errors.New("the views are being read")), "  STATE ",
+			"the figures of cluster edge-1 can't be shown: the views are being read\n",
+		},
+		"the hub is older than its view": {
+			connect.NewError(connect.CodeUnimplemented, errors.New("no")), "  STATE ", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,10 +81,13 @@ func TestDescribedClusterNeedsNoViewOfAnother(t *testing.T) {
 			server.Config.Protocols.SetUnencryptedHTTP2(true)
 			server.Start()
 			t.Cleanup(server.Close)
-			env := map[string]string{"FAIRLEAD_TOKEN": "t", "FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml")}
+			env := map[string]string{
+				"FAIRLEAD_TOKEN": "t", "FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml"),
+			}
 			var stdout, stderr bytes.Buffer
 			err := Run(t.Context(), []string{"describe", "cluster", "edge-1", "--server", server.URL}, IO{
-				Getenv: func(name string) string { return env[name] }, Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: noon,
+				Getenv: func(name string) string { return env[name] }, Stdin: strings.NewReader(""), Stdout: &stdout,
+				Stderr: &stderr, Now: noon,
 			})
 			if err != nil || !strings.Contains(stdout.String(), tt.shown) || stderr.String() != tt.noted {
 				t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)

@@ -13,9 +13,16 @@ func TestALineSaysWhatHappenedToWhat(t *testing.T) {
 	t.Parallel()
 	const failing = consolev1.Severity_SEVERITY_ERROR
 	for want, e := range map[string]*consolev1.Event{
-		"1970-01-01 00:00:00 error   sink.failing           sink chat: no":                         {Type: "sink.failing", Severity: failing, Sink: "chat", Message: "no"},
-		"1970-01-01 00:00:00 error   service.failed         service web at cluster edge: no (ada)": {Type: "service.failed", Severity: failing, Service: "web", Cluster: "edge", Message: "no", Actor: "user:ada"},
-		"1970-01-01 00:00:00 error   catalog.restored       back":                                  {Type: "catalog.restored", Severity: failing, Message: "back"},
+		"1970-01-01 00:00:00 error   sink.failing           sink chat: no": {
+			Type: "sink.failing", Severity: failing, Sink: "chat", Message: "no",
+		},
+		"1970-01-01 00:00:00 error   service.failed         service web at cluster edge: no (ada)": {
+			Type: "service.failed", Severity: failing, Service: "web", Cluster: "edge", Message: "no",
+			Actor: "user:ada",
+		},
+		"1970-01-01 00:00:00 error   catalog.restored       back": {
+			Type: "catalog.restored", Severity: failing, Message: "back",
+		},
 	} {
 		e.Time = &timestamppb.Timestamp{}
 		if got := happenedLine(e); got != want {

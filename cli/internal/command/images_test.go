@@ -41,7 +41,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// bundleOf makes a bundle as `make release` does: an index with an image and the list of its modules, and a chart. text is what the image has.
+// bundleOf makes a bundle as `make release` does: an index with an image and the list of its modules, and a chart. text
+// is what the image has.
 func bundleOf(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,14 +74,20 @@ func bundleOf(t *testing.T, text string) string {
 	}
 	version := specs.Versioned{SchemaVersion: 2}
 	image := document(ocispec.MediaTypeImageManifest, ocispec.Manifest{
-		Versioned: version, MediaType: ocispec.MediaTypeImageManifest, Config: blob(ocispec.MediaTypeImageConfig, "{}"), Layers: []ocispec.Descriptor{blob(ocispec.MediaTypeImageLayerGzip, text)},
+		Versioned: version, MediaType: ocispec.MediaTypeImageManifest,
+		Config: blob(ocispec.MediaTypeImageConfig, "{}"),
+		Layers: []ocispec.Descriptor{blob(ocispec.MediaTypeImageLayerGzip, text)},
 	})
 	bill := document(ocispec.MediaTypeImageManifest, ocispec.Manifest{
-		Versioned: version, MediaType: ocispec.MediaTypeImageManifest, Config: blob("application/spdx+json", "{}"), Layers: []ocispec.Descriptor{blob("application/spdx+json", `{"of":"`+text+`"}`)}, Subject: &image,
+		Versioned: version, MediaType: ocispec.MediaTypeImageManifest, Config: blob("application/spdx+json", "{}"),
+		Layers: []ocispec.Descriptor{blob("application/spdx+json", `{"of":"`+text+`"}`)}, Subject: &image,
 	})
-	tag(document(ocispec.MediaTypeImageIndex, ocispec.Index{Versioned: version, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{image, bill}}), "console:v1.2.3")
+	tag(document(ocispec.MediaTypeImageIndex, ocispec.Index{
+		Versioned: version, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{image, bill},
+	}), "console:v1.2.3")
 	tag(document(ocispec.MediaTypeImageManifest, ocispec.Manifest{
-		Versioned: version, MediaType: ocispec.MediaTypeImageManifest, Config: blob("application/vnd.cncf.helm.config.v1+json", `{"name":"fairlead-hub"}`),
+		Versioned: version, MediaType: ocispec.MediaTypeImageManifest,
+		Config: blob("application/vnd.cncf.helm.config.v1+json", `{"name":"fairlead-hub"}`),
 		Layers: []ocispec.Descriptor{blob("application/vnd.cncf.helm.chart.content.v1.tar+gzip", "chart")},
 	}), "charts/fairlead-hub:v1.2.3")
 	path := filepath.Join(dir, "bundle.tar")
@@ -109,7 +116,9 @@ func addFiles(archive *tar.Writer, files fs.FS) error {
 		if err != nil {
 			return err
 		}
-		if err := archive.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{
+			Name: path, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg,
+		}); err != nil {
 			return err
 		}
 		_, err = archive.Write(text)
@@ -121,7 +130,8 @@ func addFiles(archive *tar.Writer, files fs.FS) error {
 func mirrored(ctx context.Context, password string, args ...string) (stdout, failed string) {
 	var out bytes.Buffer
 	err := Run(ctx, append([]string{"images", "mirror"}, args...), IO{
-		Getenv: func(string) string { return "" }, Stdin: strings.NewReader(password + "\n"), Stdout: &out, Stderr: io.Discard, Now: time.Now,
+		Getenv: func(string) string { return "" }, Stdin: strings.NewReader(password + "\n"), Stdout: &out,
+		Stderr: io.Discard, Now: time.Now,
 	})
 	if err != nil {
 		failed = err.Error()
@@ -138,7 +148,9 @@ func TestMirrorPushesABundleOnceAndSaysWhatItDid(t *testing.T) {
 		return mirrored(t.Context(), r.Password, append(append([]string{bundle, to}, account...), more...)...)
 	}
 	out, failed := push(bundle)
-	if failed != "" || !regexp.MustCompile(`(?m)^`+to+`/console:v1\.2\.3@sha256:[0-9a-f]{64}: pushed \d+ parts, \d+\.\d MB$`).MatchString(out) || !strings.Contains(out, to+"/charts/fairlead-hub:v1.2.3@sha256:") {
+	if failed != "" || !regexp.MustCompile(`(?m)^`+to+
+		`/console:v1\.2\.3@sha256:[0-9a-f]{64}: pushed \d+ parts, \d+\.\d MB$`).MatchString(out) ||
+		!strings.Contains(out, to+"/charts/fairlead-hub:v1.2.3@sha256:") {
 		t.Fatalf("first: %q, %q", out, failed)
 	}
 	for _, name := range []string{"console", "charts/fairlead-hub"} {
@@ -151,7 +163,8 @@ func TestMirrorPushesABundleOnceAndSaysWhatItDid(t *testing.T) {
 		t.Errorf("again: %q, %q", again, failed)
 	}
 	other := bundleOf(t, "other layer")
-	if _, failed = push(other); !strings.Contains(failed, "a version does not change") || !strings.Contains(failed, "--replace") {
+	if _, failed = push(other); !strings.Contains(failed, "a version does not change") ||
+		!strings.Contains(failed, "--replace") {
 		t.Errorf("other content: %q", failed)
 	}
 	if out, failed = push(other, "--replace"); failed != "" || !strings.Contains(out, "pushed") {
@@ -164,13 +177,18 @@ func manifestStatus(t *testing.T, r *registrytest.Registry, repository, tag stri
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(r.CA))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.Host+"/v2/"+repository+"/manifests/"+tag, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"https://"+r.Host+"/v2/"+repository+"/manifests/"+tag, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.SetBasicAuth(r.Username, r.Password)
 	req.Header.Set("Accept", ocispec.MediaTypeImageManifest+", "+ocispec.MediaTypeImageIndex)
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+	client := http.Client{
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true,
+		},
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -196,11 +214,21 @@ func TestMirrorRefusesInWords(t *testing.T) {
 		password string
 		want     string
 	}{
-		"wrong password":      {[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "other", "refuses the account"},
-		"no account":          {[]string{bundle, to, "--ca-file", ca}, "", "refuses the account"},
-		"no password":         {[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "", "stdin has no password"},
-		"unknown authority":   {[]string{bundle, to, "--username", r.Username, "--password-stdin"}, r.Password, "--ca-file"},
-		"a damaged bundle":    {[]string{damaged, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, r.Password, "digest"},
+		"wrong password": {
+			[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "other",
+			"refuses the account",
+		},
+		"no account": {[]string{bundle, to, "--ca-file", ca}, "", "refuses the account"},
+		"no password": {
+			[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "",
+			"stdin has no password",
+		},
+		"unknown authority": {
+			[]string{bundle, to, "--username", r.Username, "--password-stdin"}, r.Password, "--ca-file",
+		},
+		"a damaged bundle": {
+			[]string{damaged, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, r.Password, "digest",
+		},
 		"no bundle":           {[]string{notes, to, "--ca-file", ca}, "", "no bundle of a release"},
 		"HTTP elsewhere":      {[]string{bundle, "http://registry.example.com/fairlead"}, "", "in clear text"},
 		"an impossible name":  {[]string{bundle, "registry.example.com/Fairlead"}, "", "lower case"},
@@ -208,7 +236,8 @@ func TestMirrorRefusesInWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if out, failed := mirrored(t.Context(), c.password, c.args...); !strings.Contains(failed, c.want) || strings.Contains(failed, r.Password) {
+			if out, failed := mirrored(t.Context(), c.password, c.args...); !strings.Contains(failed, c.want) ||
+				strings.Contains(failed, r.Password) {
 				t.Errorf("got %q, %q; want %q", out, failed, c.want)
 			}
 		})

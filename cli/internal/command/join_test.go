@@ -39,7 +39,12 @@ func TestImageGoesOverTheValuesOfTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]any{"replicas": 2.0, "image": map[string]any{"pullPolicy": "Always", "repository": "mirror/agent", "tag": "", "digest": "sha256:0a"}}
+	want := map[string]any{
+		"replicas": 2.0,
+		"image": map[string]any{
+			"pullPolicy": "Always", "repository": "mirror/agent", "tag": "", "digest": "sha256:0a",
+		},
+	}
 	if !reflect.DeepEqual(got.AsMap(), want) {
 		t.Errorf("got %v, want %v", got.AsMap(), want)
 	}
@@ -51,18 +56,23 @@ func TestImageGoesOverTheValuesOfTheFile(t *testing.T) {
 	}
 }
 
-// A binding that was given once is no binding of today: what a manifest does not have any more is deleted, and nothing of others.
+// A binding that was given once is no binding of today: what a manifest does not have any more is deleted, and nothing
+// of others.
 func TestBindingsThatAreGivenNoMoreAreTakenBack(t *testing.T) {
 	t.Parallel()
 	render := func(rbac map[string]any) []byte {
-		manifest, err := deploy.Agent(map[string]any{"hub": map[string]any{"url": "https://hub"}, "join": map[string]any{"tokens": []any{"t"}}, "rbac": rbac}, "v1")
+		manifest, err := deploy.Agent(map[string]any{
+			"hub": map[string]any{"url": "https://hub"}, "join": map[string]any{"tokens": []any{"t"}}, "rbac": rbac,
+		}, "v1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return manifest
 	}
 	bind := func(group, role string) any { return map[string]any{"group": group, "role": role} }
-	before, err := agentManifest(render(map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")}}))
+	before, err := agentManifest(render(map[string]any{
+		"bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")},
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,13 +89,22 @@ func TestBindingsThatAreGivenNoMoreAreTakenBack(t *testing.T) {
 		rbac map[string]any
 		gone int
 	}{
-		"the same":        {map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")}}, 0},
-		"a group less":    {map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view")}}, 1},
-		"another role":    {map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "admin"), bind("dev", "edit")}}, 1},
+		"the same": {
+			map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")}}, 0,
+		},
+		"a group less": {map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "view")}}, 1},
+		"another role": {
+			map[string]any{"bindAdmins": true, "bind": []any{bind("dev", "admin"), bind("dev", "edit")}}, 1,
+		},
 		"no admins":       {map[string]any{"bind": []any{bind("dev", "view"), bind("dev", "edit")}}, 1},
 		"nobody any more": {map[string]any{}, 3},
-		"another mode":    {map[string]any{"mode": "least", "bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")}}, 1},
-		"nothing at all":  {map[string]any{"mode": "none"}, 4},
+		"another mode": {
+			map[string]any{
+				"mode": "least", "bindAdmins": true, "bind": []any{bind("dev", "view"), bind("dev", "edit")},
+			},
+			1,
+		},
+		"nothing at all": {map[string]any{"mode": "none"}, 4},
 	} {
 		manifest := render(tt.rbac)
 		now, err := agentManifest(manifest)
@@ -100,7 +119,8 @@ func TestBindingsThatAreGivenNoMoreAreTakenBack(t *testing.T) {
 			t.Errorf("%s: kubectl is given %q", name, selector)
 		}
 		// By its name, since an earlier release gave it no label to find it by.
-		byName := slices.Contains(unbindLines(manifest), "kubectl delete clusterrolebinding fairlead-agent --ignore-not-found")
+		byName := slices.Contains(unbindLines(manifest),
+			"kubectl delete clusterrolebinding fairlead-agent --ignore-not-found")
 		if mode := tt.rbac["mode"]; byName != (mode == "least") {
 			t.Errorf("%s: the agent's binding is deleted by its name: %v", name, byName)
 		}

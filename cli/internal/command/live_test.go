@@ -32,24 +32,31 @@ func tunnel(t *testing.T, answers map[string]string) (*hub.Hub, *[]string) {
 }
 
 func tableRow(cells, name, uid, owner string) string {
-	return `{"cells":[` + cells + `],"object":{"metadata":{"name":"` + name + `","namespace":"shop","uid":"` + uid + `","ownerReferences":[{"uid":"x"},{"uid":"` + owner + `","controller":true}]}}}`
+	return `{"cells":[` + cells + `],"object":{"metadata":{"name":"` + name + `","namespace":"shop","uid":"` + uid +
+		`","ownerReferences":[{"uid":"x"},{"uid":"` + owner + `","controller":true}]}}}`
 }
 
 func TestTreeShowsWhatControllersMade(t *testing.T) {
 	t.Parallel()
 	h, asked := tunnel(t, map[string]string{
 		"/apis/apps/v1/namespaces/shop/replicasets": `{"columnDefinitions":[{"name":"Name"},{"name":"Desired"},{"name":"Current"},{"name":"Ready"}],"rows":[` +
-			tableRow(`"web-2",2,2,1`, "web-2", "rs2", "dep") + "," + tableRow(`"web-1",0,0,0`, "web-1", "rs1", "dep") + `]}`,
+			tableRow(`"web-2",2,2,1`, "web-2", "rs2", "dep") + "," +
+			tableRow(`"web-1",0,0,0`, "web-1", "rs1", "dep") + `]}`,
 		"/api/v1/namespaces/shop/pods": `{"metadata":{"continue":"more"},"columnDefinitions":[{"name":"Name"},{"name":"Ready"},{"name":"Status"},{"name":"Restarts"}],"rows":[` +
-			tableRow(`"web-2-b","0/1","CrashLoopBackOff",7`, "web-2-b", "p2", "rs2") + "," + tableRow(`"web-2-a","1/1","Running",0`, "web-2-a", "p1", "rs2") + "," + tableRow(`"other","1/1","Running",0`, "other", "p3", "elsewhere") +
+			tableRow(`"web-2-b","0/1","CrashLoopBackOff",7`, "web-2-b", "p2", "rs2") + "," +
+			tableRow(`"web-2-a","1/1","Running",0`, "web-2-a", "p1", "rs2") + "," +
+			tableRow(`"other","1/1","Running",0`, "other", "p3", "elsewhere") +
 			`,{"cells":["bare"],"object":{"metadata":{"name":"bare"}}}]}`,
 	})
 	object := func(kind, name, uid string) *consolev1.ClusterObject {
 		return &consolev1.ClusterObject{
-			Object: &deliveryv1.ManagedObject{Kind: kind, Namespace: "shop", Name: name, Uid: uid}, Report: &deliveryv1.ObjectReport{Health: "Healthy"},
+			Object: &deliveryv1.ManagedObject{Kind: kind, Namespace: "shop", Name: name, Uid: uid},
+			Report: &deliveryv1.ObjectReport{Health: "Healthy"},
 		}
 	}
-	objects := []*consolev1.ClusterObject{object("ConfigMap", "settings", "cm"), object("Deployment", "web", "dep"), object("Deployment", "db", "dep2")}
+	objects := []*consolev1.ClusterObject{
+		object("ConfigMap", "settings", "cm"), object("Deployment", "web", "dep"), object("Deployment", "db", "dep2"),
+	}
 	found, err := liveChildren(t.Context(), h, "edge-1", objects)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +64,10 @@ func TestTreeShowsWhatControllersMade(t *testing.T) {
 	if len(*asked) != 2 {
 		t.Errorf("asked %v", *asked)
 	}
-	s := &consolev1.Service{Metadata: &consolev1.Metadata{Name: "web"}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1"}, Status: &consolev1.ServiceStatus{}}
+	s := &consolev1.Service{
+		Metadata: &consolev1.Metadata{Name: "web"}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1"},
+		Status: &consolev1.ServiceStatus{},
+	}
 	_, got, _ := strings.Cut(treeText(s, objects, found), "\n")
 	want := `├── ConfigMap shop/settings  Healthy
 ├── Deployment shop/web  Healthy
@@ -75,7 +85,9 @@ There are more than 500 objects of kind Pod in a namespace: not all are shown.
 func TestTreeSaysWhyTheClusterDoesNotTell(t *testing.T) {
 	t.Parallel()
 	h, _ := tunnel(t, nil)
-	objects := []*consolev1.ClusterObject{{Object: &deliveryv1.ManagedObject{Kind: "StatefulSet", Namespace: "shop", Name: "db"}}}
+	objects := []*consolev1.ClusterObject{
+		{Object: &deliveryv1.ManagedObject{Kind: "StatefulSet", Namespace: "shop", Name: "db"}},
+	}
 	_, err := liveChildren(t.Context(), h, "edge-1", objects)
 	if err == nil || err.Error() != "read pods in namespace shop of cluster edge-1: 403 Forbidden: no pods for you" {
 		t.Errorf("got %v", err)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The first look at a container asks for what the person wants, a later one for the lines since the last one that was printed.
+// The first look at a container asks for what the person wants, a later one for the lines since the last one that was
+// printed.
 func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 	t.Parallel()
 	const key, last = "edge-1 shop/web-0 web", "2026-01-31T12:00:00.000000001Z"
@@ -15,10 +16,17 @@ func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 		first   bool
 		want    string
 	}{
-		"all":                {&logging{tail: -1}, true, "container=web&timestamps=true"},
-		"ten minutes":        {&logging{tail: -1, since: 10 * time.Minute, follow: true}, true, "container=web&follow=true&sinceSeconds=600&timestamps=true"},
-		"less than a second": {&logging{tail: -1, since: time.Millisecond}, true, "container=web&sinceSeconds=1&timestamps=true"},
-		"the end of before":  {&logging{tail: 20, previous: true}, true, "container=web&previous=true&tailLines=20&timestamps=true"},
+		"all": {&logging{tail: -1}, true, "container=web&timestamps=true"},
+		"ten minutes": {
+			&logging{tail: -1, since: 10 * time.Minute, follow: true}, true,
+			"container=web&follow=true&sinceSeconds=600&timestamps=true",
+		},
+		"less than a second": {
+			&logging{tail: -1, since: time.Millisecond}, true, "container=web&sinceSeconds=1&timestamps=true",
+		},
+		"the end of before": {
+			&logging{tail: 20, previous: true}, true, "container=web&previous=true&tailLines=20&timestamps=true",
+		},
 		"a pod that came later": {
 			&logging{tail: 20, since: time.Hour, follow: true}, false, "container=web&follow=true&timestamps=true",
 		},
@@ -36,7 +44,9 @@ func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 // A line has its pod before it, and its cluster if there are several; a line that a later look repeats is printed once.
 func TestLinesOfLogsAreToldApartAndPrintedOnce(t *testing.T) {
 	t.Parallel()
-	lines := []string{"2026-01-31T12:00:00Z one", "2026-01-31T12:00:01Z two", "2026-01-31T12:00:01Z two", "the rest of a long line"}
+	lines := []string{
+		"2026-01-31T12:00:00Z one", "2026-01-31T12:00:01Z two", "2026-01-31T12:00:01Z two", "the rest of a long line",
+	}
 	for name, test := range map[string]struct {
 		logging *logging
 		want    string

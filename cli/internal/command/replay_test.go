@@ -25,7 +25,8 @@ func TestARecordingIsPlayedAtItsPace(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began, out := time.Now(), &strings.Builder{}
-			if err := tc.play.play(t.Context(), strings.NewReader(cast), out); err != nil || out.String() != "one two" || time.Since(began) != tc.lasts {
+			if err := tc.play.play(t.Context(), strings.NewReader(cast),
+				out); err != nil || out.String() != "one two" || time.Since(began) != tc.lasts {
 				t.Errorf("%s: %q in %s, %v; want %s", name, out, time.Since(began), err, tc.lasts)
 			}
 		})

@@ -9,19 +9,33 @@ import (
 
 func TestDiffIsReadable(t *testing.T) {
 	t.Parallel()
-	got := diffText(&deliveryv1.Diff{Created: 1, Changed: 3, Removed: 1, Unchanged: 7, Objects: []*deliveryv1.ObjectDiff{
-		{Kind: "Deployment", Namespace: "shop", Name: "web", Change: deliveryv1.Change_CHANGE_UPDATE, Fields: []*deliveryv1.FieldDiff{
-			{Pointer: "/spec/replicas", Live: "1", Wanted: "3", Manager: "kubectl-edit"},
-			{Pointer: "/spec/paused", Live: "true", Manager: "fairlead"},
-			{Pointer: "/spec/x", Wanted: "\"a\x1b[1mb\""},
-		}},
-		{Kind: "Secret", Namespace: "shop", Name: "token", Change: deliveryv1.Change_CHANGE_UPDATE, Fields: []*deliveryv1.FieldDiff{{Pointer: "/data"}}},
-		{Kind: "Job", Namespace: "shop", Name: "once", Change: deliveryv1.Change_CHANGE_RECREATE, Message: "spec.template: field is immutable"},
-		{Kind: "Namespace", Name: "new", Change: deliveryv1.Change_CHANGE_CREATE},
-		{Kind: "ConfigMap", Namespace: "shop", Name: "bad", Change: deliveryv1.Change_CHANGE_REFUSED, Message: "no."},
-		{Kind: "ConfigMap", Namespace: "shop", Name: "old", Change: deliveryv1.Change_CHANGE_REMOVE},
-		{Kind: "Secret", Change: deliveryv1.Change_CHANGE_REMOVE, Message: "You may not read it."},
-	}})
+	got := diffText(&deliveryv1.Diff{
+		Created: 1, Changed: 3, Removed: 1, Unchanged: 7, Objects: []*deliveryv1.ObjectDiff{
+			{
+				Kind: "Deployment", Namespace: "shop", Name: "web", Change: deliveryv1.Change_CHANGE_UPDATE,
+				Fields: []*deliveryv1.FieldDiff{
+					{Pointer: "/spec/replicas", Live: "1", Wanted: "3", Manager: "kubectl-edit"},
+					{Pointer: "/spec/paused", Live: "true", Manager: "fairlead"},
+					{Pointer: "/spec/x", Wanted: "\"a\x1b[1mb\""},
+				},
+			},
+			{
+				Kind: "Secret", Namespace: "shop", Name: "token", Change: deliveryv1.Change_CHANGE_UPDATE,
+				Fields: []*deliveryv1.FieldDiff{{Pointer: "/data"}},
+			},
+			{
+				Kind: "Job", Namespace: "shop", Name: "once", Change: deliveryv1.Change_CHANGE_RECREATE,
+				Message: "spec.template: field is immutable",
+			},
+			{Kind: "Namespace", Name: "new", Change: deliveryv1.Change_CHANGE_CREATE},
+			{
+				Kind: "ConfigMap", Namespace: "shop", Name: "bad", Change: deliveryv1.Change_CHANGE_REFUSED,
+				Message: "no.",
+			},
+			{Kind: "ConfigMap", Namespace: "shop", Name: "old", Change: deliveryv1.Change_CHANGE_REMOVE},
+			{Kind: "Secret", Change: deliveryv1.Change_CHANGE_REMOVE, Message: "You may not read it."},
+		},
+	})
 	want := `~ Deployment shop/web
     /spec/replicas: 1 -> 3  (set by kubectl-edit)
     /spec/paused: true -> (gone)
@@ -48,11 +62,13 @@ func TestTreeIsReadable(t *testing.T) {
 	}
 	object := func(wave int32, kind, name, health, message string) *consolev1.ClusterObject {
 		return &consolev1.ClusterObject{
-			Object: &deliveryv1.ManagedObject{Kind: kind, Namespace: "shop", Name: name, Wave: wave}, Report: &deliveryv1.ObjectReport{Health: health, Message: message},
+			Object: &deliveryv1.ManagedObject{Kind: kind, Namespace: "shop", Name: name, Wave: wave},
+			Report: &deliveryv1.ObjectReport{Health: health, Message: message},
 		}
 	}
 	got := treeText(s, []*consolev1.ClusterObject{
-		object(-1, "ConfigMap", "o'brien", "Healthy", ""), object(0, "Deployment", "web", "Degraded", "image is gone"), object(0, "Service", "web", "Healthy", ""),
+		object(-1, "ConfigMap", "o'brien", "Healthy", ""), object(0, "Deployment", "web", "Degraded", "image is gone"),
+		object(0, "Service", "web", "Healthy", ""),
 	}, nil)
 	want := `service web on cluster edge-1: Degraded
 │   wave -1
@@ -68,13 +84,16 @@ func TestTreeIsReadable(t *testing.T) {
 
 func TestWaitIsOverWhenTheClusterIsThrough(t *testing.T) {
 	t.Parallel()
-	service := func(revision int64, hub, commit, reported string, phase deliveryv1.Phase, sync *deliveryv1.SyncSpec) *consolev1.Service {
+	service := func(revision int64, hub, commit, reported string, phase deliveryv1.Phase,
+		sync *deliveryv1.SyncSpec) *consolev1.Service {
 		return &consolev1.Service{
 			Metadata: &consolev1.Metadata{Revision: revision}, Spec: &consolev1.ServiceSpec{Sync: sync},
 			Status: &consolev1.ServiceStatus{
-				Git:     &consolev1.GitTruth{},
-				Hub:     &consolev1.HubTruth{Digest: hub},
-				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Digest: reported, Commit: commit, Phase: phase}},
+				Git: &consolev1.GitTruth{},
+				Hub: &consolev1.HubTruth{Digest: hub},
+				Cluster: &consolev1.ClusterTruth{
+					Report: &deliveryv1.ServiceReport{Digest: reported, Commit: commit, Phase: phase},
+				},
 			},
 		}
 	}
@@ -120,7 +139,11 @@ func TestWaitFailsWhenNothingWasApplied(t *testing.T) {
 		{deliveryv1.SyncMode_SYNC_MODE_MANUAL, deliveryv1.Phase_PHASE_HELD, false}, // without a sync
 	} {
 		asked := &consolev1.Service{Spec: &consolev1.ServiceSpec{Sync: &deliveryv1.SyncSpec{Mode: c.asked}}}
-		now := &consolev1.Service{Status: &consolev1.ServiceStatus{Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Phase: c.phase}}}}
+		now := &consolev1.Service{
+			Status: &consolev1.ServiceStatus{
+				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{Phase: c.phase}},
+			},
+		}
 		if err := cameAbout(asked, asked, now); (err != nil) != c.fails {
 			t.Errorf("asked for %v, and it is %v: %v", c.asked, c.phase, err)
 		}

@@ -22,8 +22,9 @@ func TestFiguresOfASampleAreMarked(t *testing.T) {
 func TestSharesOfSumsAreOfTheClustersThatKnowBoth(t *testing.T) {
 	t.Parallel()
 	got := figureCells(fairShares(map[string]int64{
-		"requests.cpu": 5000, "nodes.cpu_allocatable": 4000, "shares.cpu_requested": 1000, "shares.cpu_allocatable": 4000,
-		"requests.memory": 1 << 30, "nodes.memory_allocatable": 1 << 20,
+		"requests.cpu": 5000, "nodes.cpu_allocatable": 4000, "shares.cpu_requested": 1000,
+		"shares.cpu_allocatable": 4000,
+		"requests.memory":        1 << 30, "nodes.memory_allocatable": 1 << 20,
 	}))
 	want := []string{"-", cores(1000) + "/" + cores(4000) + " (25%)", "1.0 GiB/-"}
 	if !slices.Equal(got[:3], want) {

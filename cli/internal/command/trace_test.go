@@ -15,28 +15,48 @@ import (
 
 // well is the trail of a service with which nothing is wrong.
 func well() *trail {
-	revision := &artifactv1.Revision{Commit: "fedcba9876", CommitTime: before(5 * time.Minute), Subject: "Add the shop", Author: "Kim"}
+	revision := &artifactv1.Revision{
+		Commit: "fedcba9876", CommitTime: before(5 * time.Minute), Subject: "Add the shop", Author: "Kim",
+	}
 	return &trail{
 		view: view{now: noon()},
 		service: &consolev1.Service{
-			Metadata: meta("shop-a"), Spec: &consolev1.ServiceSpec{Source: "shop", Ref: "main", Path: "deploy", Cluster: "a"},
+			Metadata: meta("shop-a"),
+			Spec:     &consolev1.ServiceSpec{Source: "shop", Ref: "main", Path: "deploy", Cluster: "a"},
 			Status: &consolev1.ServiceStatus{
 				State: consolev1.ServiceState_SERVICE_STATE_HEALTHY, StateSince: before(3 * time.Minute),
 				Git: &consolev1.GitTruth{Revision: revision, FetchTime: before(4 * time.Minute)},
-				Hub: &consolev1.HubTruth{Digest: "sha256:0123456789", Revision: revision, ResolveTime: before(230 * time.Second), Artifact: &artifactv1.Artifact{Digest: "sha256:abcdef0123", Size: 2048, Files: 3}},
-				Cluster: &consolev1.ClusterTruth{ReceiveTime: before(3 * time.Minute), Report: &deliveryv1.ServiceReport{
-					Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "sha256:0123456789", Commit: "fedcba9876", AppliedDigest: "sha256:0123456789", AppliedCommit: "fedcba9876",
-					AppliedTime: before(200 * time.Second), ObservedTime: before(190 * time.Second), ObjectsTotal: 3, ObjectsHealthy: 3,
-				}},
+				Hub: &consolev1.HubTruth{
+					Digest: "sha256:0123456789", Revision: revision, ResolveTime: before(230 * time.Second),
+					Artifact: &artifactv1.Artifact{Digest: "sha256:abcdef0123", Size: 2048, Files: 3},
+				},
+				Cluster: &consolev1.ClusterTruth{
+					ReceiveTime: before(3 * time.Minute), Report: &deliveryv1.ServiceReport{
+						Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "sha256:0123456789", Commit: "fedcba9876",
+						AppliedDigest: "sha256:0123456789", AppliedCommit: "fedcba9876",
+						AppliedTime: before(200 * time.Second), ObservedTime: before(190 * time.Second),
+						ObjectsTotal: 3, ObjectsHealthy: 3,
+					},
+				},
 			},
 		},
-		source: &consolev1.Source{Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/shop.git"}}, Status: &consolev1.SourceStatus{
-			Heads: []*consolev1.Head{{Ref: "refs/heads/main", Revision: revision, SignedBy: "SHA256:key"}},
-		}},
+		source: &consolev1.Source{
+			Metadata: meta("shop"),
+			Spec: &consolev1.SourceSpec{
+				Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/shop.git"},
+			},
+			Status: &consolev1.SourceStatus{
+				Heads: []*consolev1.Head{{Ref: "refs/heads/main", Revision: revision, SignedBy: "SHA256:key"}},
+			},
+		},
 		cluster: &consolev1.Cluster{Metadata: meta("a"), Status: &consolev1.ClusterStatus{
-			JoinTime: before(time.Hour), LastSeenTime: before(20 * time.Second), NextPollTime: before(-100 * time.Second), AgentVersion: "v1", KubernetesVersion: "v1.36.3", Connected: true,
+			JoinTime: before(time.Hour), LastSeenTime: before(20 * time.Second),
+			NextPollTime: before(-100 * time.Second), AgentVersion: "v1", KubernetesVersion: "v1.36.3", Connected: true,
 		}},
-		live: &gitcachev1.LiveSource{Name: "shop", Owner: "gitcache-0", LastPollTime: before(40 * time.Second), NextPollTime: before(-80 * time.Second), Url: "https://git.example.com/shop.git"},
+		live: &gitcachev1.LiveSource{
+			Name: "shop", Owner: "gitcache-0", LastPollTime: before(40 * time.Second),
+			NextPollTime: before(-80 * time.Second), Url: "https://git.example.com/shop.git",
+		},
 	}
 }
 
@@ -85,12 +105,18 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			func(_ *trail, s *consolev1.ServiceStatus) {
 				s.Git, s.Hub, s.Cluster = &consolev1.GitTruth{Problem: problem("401.")}, nil, nil
 			},
-			[]string{"SOURCE    FAIL", "COMMIT    wait   nothing was fetched at main yet", "HUB       wait   waits for a commit"},
+			[]string{
+				"SOURCE    FAIL", "COMMIT    wait   nothing was fetched at main yet",
+				"HUB       wait   waits for a commit",
+			},
 			"it stands at SOURCE for 60m: 401. Next: put that right; `fairlead sources refresh shop` asks at once.",
 		},
 		"no gitcache answers": {
 			func(tr *trail, _ *consolev1.ServiceStatus) { tr.live, tr.noLive = nil, "can't be reached" },
-			[]string{"SOURCE    ?      shop https://git.example.com/shop.git", "no gitcache says how it is (can't be reached)", "what the console heard last, 4m ago"},
+			[]string{
+				"SOURCE    ?      shop https://git.example.com/shop.git",
+				"no gitcache says how it is (can't be reached)", "what the console heard last, 4m ago",
+			},
 			"fedcba98 runs in cluster a and is healthy; but nobody answers for SOURCE. Next: run `fairlead check`.",
 		},
 		"the ref is not there": {
@@ -102,7 +128,9 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			func(_ *trail, s *consolev1.ServiceStatus) {
 				s.Hub.Problem = problem(`service "shop-a": folder "deploy" is not in commit fedcba98.`)
 			},
-			[]string{"HUB       FAIL   01234567 of fedcba98, 3m ago", `for 60m: folder "deploy" is not in commit fedcba98.`},
+			[]string{
+				"HUB       FAIL   01234567 of fedcba98, 3m ago", `for 60m: folder "deploy" is not in commit fedcba98.`,
+			},
 			`it stands at HUB for 60m: folder "deploy" is not in commit fedcba98. Next: put that right and push, or change the service.`,
 		},
 		"a newer commit": {
@@ -136,7 +164,10 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 				c := tr.cluster.Status
 				c.Connected, c.LastSeenTime, c.NextPollTime = false, before(10*time.Minute), before(8*time.Minute)
 			},
-			[]string{"DELIVERY  FAIL   cluster a, disconnected, seen 10m ago, should have asked 8m ago", "CLUSTER   ?", "said 3m ago; not connected since, so nobody knows"},
+			[]string{
+				"DELIVERY  FAIL   cluster a, disconnected, seen 10m ago, should have asked 8m ago", "CLUSTER   ?",
+				"said 3m ago; not connected since, so nobody knows",
+			},
 			"it stands at DELIVERY for 10m: cluster a is not connected. Next: see that its agent runs and reaches the hub: its log says why it does not.",
 		},
 		"being applied": {
@@ -162,7 +193,12 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			func(_ *trail, s *consolev1.ServiceStatus) {
 				r := s.Cluster.Report
 				r.Phase, r.Message = deliveryv1.Phase_PHASE_WAITING, "would remove 8 of 12 objects."
-				r.Guard = &deliveryv1.Guard{Id: "5be1", Sample: []*deliveryv1.ManagedObject{{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "prices"}}}
+				r.Guard = &deliveryv1.Guard{
+					Id: "5be1",
+					Sample: []*deliveryv1.ManagedObject{
+						{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "prices"},
+					},
+				}
 			},
 			[]string{"CLUSTER   wait", "\n  shop: ConfigMap/prices  Guarded  would be removed"},
 			"it stands at CLUSTER for 3m: would remove 8 of 12 objects. Next: `fairlead confirm prune shop-a 5be1`, or put the manifests back and push.",
@@ -171,9 +207,14 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			func(_ *trail, s *consolev1.ServiceStatus) {
 				r := s.Cluster.Report
 				r.Phase, r.ObjectsHealthy = deliveryv1.Phase_PHASE_DEGRADED, 2
-				r.Objects = []*deliveryv1.ObjectReport{{Group: "apps", Kind: "Deployment", Name: "web", Health: "Degraded", Message: "no image \x1b[31m"}}
+				r.Objects = []*deliveryv1.ObjectReport{
+					{Group: "apps", Kind: "Deployment", Name: "web", Health: "Degraded", Message: "no image \x1b[31m"},
+				}
 			},
-			[]string{"CLUSTER   FAIL   for 3m: degraded, 2 of 3 objects are healthy", "\n  Deployment.apps/web  Degraded  no image [31m"},
+			[]string{
+				"CLUSTER   FAIL   for 3m: degraded, 2 of 3 objects are healthy",
+				"\n  Deployment.apps/web  Degraded  no image [31m",
+			},
 			`it stands at CLUSTER for 3m: Deployment.apps/web is degraded: no image [31m. Next: put it right in "deploy" of source shop and push, or look into the cluster: fairlead kubeconfig a.`,
 		},
 	} {

@@ -11,8 +11,9 @@ import (
 // charts is a source of charts whose services name these refs.
 func charts(heads ...*consolev1.Head) *consolev1.Source {
 	return &consolev1.Source{
-		Metadata: meta("charts"), Spec: &consolev1.SourceSpec{Helm: &consolev1.HelmSource{Url: "https://charts.example.com"}},
-		Status: &consolev1.SourceStatus{Heads: heads},
+		Metadata: meta("charts"),
+		Spec:     &consolev1.SourceSpec{Helm: &consolev1.HelmSource{Url: "https://charts.example.com"}},
+		Status:   &consolev1.SourceStatus{Heads: heads},
 	}
 }
 

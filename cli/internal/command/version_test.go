@@ -13,7 +13,9 @@ func TestVersionIsPrintedByVerbAndByFlag(t *testing.T) {
 	t.Parallel()
 	for _, arg := range []string{"version", "--version"} {
 		var out bytes.Buffer
-		if err := Run(t.Context(), []string{arg}, IO{Getenv: func(string) string { return "" }, Stdout: &out, Stderr: io.Discard, Now: time.Now}); err != nil {
+		if err := Run(t.Context(), []string{
+			arg,
+		}, IO{Getenv: func(string) string { return "" }, Stdout: &out, Stderr: io.Discard, Now: time.Now}); err != nil {
 			t.Fatal(err)
 		}
 		if want := "fairlead " + version.String() + "\n"; out.String() != want {

@@ -30,14 +30,25 @@ func services() []manifest.Message {
 		Metadata: meta("shop-b"),
 		Spec:     &consolev1.ServiceSpec{Source: "shop", Ref: "main", Path: "deploy", Cluster: "b"},
 		Status: &consolev1.ServiceStatus{
-			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: "deploy/web.yaml: line 3:\nno kind", StateSince: before(3 * time.Minute),
-			Git: &consolev1.GitTruth{Revision: revision("abcde", 4*time.Minute), Problem: &consolev1.Problem{Message: "401 from git.example.com", Since: before(time.Hour)}},
-			Hub: &consolev1.HubTruth{Digest: "sha256:0123456789", Revision: revision("12345", time.Hour), ResolveTime: before(200 * time.Second)},
+			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: "deploy/web.yaml: line 3:\nno kind",
+			StateSince: before(3 * time.Minute),
+			Git: &consolev1.GitTruth{
+				Revision: revision("abcde", 4*time.Minute),
+				Problem:  &consolev1.Problem{Message: "401 from git.example.com", Since: before(time.Hour)},
+			},
+			Hub: &consolev1.HubTruth{
+				Digest: "sha256:0123456789", Revision: revision("12345", time.Hour),
+				ResolveTime: before(200 * time.Second),
+			},
 			Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{
-				Phase: deliveryv1.Phase_PHASE_FAILED, AppliedCommit: strings.Repeat("12345", 8), AppliedTime: before(48 * time.Hour), ObservedTime: before(3 * time.Minute),
+				Phase: deliveryv1.Phase_PHASE_FAILED, AppliedCommit: strings.Repeat("12345", 8),
+				AppliedTime: before(48 * time.Hour), ObservedTime: before(3 * time.Minute),
 				Message: "2 objects are refused", ObjectsTotal: 9, ObjectsHealthy: 7,
 				Objects: []*deliveryv1.ObjectReport{
-					{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web", Health: "Failed", Message: "spec.replicas: \x1b[31mnot a number"},
+					{
+						Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web",
+						Health: "Failed", Message: "spec.replicas: \x1b[31mnot a number",
+					},
 					{Version: "v1", Kind: "Namespace", Name: "shop", Health: "Missing"},
 				},
 			}},
@@ -49,10 +60,16 @@ func services() []manifest.Message {
 			Metadata: meta("shop-a"), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: "a"},
 			Status: &consolev1.ServiceStatus{
 				State: consolev1.ServiceState_SERVICE_STATE_HEALTHY,
-				Git:   &consolev1.GitTruth{Revision: &artifactv1.Revision{Commit: "fedcba9876"}, FetchTime: before(90 * time.Second)},
-				Hub:   &consolev1.HubTruth{Digest: "sha256:0123456789", Revision: &artifactv1.Revision{Commit: "fedcba9876"}, ResolveTime: before(80 * time.Second)},
+				Git: &consolev1.GitTruth{
+					Revision: &artifactv1.Revision{Commit: "fedcba9876"}, FetchTime: before(90 * time.Second),
+				},
+				Hub: &consolev1.HubTruth{
+					Digest: "sha256:0123456789", Revision: &artifactv1.Revision{Commit: "fedcba9876"},
+					ResolveTime: before(80 * time.Second),
+				},
 				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{
-					Phase: deliveryv1.Phase_PHASE_HEALTHY, AppliedCommit: "fedcba9876", AppliedTime: before(70 * time.Second), ObjectsTotal: 3, ObjectsHealthy: 3,
+					Phase: deliveryv1.Phase_PHASE_HEALTHY, AppliedCommit: "fedcba9876",
+					AppliedTime: before(70 * time.Second), ObjectsTotal: 3, ObjectsHealthy: 3,
 				}},
 			},
 		},
@@ -80,7 +97,8 @@ shop-b  b        Failed   3 behind  abcdeabc (4m)   12345123 (3m)    12345123 (2
 shop-b: for 3m: deploy/web.yaml: line 3: no kind
 shop-b: for 60m: 401 from git.example.com
 `
-	if got := squeeze(render(t, view{now: noon(), behind: map[string]distance{"shop-b": {commits: 3}}}, serviceKind(), services())); got != squeeze(want) {
+	if got := squeeze(render(t, view{now: noon(), behind: map[string]distance{"shop-b": {commits: 3}}}, serviceKind(),
+		services())); got != squeeze(want) {
 		t.Errorf("got\n%swant\n%s", got, squeeze(want))
 	}
 	wide := squeeze(render(t, view{now: noon(), wide: true}, serviceKind(), services()))
@@ -101,7 +119,10 @@ func TestWideServicesShowWhatCanBeComparedAndHowOldItIs(t *testing.T) {
 	held.Status.Git.Problem = &consolev1.Problem{Message: "401", Since: before(6 * time.Minute)}
 	gone.Spec.Cluster = "b"
 	gone.Status.State, gone.Status.StateSince = consolev1.ServiceState_SERVICE_STATE_UNKNOWN, before(10*time.Minute)
-	v := view{now: noon(), wide: true, seen: map[string]*timestamppb.Timestamp{"a": before(20 * time.Second), "b": before(10 * time.Minute)}}
+	v := view{
+		now: noon(), wide: true,
+		seen: map[string]*timestamppb.Timestamp{"a": before(20 * time.Second), "b": before(10 * time.Minute)},
+	}
 	got := squeeze(render(t, v, serviceKind(), []manifest.Message{held, gone}))
 	for _, want := range []string{
 		"a Healthy in sync fedcba98 (5m, stale 6m) 01234567 of fedcba98 (3m, held up 5m) 01234567 of fedcba98 (3m) healthy 3/3 (3m) - 20s ago shop main deploy -\n",
@@ -140,13 +161,37 @@ func TestClustersSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	got := squeeze(render(t, view{now: noon()}, clusterKind(), []manifest.Message{
 		&consolev1.Cluster{Metadata: meta("new")},
-		&consolev1.Cluster{Metadata: meta("gone"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Minute), AgentVersion: "v1", KubernetesVersion: "v1.36.3"}},
-		&consolev1.Cluster{Metadata: meta("well"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true}},
-		&consolev1.Cluster{Metadata: meta("old"), Status: &consolev1.ClusterStatus{JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v0", Connected: true, Skew: "1 major version behind v1"}},
+		&consolev1.Cluster{
+			Metadata: meta("gone"),
+			Status: &consolev1.ClusterStatus{
+				JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Minute), AgentVersion: "v1",
+				KubernetesVersion: "v1.36.3",
+			},
+		},
+		&consolev1.Cluster{
+			Metadata: meta("well"),
+			Status: &consolev1.ClusterStatus{
+				JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1",
+				Connected: true,
+			},
+		},
+		&consolev1.Cluster{
+			Metadata: meta("old"),
+			Status: &consolev1.ClusterStatus{
+				JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v0",
+				Connected: true, Skew: "1 major version behind v1",
+			},
+		},
 		&consolev1.Cluster{Metadata: meta("twice"), Status: &consolev1.ClusterStatus{
-			JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true, TokenReuseTime: before(5 * time.Minute), TokenReuse: "from 10.0.0.9: a token",
+			JoinTime: before(time.Hour), LastSeenTime: before(10 * time.Second), AgentVersion: "v1", Connected: true,
+			TokenReuseTime: before(5 * time.Minute), TokenReuse: "from 10.0.0.9: a token",
 		}},
-		&consolev1.Cluster{Metadata: meta("keyless"), Status: &consolev1.ClusterStatus{LastSeenTime: before(10 * time.Second), AgentVersion: "v0", Connected: true, TokenUnbound: true}},
+		&consolev1.Cluster{
+			Metadata: meta("keyless"),
+			Status: &consolev1.ClusterStatus{
+				LastSeenTime: before(10 * time.Second), AgentVersion: "v0", Connected: true, TokenUnbound: true,
+			},
+		},
 	}))
 	want := "NAME STATE LAST-SEEN AGENT KUBERNETES\n" +
 		"new Pending - - -\n" +
@@ -169,15 +214,27 @@ func TestClustersSayWhatToDo(t *testing.T) {
 func TestAMissingRefIsNoProblemOfItsSource(t *testing.T) {
 	t.Parallel()
 	source := func(name string, missing bool, refs ...string) *consolev1.Source {
-		s := &consolev1.Source{Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/x.git"}}, Status: &consolev1.SourceStatus{
-			Problem: &consolev1.Problem{Message: `source "` + name + `": gone`, Since: before(time.Minute), Refs: refs},
-		}}
+		s := &consolev1.Source{
+			Metadata: meta(name),
+			Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://git.example.com/x.git"}},
+			Status: &consolev1.SourceStatus{
+				Problem: &consolev1.Problem{
+					Message: `source "` + name + `": gone`, Since: before(time.Minute), Refs: refs,
+				},
+			},
+		}
 		for _, ref := range refs {
-			s.Status.Problem.RefProblems = append(s.Status.Problem.RefProblems, &consolev1.RefProblem{Ref: ref, Message: "gone", Missing: missing})
+			s.Status.Problem.RefProblems = append(s.Status.Problem.RefProblems, &consolev1.RefProblem{
+				Ref: ref, Message: "gone", Missing: missing,
+			})
 		}
 		return s
 	}
-	got := squeeze(render(t, view{now: noon()}, sourceKind(), []manifest.Message{source("wrong", true, "refs/heads/x"), source("part", false, "refs/heads/x"), source("whole", false)}))
+	got := squeeze(render(t, view{
+		now: noon(),
+	}, sourceKind(), []manifest.Message{
+		source("wrong", true, "refs/heads/x"), source("part", false, "refs/heads/x"), source("whole", false),
+	}))
 	want := "NAME STATE DEFAULT-BRANCH FETCHED URL\nwrong Ready - - https://git.example.com/x.git\npart Degraded - - https://git.example.com/x.git\nwhole Failing - - https://git.example.com/x.git\n\npart, whole: for 60s: gone\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -187,7 +244,9 @@ func TestAMissingRefIsNoProblemOfItsSource(t *testing.T) {
 func TestSourcesHideCredentials(t *testing.T) {
 	t.Parallel()
 	got := render(t, view{now: noon(), wide: true}, sourceKind(), []manifest.Message{&consolev1.Source{
-		Metadata: meta("shop"), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/x.git"}},
+		Metadata: meta("shop"), Spec: &consolev1.SourceSpec{
+			Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/x.git"},
+		},
 	}})
 	if strings.Contains(got, "s3cret") || !strings.Contains(got, "https://git.example.com/x.git") {
 		t.Errorf("got\n%s", got)
@@ -198,14 +257,18 @@ func TestNotesSayTheSameOnce(t *testing.T) {
 	t.Parallel()
 	var found []manifest.Message
 	for i := range 30 {
-		found = append(found, &consolev1.Service{Metadata: meta(fmt.Sprintf("a-%02d", i)), Status: &consolev1.ServiceStatus{
-			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: "401 from git.example.com", StateSince: before(time.Minute),
-		}})
+		found = append(found, &consolev1.Service{
+			Metadata: meta(fmt.Sprintf("a-%02d", i)), Status: &consolev1.ServiceStatus{
+				State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: "401 from git.example.com",
+				StateSince: before(time.Minute),
+			},
+		})
 	}
 	for i := range 30 {
 		name := fmt.Sprintf("b-%02d", i)
 		found = append(found, &consolev1.Service{Metadata: meta(name), Status: &consolev1.ServiceStatus{
-			State: consolev1.ServiceState_SERVICE_STATE_FAILED, StateMessage: fmt.Sprintf("service %q: folder %q is not there", name, name),
+			State:        consolev1.ServiceState_SERVICE_STATE_FAILED,
+			StateMessage: fmt.Sprintf("service %q: folder %q is not there", name, name),
 		}})
 	}
 	got := render(t, view{now: noon()}, serviceKind(), found)
@@ -217,7 +280,8 @@ func TestNotesSayTheSameOnce(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if wide := render(t, view{now: noon(), wide: true}, serviceKind(), found); !strings.Contains(wide, "a-29: for 60s:") || !strings.Contains(wide, "b-29: folder") {
+	if wide := render(t, view{now: noon(), wide: true}, serviceKind(),
+		found); !strings.Contains(wide, "a-29: for 60s:") || !strings.Contains(wide, "b-29: folder") {
 		t.Errorf("-o wide leaves something out:\n%s", wide)
 	}
 }
@@ -238,11 +302,16 @@ func TestWhatRunsIsNamedByTheNewestCommitWithItsContent(t *testing.T) {
 func TestWideSourcesShowWhatGitcachesKnow(t *testing.T) {
 	t.Parallel()
 	source := func(name string) manifest.Message {
-		return &consolev1.Source{Metadata: meta(name), Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "git@git.example.com:" + name}}, Status: &consolev1.SourceStatus{Owner: "before", Epoch: 2}}
+		return &consolev1.Source{
+			Metadata: meta(name),
+			Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "git@git.example.com:" + name}},
+			Status:   &consolev1.SourceStatus{Owner: "before", Epoch: 2},
+		}
 	}
 	v := view{now: noon(), wide: true, live: map[string]*gitcachev1.LiveSource{
 		"known": {
-			Owner: "gitcache-0", Epoch: 3, LastPollTime: before(40 * time.Second), NextPollTime: before(-80 * time.Second), StaleSince: before(5 * time.Minute),
+			Owner: "gitcache-0", Epoch: 3, LastPollTime: before(40 * time.Second),
+			NextPollTime: before(-80 * time.Second), StaleSince: before(5 * time.Minute),
 			UpstreamRequestsLastHour: 31, MirrorBytes: 3 << 20, Standbys: []string{"gitcache-1", "gitcache-2"},
 		},
 		"silent": {Owner: "gitcache-9"},

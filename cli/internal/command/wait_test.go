@@ -19,9 +19,11 @@ func TestWaitNeedsNobodyForAHoldThatIsOver(t *testing.T) {
 			Metadata: &consolev1.Metadata{UpdateTime: timestamppb.New(changed)},
 			Spec:     &consolev1.ServiceSpec{Sync: &deliveryv1.SyncSpec{Mode: mode}},
 			Status: &consolev1.ServiceStatus{
-				State:   consolev1.ServiceState_SERVICE_STATE_HELD,
-				Hub:     &consolev1.HubTruth{Digest: "now"},
-				Cluster: &consolev1.ClusterTruth{ReceiveTime: timestamppb.New(received), Report: &deliveryv1.ServiceReport{Digest: reported}},
+				State: consolev1.ServiceState_SERVICE_STATE_HELD,
+				Hub:   &consolev1.HubTruth{Digest: "now"},
+				Cluster: &consolev1.ClusterTruth{
+					ReceiveTime: timestamppb.New(received), Report: &deliveryv1.ServiceReport{Digest: reported},
+				},
 				Windows: &consolev1.WindowStatus{Closed: closed},
 			},
 		}

@@ -24,7 +24,8 @@ func TestWhatIsPutIsFound(t *testing.T) {
 	s := newStore(t)
 	prod := contexts.Context{
 		Name: "prod", URL: "https://hub.example.com", CA: "-----BEGIN\nx\n", User: "kim", Token: "t",
-		Issued: time.Unix(1e9, 0).UTC(), Expires: time.Unix(2e9, 0).UTC(), Endpoints: contexts.Endpoints{Tunnels: []string{"https://t"}},
+		Issued: time.Unix(1e9, 0).UTC(), Expires: time.Unix(2e9, 0).UTC(),
+		Endpoints: contexts.Endpoints{Tunnels: []string{"https://t"}},
 	}
 	local := contexts.Context{Name: "local", URL: "https://127.0.0.1:7400", Token: "u"}
 	for _, c := range []contexts.Context{prod, local} {
@@ -98,7 +99,9 @@ func TestTokensAreInTheKeyringAndNotInTheFile(t *testing.T) {
 		t.Errorf("a context of another file has changed it: %q, %v", got.Token, err)
 	}
 	away := contexts.NewStore(path, ring(nil))
-	if _, err := away.Get(""); err == nil || !strings.Contains(err.Error(), "locked. Unlock it, or run `fairlead login https://hub.example.com --context prod`") {
+	if _, err := away.Get(""); err == nil ||
+		!strings.Contains(err.Error(),
+			"locked. Unlock it, or run `fairlead login https://hub.example.com --context prod`") {
 		t.Error(err)
 	}
 	if err := away.Put(c); err == nil {

@@ -50,7 +50,8 @@ func echo(name string) http.HandlerFunc {
 			return
 		}
 		fmt.Fprintf(w, "%s HTTP/%d %s host=%s cookie=%s origin=%s site=%s for=%s", name, r.ProtoMajor, r.RequestURI, r.Host,
-			r.Header.Get("Cookie"), r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"), r.Header.Get("X-Forwarded-For"))
+			r.Header.Get("Cookie"), r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"),
+			r.Header.Get("X-Forwarded-For"))
 	}
 }
 
@@ -79,7 +80,9 @@ func start(t *testing.T, console, gitcache, tunnel http.HandlerFunc) world {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+	}
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -88,7 +91,9 @@ func start(t *testing.T, console, gitcache, tunnel http.HandlerFunc) world {
 		transport.CloseIdleConnections()
 	})
 	return world{addr: f.Addr(), roots: roots, client: &http.Client{
-		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}}
 }
 
@@ -128,7 +133,8 @@ func TestPathsLeadToTheirServiceAsTheyWereSent(t *testing.T) {
 		"/fairlead.tunnel.v1.TunnelService/ListSessions":     "tunnel",
 		"/fairlead.gitcache.v1.GitCacheService/WatchSources": "gitcache",
 	} {
-		resp, body := w.get(t, path, "Cookie", "a=b", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "X-Forwarded-For", "6.6.6.6")
+		resp, body := w.get(t, path, "Cookie", "a=b", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site",
+			"X-Forwarded-For", "6.6.6.6")
 		want := fmt.Sprintf("%s HTTP/2 %s host=%s cookie=a=b origin=https://evil.example site=cross-site for=127.0.0.1", service, path, w.addr)
 		if resp.StatusCode != http.StatusOK || body != want {
 			t.Errorf("%s: %d\n%s\nwant\n%s", path, resp.StatusCode, body, want)
@@ -163,7 +169,8 @@ func TestWebSocketsAndStreamsPass(t *testing.T) {
 			<-next
 		}
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+w.addr+"/clusters/edge-1/api/v1/pods?watch=1", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"https://"+w.addr+"/clusters/edge-1/api/v1/pods?watch=1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +187,9 @@ func TestWebSocketsAndStreamsPass(t *testing.T) {
 		next <- struct{}{}
 	}
 
-	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}}).DialContext(t.Context(), "tcp", w.addr)
+	conn, err := (&tls.Dialer{
+		Config: &tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
+	}).DialContext(t.Context(), "tcp", w.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +197,8 @@ func TestWebSocketsAndStreamsPass(t *testing.T) {
 	fmt.Fprintf(conn, "GET /clusters/edge-1/exec HTTP/1.1\r\nHost: %s\r\nOrigin: https://here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n", w.addr)
 	reader := bufio.NewReader(conn)
 	switched, err := http.ReadResponse(reader, nil)
-	if err != nil || switched.StatusCode != http.StatusSwitchingProtocols || switched.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io" {
+	if err != nil || switched.StatusCode != http.StatusSwitchingProtocols ||
+		switched.Header.Get("Sec-Websocket-Protocol") != "v5.channel.k8s.io" {
 		t.Fatal(switched, err)
 	}
 	fmt.Fprintln(conn, "hello")
@@ -215,8 +225,10 @@ func TestUnreadAnswersStopNoOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for range unread {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 16}}
+		transport := &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: w.roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 16},
+		}
 		defer transport.CloseIdleConnections()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+w.addr+"/clusters/edge-1/large", nil)
 		if err != nil {
@@ -270,7 +282,8 @@ func TestEndCutsStreams(t *testing.T) {
 		rw.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, "https://"+w.addr+"/clusters/edge-1/api/v1/pods?watch=1", nil)
+	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet,
+		"https://"+w.addr+"/clusters/edge-1/api/v1/pods?watch=1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,14 +300,18 @@ func TestURLsOfServicesAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := front.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile, Console: "https://a:1", Gitcache: "https://b:2", Tunnel: "https://c:3/"}
+	good := front.Config{
+		Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile,
+		Console: "https://a:1", Gitcache: "https://b:2", Tunnel: "https://c:3/",
+	}
 	if _, err := front.New(good, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
 	for _, url := range []string{"", "http://c:3", "https://c:3/path", "c:3"} {
 		bad := good
 		bad.Tunnel = url
-		if _, err := front.New(bad, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tunnel") {
+		if _, err := front.New(bad, slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), "tunnel") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 func options(dir string) install.Options {
 	return install.Options{
 		Dir: dir, Hosts: []string{"hub.example.com", "127.0.0.1"}, Git: true,
-		RedisURL: "redis://:{password}@redis:6379/0", DatabaseURL: "postgres://fairlead:{password}@postgres:5432/fairlead",
+		RedisURL:    "redis://:{password}@redis:6379/0",
+		DatabaseURL: "postgres://fairlead:{password}@postgres:5432/fairlead",
 	}
 }
 
@@ -57,7 +58,8 @@ func TestAnInstallationIsMadeOnceAndKept(t *testing.T) {
 	}
 	first := read(t, dir)
 	for _, name := range []string{
-		"ca/ca.key", "tls/ca.crt", "tls/tls.crt", "tls/tls.key", "hub/hub.secret", "metrics/metrics.token", "metrics/ca.crt", "console/master.key",
+		"ca/ca.key", "tls/ca.crt", "tls/tls.crt", "tls/tls.key", "hub/hub.secret", "metrics/metrics.token",
+		"metrics/ca.crt", "console/master.key",
 		"redis/password", "redis/url", "postgres/password", "postgres/url", "git/password", "git/secret.yaml",
 	} {
 		if len(first[name]) < 16 {
@@ -73,7 +75,8 @@ func TestAnInstallationIsMadeOnceAndKept(t *testing.T) {
 	if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls/tls.crt"), filepath.Join(dir, "tls/tls.key")); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(first["git/secret.yaml"], strings.TrimSpace(first["git/password"])) || !strings.Contains(first["git/secret.yaml"], "BEGIN CERTIFICATE") {
+	if !strings.Contains(first["git/secret.yaml"], strings.TrimSpace(first["git/password"])) ||
+		!strings.Contains(first["git/secret.yaml"], "BEGIN CERTIFICATE") {
 		t.Error("git/secret.yaml has no password or no authority")
 	}
 	if made, err := install.Ensure(options(dir)); err != nil || len(made) > 0 {
@@ -99,7 +102,9 @@ func TestAnotherHostKeepsAllSecrets(t *testing.T) {
 	if _, err := install.Ensure(o); err != nil {
 		t.Fatal(err)
 	}
-	changed := map[string]bool{"ca/server.crt": true, "ca/server.key": true, "tls/tls.crt": true, "tls/tls.key": true, "redis/url": true}
+	changed := map[string]bool{
+		"ca/server.crt": true, "ca/server.key": true, "tls/tls.crt": true, "tls/tls.key": true, "redis/url": true,
+	}
 	for name, content := range read(t, dir) {
 		if (content != before[name]) != changed[name] {
 			t.Errorf("%s: changed is %v", name, !changed[name])

@@ -62,7 +62,8 @@ func TestAge(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	for age, want := range map[time.Duration]string{
-		-time.Hour: "0s", 0: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 119 * time.Minute: "119m", 47 * time.Hour: "47h", 49 * time.Hour: "2d",
+		-time.Hour: "0s", 0: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 119 * time.Minute: "119m",
+		47 * time.Hour: "47h", 49 * time.Hour: "2d",
 	} {
 		if got := table.Age(now, now.Add(-age)); got != want {
 			t.Errorf("%v: %s, want %s", age, got, want)
@@ -83,7 +84,9 @@ func FuzzClean(f *testing.F) {
 
 func TestBytes(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", 1 << 62: "4.0 EiB"} {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", 1 << 62: "4.0 EiB",
+	} {
 		if got := table.Bytes(n); got != want {
 			t.Errorf("%d: got %q, want %q", n, got, want)
 		}

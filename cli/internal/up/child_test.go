@@ -24,8 +24,9 @@ func play(t *testing.T, part string, line func(string)) *child {
 		t.Fatal(err)
 	}
 	return &child{
-		name: part, path: "/usr/bin/env", args: []string{"UP_TEST_PLAYS=" + part, self}, log: log, line: line, grace: childGrace,
-		died: func(err error, _ time.Duration) { t.Errorf("%s died: %v", part, err) },
+		name: part, path: "/usr/bin/env", args: []string{"UP_TEST_PLAYS=" + part, self}, log: log, line: line,
+		grace: childGrace,
+		died:  func(err error, _ time.Duration) { t.Errorf("%s died: %v", part, err) },
 	}
 }
 

@@ -72,7 +72,9 @@ func TestPorts(t *testing.T) {
 	}
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	if _, err := choosePorts(t.Context(), port-1, loopback, ports{}); err == nil || !strings.Contains(err.Error(), "--port-base") || !strings.Contains(err.Error(), "gitcache") {
+	if _, err := choosePorts(t.Context(), port-1, loopback,
+		ports{}); err == nil || !strings.Contains(err.Error(), "--port-base") ||
+		!strings.Contains(err.Error(), "gitcache") {
 		t.Errorf("taken port: %v", err)
 	}
 	first, err := choosePorts(t.Context(), 0, loopback, ports{})
@@ -91,7 +93,8 @@ func TestPorts(t *testing.T) {
 func TestClusterNames(t *testing.T) {
 	t.Parallel()
 	for context, want := range map[string]string{
-		"kind-a": "kind-a", "admin@Prod_EU.example": "admin-prod-eu-example", "-x-": "x", "": "my-cluster", "äöü": "my-cluster",
+		"kind-a": "kind-a", "admin@Prod_EU.example": "admin-prod-eu-example", "-x-": "x", "": "my-cluster",
+		"äöü":                           "my-cluster",
 		strings.Repeat("a", 62) + "--b": strings.Repeat("a", 62),
 	} {
 		if got := clusterName(context); got != want {
@@ -102,10 +105,12 @@ func TestClusterNames(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Options{Kubeconfig: file, Contexts: []string{"a.b", "a-b"}}).planClusters(); err == nil || !strings.Contains(err.Error(), `cluster "a-b"`) {
+	if _, err := (Options{Kubeconfig: file, Contexts: []string{"a.b", "a-b"}}).planClusters(); err == nil ||
+		!strings.Contains(err.Error(), `cluster "a-b"`) {
 		t.Errorf("two of one name: %v", err)
 	}
-	if got, err := (Options{Kubeconfig: file, Contexts: []string{"a", "b"}}).planClusters(); err != nil || len(got) != 2 || got[1].Context != "b" || got[0].local {
+	if got, err := (Options{Kubeconfig: file, Contexts: []string{"a", "b"}}).planClusters(); err != nil ||
+		len(got) != 2 || got[1].Context != "b" || got[0].local {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -178,7 +183,8 @@ func TestSecondRunFindsDataAgainAndLeavesContextsAsTheyWere(t *testing.T) {
 	if _, current, err := store.List(); err != nil || current != contextName {
 		t.Errorf("current context %q, %v", current, err)
 	}
-	if text := out.String(); !strings.Contains(text, first.Hub.Console) || !strings.Contains(text, "get services") || !strings.Contains(text, `then it is "prod" again`) {
+	if text := out.String(); !strings.Contains(text, first.Hub.Console) || !strings.Contains(text, "get services") ||
+		!strings.Contains(text, `then it is "prod" again`) {
 		t.Errorf("summary:\n%s", text)
 	}
 	other := o
@@ -197,7 +203,8 @@ func TestSecondRunFindsDataAgainAndLeavesContextsAsTheyWere(t *testing.T) {
 	stop()
 }
 
-// The hub, its Git server and the command are there to be used while Kubernetes is being built, and clusters say how far they are.
+// The hub, its Git server and the command are there to be used while Kubernetes is being built, and clusters say how
+// far they are.
 func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -206,14 +213,17 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'compiling 17 of 99' >&2\nread go <'"+gate+"'\necho 'no compiler' >&2\nexit 3\n"), 0o700); err != nil {
+	if err := os.WriteFile(program,
+		[]byte("#!/bin/sh\necho 'compiling 17 of 99' >&2\nread go <'"+gate+"'\necho 'no compiler' >&2\nexit 3\n"),
+		0o700); err != nil {
 		t.Fatal(err)
 	}
 	out := &output{}
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(t.Context(), Options{
-			DataDir: filepath.Join(dir, "data"), Store: store, ListenHost: loopback, User: "tester", Stdout: out, Stderr: out, Prepare: program, Agent: "/nowhere/agent",
+			DataDir: filepath.Join(dir, "data"), Store: store, ListenHost: loopback, User: "tester", Stdout: out,
+			Stderr: out, Prepare: program, Agent: "/nowhere/agent",
 		})
 	}()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -225,7 +235,8 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 		case <-tick.C:
 		}
 	}
-	if text := out.String(); !strings.Contains(text, "The hub, its Git server and this command are ready") || !strings.Contains(text, "get clusters -o wide") {
+	if text := out.String(); !strings.Contains(text, "The hub, its Git server and this command are ready") ||
+		!strings.Contains(text, "get clusters -o wide") {
 		t.Errorf("said:\n%s", text)
 	}
 	api, err := hubapi.Connect(t.Context(), store, contextName)
@@ -243,7 +254,9 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 	if err := describe(t.Context(), api, localNames()[1], ""); err != nil {
 		t.Fatal(err)
 	}
-	own := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: localNames()[1]}, Spec: &consolev1.ClusterSpec{Description: "mine"}}
+	own := &consolev1.Cluster{
+		Metadata: &consolev1.Metadata{Name: localNames()[1]}, Spec: &consolev1.ClusterSpec{Description: "mine"},
+	}
 	if _, err := api.Clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: own}); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +271,8 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 	if err := os.WriteFile(gate, []byte("go\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err == nil || !strings.Contains(err.Error(), program) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(out.String(), "no compiler") {
+	if err := <-done; err == nil || !strings.Contains(err.Error(), program) ||
+		!strings.Contains(err.Error(), "exit status 3") || !strings.Contains(out.String(), "no compiler") {
 		t.Errorf("got %v\n%s", err, out)
 	}
 }
@@ -276,8 +290,12 @@ func TestDescriptionOfInterruptedBuildIsTakenOff(t *testing.T) {
 	}
 	defer api.HTTP.CloseIdleConnections()
 	for i, name := range localNames() {
-		left := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: name}, Spec: &consolev1.ClusterSpec{Description: described[i]}}
-		if _, err := api.Clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: left, AllowMissing: true}); err != nil {
+		left := &consolev1.Cluster{
+			Metadata: &consolev1.Metadata{Name: name}, Spec: &consolev1.ClusterSpec{Description: described[i]},
+		}
+		if _, err := api.Clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
+			Cluster: left, AllowMissing: true,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

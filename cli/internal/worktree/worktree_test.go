@@ -54,26 +54,37 @@ func packed(t *testing.T, f Folder) (paths, base string) {
 func TestAFolderIsPackedAsTheHubPacksIt(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{
-		".git/config": "x", "README.md": "x", "shop/b.yaml": "b", "shop/a.yaml": "a", "shop/sub/c.yaml": "c", "shop/sub/.git": "gitdir: x", "shop/notes.txt": "x", "shop/tmp/x.yaml": "x",
+		".git/config": "x", "README.md": "x", "shop/b.yaml": "b", "shop/a.yaml": "a", "shop/sub/c.yaml": "c",
+		"shop/sub/.git": "gitdir: x", "shop/notes.txt": "x", "shop/tmp/x.yaml": "x",
 		"shop/link.yaml": "->a.yaml", "shop/.fairleadignore": "*.txt\n",
 	})
-	if paths, base := packed(t, Folder{Dir: dir, Path: "shop", Ignore: []string{"/tmp/"}}); paths != "a.yaml b.yaml link.yaml sub/c.yaml" || base != "" {
+	if paths, base := packed(t, Folder{
+		Dir: dir, Path: "shop", Ignore: []string{"/tmp/"},
+	}); paths != "a.yaml b.yaml link.yaml sub/c.yaml" || base != "" {
 		t.Errorf("got %q of %q", paths, base)
 	}
 	if paths, _ := packed(t, Folder{Dir: dir, Path: "shop", Include: []string{"/sub/"}}); paths != "sub/c.yaml" {
 		t.Errorf("with include rules: %q", paths)
 	}
-	if paths, _ := packed(t, Folder{Dir: dir}); strings.Contains(paths, ".git") || !strings.Contains(paths, "README.md") {
+	if paths, _ := packed(t, Folder{Dir: dir}); strings.Contains(paths, ".git") ||
+		!strings.Contains(paths, "README.md") {
 		t.Errorf("all of it: %q", paths)
 	}
 }
 
 func TestAFolderThatRefersBesideItComesWithAllOfTheTree(t *testing.T) {
 	t.Parallel()
-	for name, content := range map[string]string{"kustomization.yaml": "resources: [../base]", "Chart.yaml": "dependencies: [{repository: file://../db}]", "l": "->../base/a.yaml"} {
-		dir := tree(t, map[string]string{"base/a.yaml": "a", "base/x.txt": "x", "shop/a.yaml": "a", "shop/x.txt": "x", "shop/" + name: content, ".git/x": ""})
+	for name, content := range map[string]string{
+		"kustomization.yaml": "resources: [../base]", "Chart.yaml": "dependencies: [{repository: file://../db}]",
+		"l": "->../base/a.yaml",
+	} {
+		dir := tree(t, map[string]string{
+			"base/a.yaml": "a", "base/x.txt": "x", "shop/a.yaml": "a", "shop/x.txt": "x", "shop/" + name: content,
+			".git/x": "",
+		})
 		paths, base := packed(t, Folder{Dir: dir, Path: "shop", Ignore: []string{"x.txt"}})
-		if base != "shop" || !strings.HasPrefix(paths, "base/a.yaml base/x.txt shop/") || strings.Contains(paths, "shop/x.txt") {
+		if base != "shop" || !strings.HasPrefix(paths, "base/a.yaml base/x.txt shop/") ||
+			strings.Contains(paths, "shop/x.txt") {
 			t.Errorf("%s: %q of %q", name, paths, base)
 		}
 	}
@@ -81,19 +92,25 @@ func TestAFolderThatRefersBesideItComesWithAllOfTheTree(t *testing.T) {
 
 func TestWhatCantBeSentIsSaid(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{"shop/large.yaml": "", "link": "->shop", "empty/.fairleadignore": "*\n", "beyond/kustomization.yaml": "resources: [../shop]"})
+	dir := tree(t, map[string]string{
+		"shop/large.yaml": "", "link": "->shop", "empty/.fairleadignore": "*\n",
+		"beyond/kustomization.yaml": "resources: [../shop]",
+	})
 	if err := os.Truncate(filepath.Join(dir, "shop", "large.yaml"), artifact.PreviewBytes+1); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"shop": "large.yaml\" has 33554433 bytes, the limit is 33554432", "none": "name the root of the repository's working tree", "link": "has no folder \"link\"",
+		"shop": "large.yaml\" has 33554433 bytes, the limit is 33554432",
+		"none": "name the root of the repository's working tree", "link": "has no folder \"link\"",
 		"empty": "nothing is left", "beyond": "refers to files beside it, so all of " + dir + " is sent",
 	} {
-		if _, err := (Folder{Dir: dir, Path: path}).Pack(io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (Folder{Dir: dir, Path: path}).Pack(io.Discard); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, err := (Folder{Dir: filepath.Join(dir, "none")}).Pack(io.Discard); err == nil || !strings.Contains(err.Error(), "is no folder") {
+	if _, err := (Folder{Dir: filepath.Join(dir, "none")}).Pack(io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "is no folder") {
 		t.Errorf("got %v", err)
 	}
 }

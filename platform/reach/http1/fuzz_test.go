@@ -42,7 +42,9 @@ func FuzzAnswer(f *testing.F) {
 		if head {
 			method = http.MethodHead
 		}
-		c := &http1.Client{Dial: func(context.Context) (net.Conn, error) { return canned{bytes.NewReader(answer)}, nil }}
+		c := &http1.Client{
+			Dial: func(context.Context) (net.Conn, error) { return canned{bytes.NewReader(answer)}, nil },
+		}
 		defer c.CloseIdleConnections()
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://server.example/", http.NoBody)
 		if err != nil {
@@ -68,8 +70,10 @@ func FuzzAnswer(f *testing.F) {
 			if want.StatusCode < 200 && want.StatusCode != http.StatusSwitchingProtocols {
 				continue
 			}
-			if err != nil || want.StatusCode != resp.StatusCode || !bytes.Equal(body, text) || len(want.Trailer) > len(resp.Trailer) {
-				t.Fatalf("%d %q with trailers %v, net/http: %d %q %v %v", resp.StatusCode, text, resp.Trailer, want.StatusCode, body, want.Trailer, err)
+			if err != nil || want.StatusCode != resp.StatusCode || !bytes.Equal(body, text) ||
+				len(want.Trailer) > len(resp.Trailer) {
+				t.Fatalf("%d %q with trailers %v, net/http: %d %q %v %v", resp.StatusCode, text, resp.Trailer,
+					want.StatusCode, body, want.Trailer, err)
 			}
 			return
 		}

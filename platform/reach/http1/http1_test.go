@@ -146,7 +146,8 @@ func TestAnswersAsTheServerGaveThem(t *testing.T) {
 			w.WriteHeader(http.StatusNotModified)
 		}
 	})
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server.example/seen?a=%2Fb&c", http.NoBody)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server.example/seen?a=%2Fb&c",
+		http.NoBody)
 	require.NoError(t, err)
 	r.Header = http.Header{"X-Many": {"1", "2"}, "User-Agent": {""}}
 	resp, err := c.RoundTrip(r)
@@ -177,12 +178,16 @@ func TestAnswersAsTheServerGaveThem(t *testing.T) {
 
 func TestInformationalAnswersAreTold(t *testing.T) {
 	t.Parallel()
-	c, _ := script(t, []string{"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"})
+	c, _ := script(t, []string{
+		"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+	})
 	var told []string
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-		told = append(told, fmt.Sprint(code, h["Link"]))
-		return nil
-	}})
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			told = append(told, fmt.Sprint(code, h["Link"]))
+			return nil
+		},
+	})
 	resp, err := ask(ctx, t, c, http.MethodGet, "/")
 	require.NoError(t, err)
 	text, err := io.ReadAll(resp.Body)
@@ -325,7 +330,9 @@ func TestBodiesThatBreakOffAreErrors(t *testing.T) {
 
 func TestTrailersBringNoFraming(t *testing.T) {
 	t.Parallel()
-	c, _ := script(t, []string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-A, Content-Length\r\n\r\n2;ext=\"1\"\r\nab\r\n0\r\nX-A: b\r\nContent-Length: 5\r\n\r\n"})
+	c, _ := script(t, []string{
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-A, Content-Length\r\n\r\n2;ext=\"1\"\r\nab\r\n0\r\nX-A: b\r\nContent-Length: 5\r\n\r\n",
+	})
 	resp, text := get(t, c, "/")
 	require.Equal(t, "ab", text)
 	require.Equal(t, http.Header{"X-A": {"b"}}, resp.Trailer)
@@ -428,8 +435,10 @@ func TestTakesPlainReadsOnly(t *testing.T) {
 	require.True(t, http1.Takes(request(http.MethodGet, http.NoBody, http.Header{"Accept": {"*/*"}})))
 	require.True(t, http1.Takes(request(http.MethodHead, nil, nil)))
 	for _, r := range []*http.Request{
-		request(http.MethodDelete, nil, nil), request(http.MethodPost, strings.NewReader("a"), nil), request(http.MethodGet, strings.NewReader("a"), nil),
-		request(http.MethodGet, nil, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}), request(http.MethodGet, nil, http.Header{"Expect": {"100-continue"}}),
+		request(http.MethodDelete, nil, nil), request(http.MethodPost, strings.NewReader("a"), nil),
+		request(http.MethodGet, strings.NewReader("a"), nil),
+		request(http.MethodGet, nil, http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}}),
+		request(http.MethodGet, nil, http.Header{"Expect": {"100-continue"}}),
 	} {
 		require.False(t, http1.Takes(r))
 		_, err := (&http1.Client{}).RoundTrip(r)
@@ -439,7 +448,9 @@ func TestTakesPlainReadsOnly(t *testing.T) {
 
 func TestRefusesRequestsThatWouldBeTwo(t *testing.T) {
 	t.Parallel()
-	for _, header := range []http.Header{{"A": {"b\r\nImpersonate-User: c"}}, {"A\r\nImpersonate-User": {"c"}}, {"A b": {"c"}}, {"A": {"\x00"}}} {
+	for _, header := range []http.Header{
+		{"A": {"b\r\nImpersonate-User: c"}}, {"A\r\nImpersonate-User": {"c"}}, {"A b": {"c"}}, {"A": {"\x00"}},
+	} {
 		c, requests := script(t, []string{"HTTP/1.1 204 No Content\r\n\r\n"})
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server.example/", http.NoBody)
 		require.NoError(t, err)

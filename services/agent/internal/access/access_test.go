@@ -33,11 +33,15 @@ func TestRequestsAreMadeAsThePersonOrAsTheAccount(t *testing.T) {
 		user   string
 		groups []string
 	}{
-		"person":                     {asAda, "ada", ada.Groups},
-		"account after a person":     {access.As(asAda, "shop/deployer"), "system:serviceaccount:shop:deployer", nil},
-		"the agent after a person":   {access.Own(asAda), "", nil},
-		"account":                    {access.As(t.Context(), "shop/deployer"), "system:serviceaccount:shop:deployer", nil},
-		"a person after the account": {access.AsPerson(access.As(t.Context(), "a/b"), access.Person{User: "bob"}), "bob", nil},
+		"person":                   {asAda, "ada", ada.Groups},
+		"account after a person":   {access.As(asAda, "shop/deployer"), "system:serviceaccount:shop:deployer", nil},
+		"the agent after a person": {access.Own(asAda), "", nil},
+		"account": {
+			access.As(t.Context(), "shop/deployer"), "system:serviceaccount:shop:deployer", nil,
+		},
+		"a person after the account": {
+			access.AsPerson(access.As(t.Context(), "a/b"), access.Person{User: "bob"}), "bob", nil,
+		},
 	} {
 		request, err := http.NewRequestWithContext(test.ctx, http.MethodGet, "https://cluster.example.com/", nil)
 		if err != nil {
@@ -49,14 +53,16 @@ func TestRequestsAreMadeAsThePersonOrAsTheAccount(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		if got.header.Get("Impersonate-User") != test.user || !slices.Equal(got.header.Values("Impersonate-Group"), test.groups) {
+		if got.header.Get("Impersonate-User") != test.user ||
+			!slices.Equal(got.header.Values("Impersonate-Group"), test.groups) {
 			t.Errorf("%s: got %v", name, got.header)
 		}
 		if extra := got.header.Get("Impersonate-Extra-a%2Fb"); (extra == "c") != (test.user == "ada") {
 			t.Errorf("%s: got %v", name, got.header)
 		}
 	}
-	request, err := http.NewRequestWithContext(access.AsPerson(t.Context(), access.Person{}), http.MethodGet, "https://cluster.example.com/", nil)
+	request, err := http.NewRequestWithContext(access.AsPerson(t.Context(), access.Person{}), http.MethodGet,
+		"https://cluster.example.com/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +75,8 @@ func TestRequestsAreMadeAsThePersonOrAsTheAccount(t *testing.T) {
 func TestWhatIsNoAccountActsAsNobody(t *testing.T) {
 	t.Parallel()
 	for _, account := range []string{"deployer", "/deployer", "shop/", "shop/deployer/x"} {
-		request, err := http.NewRequestWithContext(access.As(t.Context(), account), http.MethodGet, "https://cluster.example.com/", nil)
+		request, err := http.NewRequestWithContext(access.As(t.Context(), account), http.MethodGet,
+			"https://cluster.example.com/", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,12 @@ import (
 )
 
 func answer(template string, nth int, renew time.Time) render.Answer {
-	return render.Answer{Call: render.Call{Function: "randAlphaNum", Arguments: "0123456789abcdef0123456789abcdef", Template: template, Nth: nth}, Value: json.RawMessage(`"a"`), Renew: renew}
+	return render.Answer{
+		Call: render.Call{
+			Function: "randAlphaNum", Arguments: "0123456789abcdef0123456789abcdef", Template: template, Nth: nth,
+		},
+		Value: json.RawMessage(`"a"`), Renew: renew,
+	}
 }
 
 // The cluster may be as it was before again, so what a render did not use stays; but never more than fits.

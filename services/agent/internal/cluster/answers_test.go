@@ -66,10 +66,12 @@ func TestAnswersOfTheAPIServerTakeLittleMemoryHoweverLongTheyAre(t *testing.T) {
 			_, err := c.APIVersions(t.Context())
 			return err
 		}},
-		"the kinds of a group": {func(w http.ResponseWriter, _ *http.Request) { tooMuch(w, `{"x":`) }, func(c *Cluster) error {
-			_, err := c.Kind(t.Context(), raft)
-			return err
-		}},
+		"the kinds of a group": {
+			func(w http.ResponseWriter, _ *http.Request) { tooMuch(w, `{"x":`) }, func(c *Cluster) error {
+				_, err := c.Kind(t.Context(), raft)
+				return err
+			},
+		},
 		"an object": {func(w http.ResponseWriter, r *http.Request) {
 			if !known(w, r) {
 				tooMuch(w, `{"apiVersion":"sea.example/v1","kind":"Raft","metadata":{"name":"a"},"x":`)
@@ -123,7 +125,8 @@ func TestAnswersOfTheAPIServerTakeLittleMemoryHoweverLongTheyAre(t *testing.T) {
 // Not parallel: it measures.
 func TestAnEventOfAWatchTakesLittleMemoryHoweverLongItIs(t *testing.T) { //nolint:paralleltest // it measures
 	event := func(name, more string) string {
-		return `{"type":"ADDED","object":{"apiVersion":"sea.example/v1","kind":"Raft","metadata":{"name":"` + name + `"},"x":"}{\"]` + more + `"}}` + "\n"
+		return `{"type":"ADDED","object":{"apiVersion":"sea.example/v1","kind":"Raft","metadata":{"name":"` + name +
+			`"},"x":"}{\"]` + more + `"}}` + "\n"
 	}
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/apis/sea.example/v1" {
@@ -135,7 +138,8 @@ func TestAnEventOfAWatchTakesLittleMemoryHoweverLongItIs(t *testing.T) { //nolin
 		}
 		tooMuch(w, `{"type":"ADDED","object":{"apiVersion":"sea.example/v1","kind":"Raft","metadata":{"name":"long"},"x":`)
 	})
-	stream, err := c.Watch(t.Context(), schema.GroupVersionKind{Group: "sea.example", Version: "v1", Kind: "Raft"}, false, metav1.ListOptions{})
+	stream, err := c.Watch(t.Context(), schema.GroupVersionKind{Group: "sea.example", Version: "v1", Kind: "Raft"},
+		false, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +190,10 @@ func TestAPageThatIsTooLargeIsAskedForInSmallerOnes(t *testing.T) {
 	})
 	raft := schema.GroupVersionKind{Group: "sea.example", Version: "v1", Kind: "Raft"}
 	var seen []string
-	version, err := c.List(t.Context(), raft, false, metav1.ListOptions{}, func(obj metav1.Object) { seen = append(seen, obj.GetName()) })
-	if err != nil || version != "7" || len(seen) != objects || seen[0] != "0" || seen[objects-1] != fmt.Sprint(objects-1) {
+	version, err := c.List(t.Context(), raft, false, metav1.ListOptions{},
+		func(obj metav1.Object) { seen = append(seen, obj.GetName()) })
+	if err != nil || version != "7" || len(seen) != objects || seen[0] != "0" ||
+		seen[objects-1] != fmt.Sprint(objects-1) {
 		t.Errorf("%v came at version %s: %v", seen, version, err)
 	}
 	scanned := 0

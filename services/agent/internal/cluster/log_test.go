@@ -15,7 +15,8 @@ import (
 	"fairlead.dev/services/agent/internal/cluster"
 )
 
-// A read that the agent itself calls off in the middle of the answer is no error that anybody has to act on; a broken answer is.
+// A read that the agent itself calls off in the middle of the answer is no error that anybody has to act on; a broken
+// answer is.
 func TestAReadThatIsCalledOffIsNoErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,15 +31,17 @@ func TestAReadThatIsCalledOffIsNoErrorInTheLog(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	var callOff context.CancelFunc
-	client, err := cluster.New(&rest.Config{Host: server.URL, WrapTransport: func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			response, err := next.RoundTrip(r)
-			if err == nil && callOff != nil {
-				callOff()
-			}
-			return response, err
-		})
-	}})
+	client, err := cluster.New(&rest.Config{
+		Host: server.URL, WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				response, err := next.RoundTrip(r)
+				if err == nil && callOff != nil {
+					callOff()
+				}
+				return response, err
+			})
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

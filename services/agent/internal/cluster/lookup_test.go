@@ -57,7 +57,8 @@ func TestLookupTakesLittleMemoryHoweverMuchThereIs(t *testing.T) { //nolint:para
 	for _, name := range []string{"", "endless"} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := c.Lookup(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "shop", name, func(*unstructured.Unstructured) {})
+		_, err := c.Lookup(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "shop", name,
+			func(*unstructured.Unstructured) {})
 		runtime.ReadMemStats(&after)
 		if !errors.Is(err, ErrLookupSize) {
 			t.Errorf("%q: %v", name, err)
@@ -76,11 +77,12 @@ func TestLookupGivesAListAsTheAPIServerHasIt(t *testing.T) {
 		"/api/v1/nodes/one":                  `{"kind":"Node","apiVersion":"v1","metadata":{"name":"one"},"status":{"n":9007199254740993}}`,
 	})
 	look := func(kind, namespace, name string) string {
-		found, err := c.Lookup(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: kind}, namespace, name, func(obj *unstructured.Unstructured) {
-			if obj.GetName() == "b" {
-				obj.SetAnnotations(map[string]string{"seen": "yes"})
-			}
-		})
+		found, err := c.Lookup(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: kind}, namespace, name,
+			func(obj *unstructured.Unstructured) {
+				if obj.GetName() == "b" {
+					obj.SetAnnotations(map[string]string{"seen": "yes"})
+				}
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +96,10 @@ func TestLookupGivesAListAsTheAPIServerHasIt(t *testing.T) {
 	for _, test := range []struct{ kind, namespace, name, want string }{
 		{"ConfigMap", "shop", "", list},
 		{"ConfigMap", "shop", "none", ""},
-		{"Node", "shop", "one", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"},"status":{"n":9007199254740993}}`},
+		{
+			"Node", "shop", "one",
+			`{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"},"status":{"n":9007199254740993}}`,
+		},
 		{"Boat", "shop", "", ""},
 	} {
 		if got := look(test.kind, test.namespace, test.name); got != test.want {
@@ -102,7 +107,8 @@ func TestLookupGivesAListAsTheAPIServerHasIt(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"../secrets/root", "a/b", "..", "%2e"} {
-		if _, err := c.Lookup(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, path, "a", func(*unstructured.Unstructured) {}); err == nil {
+		if _, err := c.Lookup(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, path, "a",
+			func(*unstructured.Unstructured) {}); err == nil {
 			t.Errorf("namespace %q passes", path)
 		}
 	}

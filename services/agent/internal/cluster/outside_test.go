@@ -15,7 +15,8 @@ func TestDeprecatedAPIsHaveTheNamesOfTheirResources(t *testing.T) {
 	gateway := schema.GroupVersionKind{Group: "net.example", Version: "v1alpha1", Kind: "Gateway"}
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/apis/net.example/v1alpha1" {
-			_, _ = io.WriteString(w, `{"kind":"APIResourceList","resources":[{"name":"gateways","namespaced":true,"kind":"Gateway"}]}`)
+			_, _ = io.WriteString(w,
+				`{"kind":"APIResourceList","resources":[{"name":"gateways","namespaced":true,"kind":"Gateway"}]}`)
 			return
 		}
 		w.Header().Add("Warning", `299 - "net.example/v1alpha1 Gateway is deprecated"`)
@@ -34,7 +35,8 @@ func TestDeprecatedAPIsHaveTheNamesOfTheirResources(t *testing.T) {
 	use()
 	c.Refresh(gateway.Group)
 	use()
-	if used := c.UsedDeprecated(); len(used) != 1 || used[0].GroupVersionResource != gateway.GroupVersion().WithResource("gateways") {
+	if used := c.UsedDeprecated(); len(used) != 1 ||
+		used[0].GroupVersionResource != gateway.GroupVersion().WithResource("gateways") {
 		t.Errorf("got %v", used)
 	}
 }
@@ -42,8 +44,12 @@ func TestDeprecatedAPIsHaveTheNamesOfTheirResources(t *testing.T) {
 // A server without metrics may write a list of nothing as null.
 func TestAListOfNoNodesMayBeNull(t *testing.T) {
 	t.Parallel()
-	for _, list := range []string{`{"items":null}`, `{"items":[],"kind":"NodeMetricsList"}`, `{"kind":"NodeMetricsList","items":null,"metadata":{}}`} {
-		if err := eachNode(strings.NewReader(list), func(nodeMetrics) { t.Errorf("%s: has a node", list) }); err != nil {
+	for _, list := range []string{
+		`{"items":null}`, `{"items":[],"kind":"NodeMetricsList"}`,
+		`{"kind":"NodeMetricsList","items":null,"metadata":{}}`,
+	} {
+		if err := eachNode(strings.NewReader(list),
+			func(nodeMetrics) { t.Errorf("%s: has a node", list) }); err != nil {
 			t.Errorf("%s: %v", list, err)
 		}
 	}

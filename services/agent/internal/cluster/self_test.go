@@ -22,7 +22,8 @@ func TestWhatThePodNamesIsNotDeleted(t *testing.T) {
 		"/api/v1/namespaces/shop/pods/agent": pod,
 	})}
 	for text, spared := range map[string]bool{
-		"ServiceAccount/runs": true, "Secret/pull": true, "ConfigMap/mounted": true, "Secret/projected": true, "Secret/first": true, "ConfigMap/all": true,
+		"ServiceAccount/runs": true, "Secret/pull": true, "ConfigMap/mounted": true, "Secret/projected": true,
+		"Secret/first": true, "ConfigMap/all": true,
 		"Secret/all": false, "ConfigMap/free": false,
 	} {
 		kind, name, _ := strings.Cut(text, "/")
@@ -33,11 +34,13 @@ func TestWhatThePodNamesIsNotDeleted(t *testing.T) {
 	}
 }
 
-// The account has rights by its name as a user and by its groups, too; and many roles that go are one look at the bindings.
+// The account has rights by its name as a user and by its groups, too; and many roles that go are one look at the
+// bindings.
 func TestRolesOfTheAgentAreSparedWhoeverTheyAreBoundTo(t *testing.T) {
 	t.Parallel()
 	binding := func(kind, role, subject string) string {
-		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"b-` + role + `","namespace":"shop"},"roleRef":{"kind":"` + role + `","name":"r"},"subjects":[` + subject + `]}`
+		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"b-` + role +
+			`","namespace":"shop"},"roleRef":{"kind":"` + role + `","name":"r"},"subjects":[` + subject + `]}`
 	}
 	const group = "/apis/rbac.authorization.k8s.io/v1"
 	for subject, spared := range map[string]bool{
@@ -64,13 +67,18 @@ func TestRolesOfTheAgentAreSparedWhoeverTheyAreBoundTo(t *testing.T) {
 				lists++
 			}
 		})}
-		for _, key := range []object.Key{{Kind: "Role", Namespace: "shop", Name: "r"}, {Kind: "ClusterRole", Name: "r"}, {Kind: "RoleBinding", Namespace: "shop", Name: "one"}} {
+		for _, key := range []object.Key{
+			{Kind: "Role", Namespace: "shop", Name: "r"}, {Kind: "ClusterRole", Name: "r"},
+			{Kind: "RoleBinding", Namespace: "shop", Name: "one"},
+		} {
 			key.Group = rbacGroup
 			if err := s.spare(t.Context(), object.Ref{Key: key, Version: "v1"}); apierrors.IsBadRequest(err) != spared {
 				t.Errorf("%s, bound to %s: %v", key, subject, err)
 			}
 		}
-		other := object.Ref{Key: object.Key{Group: rbacGroup, Kind: "Role", Namespace: "other", Name: "r"}, Version: "v1"}
+		other := object.Ref{
+			Key: object.Key{Group: rbacGroup, Kind: "Role", Namespace: "other", Name: "r"}, Version: "v1",
+		}
 		if err := s.spare(t.Context(), other); err != nil {
 			t.Errorf("a role of the same name elsewhere: %v", err)
 		}

@@ -73,8 +73,10 @@ func (w *world) is(concurrency int, inForce string, trial bool, refusal string) 
 	synctest.Wait()
 	settings, _ := w.keeper.InForce()
 	state := w.keeper.State()
-	if settings.Concurrency != concurrency || state.GetInForce() != inForce || state.GetTrial() != trial || !strings.Contains(state.GetRefusal(), refusal) || (refusal == "") != (state.GetRefusal() == "") {
-		w.t.Errorf("concurrency %d with %v; want %d in force as %.15q, trial %v, refusal %q", settings.Concurrency, state, concurrency, inForce, trial, refusal)
+	if settings.Concurrency != concurrency || state.GetInForce() != inForce || state.GetTrial() != trial ||
+		!strings.Contains(state.GetRefusal(), refusal) || (refusal == "") != (state.GetRefusal() == "") {
+		w.t.Errorf("concurrency %d with %v; want %d in force as %.15q, trial %v, refusal %q", settings.Concurrency,
+			state, concurrency, inForce, trial, refusal)
 	}
 	if len(w.applied) > 0 && w.applied[len(w.applied)-1] != concurrency {
 		w.t.Errorf("applied %v, want %d last", w.applied, concurrency)
@@ -101,7 +103,8 @@ func TestAConfigurationIsGoodAfterItsTrial(t *testing.T) {
 		two := delivery(2)
 		w.take(two)
 		w.is(2, two.GetDigest(), true, "")
-		if got := w.keeper.State(); got.GetWanted() != two.GetDigest() || got.GetLayers() != nil || !slices.Equal(got.GetCeilings(), []string{agentconfig.LogLevel}) {
+		if got := w.keeper.State(); got.GetWanted() != two.GetDigest() || got.GetLayers() != nil ||
+			!slices.Equal(got.GetCeilings(), []string{agentconfig.LogLevel}) {
 			t.Errorf("the hub is told %v", got)
 		}
 		time.Sleep(3 * time.Minute)
@@ -129,7 +132,8 @@ func TestAnAgentThatIsNotWellGoesBack(t *testing.T) {
 		w.is(3, three.GetDigest(), true, "")
 		time.Sleep(2 * time.Minute)
 		w.is(2, two.GetDigest(), false, "could not be read")
-		if got := w.keeper.State(); got.GetWanted() != three.GetDigest() || len(got.GetLayers()) != 1 || got.GetRefuseTime() == nil {
+		if got := w.keeper.State(); got.GetWanted() != three.GetDigest() || len(got.GetLayers()) != 1 ||
+			got.GetRefuseTime() == nil {
 			t.Errorf("the hub is told %v", got)
 		}
 		w.trouble = nil
@@ -195,7 +199,8 @@ func TestAHubThatIsAwayBlamesNoConfiguration(t *testing.T) {
 				reached := false
 				var err error
 				w.keeper, err = config.Open(config.Deps{
-					Dir: dir, Log: slog.New(slog.DiscardHandler), Apply: func(agentconfig.Settings) {}, Well: func() error { return nil },
+					Dir: dir, Log: slog.New(slog.DiscardHandler), Apply: func(agentconfig.Settings) {},
+					Well:     func() error { return nil },
 					Sync:     func() {},
 					Ceilings: func(agentconfig.Settings) []string { return nil },
 				})
@@ -278,7 +283,8 @@ func TestAnAgentThatWasPutBackHoldsWhatItKnows(t *testing.T) {
 			w.start()
 			w.is(2, two.GetDigest(), false, "upgraded")
 			got := w.keeper.State()
-			if got.GetWanted() != "sha256:later" || got.GetRefuseTime() == nil || !proto.Equal(got.GetLayers()[0], two.GetLayers()[0]) {
+			if got.GetWanted() != "sha256:later" || got.GetRefuseTime() == nil ||
+				!proto.Equal(got.GetLayers()[0], two.GetLayers()[0]) {
 				t.Errorf("%s: the hub is told %v", later, got)
 			}
 			w.take(three)
@@ -351,7 +357,8 @@ func TestChangesOfWhatIsInForceAreTold(t *testing.T) {
 	})
 }
 
-// TestADiskThatCannotBeWrittenStartsTheAgentWithoutItsTrial: no file fits into a folder whose path is so long, but for one with a short name.
+// TestADiskThatCannotBeWrittenStartsTheAgentWithoutItsTrial: no file fits into a folder whose path is so long, but for
+// one with a short name.
 func TestADiskThatCannotBeWrittenStartsTheAgentWithoutItsTrial(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
@@ -368,7 +375,8 @@ func TestADiskThatCannotBeWrittenStartsTheAgentWithoutItsTrial(t *testing.T) {
 		for len(w.dir) < longest-1 {
 			w.dir += "/" + strings.Repeat("d", max(1, min(200, longest-len(w.dir)-1)))
 		}
-		if err := errors.Join(os.MkdirAll(w.dir, 0o700), os.WriteFile(filepath.Join(w.dir, "config.json"), text, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(w.dir, 0o700),
+			os.WriteFile(filepath.Join(w.dir, "config.json"), text, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		w.start()

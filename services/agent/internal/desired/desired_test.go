@@ -56,8 +56,12 @@ func TestOptionsSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, dir)
 	want := desired.Service{
-		Name: "a", Digest: "1", Commit: "c", Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM, Path: "chart"},
-		Sync:          &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN, RequestTime: timestamppb.New(time.Unix(7, 0))},
+		Name: "a", Digest: "1", Commit: "c",
+		Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM, Path: "chart"},
+		Sync: &deliveryv1.SyncSpec{
+			Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN,
+			RequestTime: timestamppb.New(time.Unix(7, 0)),
+		},
 		ClusterLabels: map[string]string{"zone": "a"}, ContentDigest: "0",
 		Tests: &deliveryv1.TestSpec{Path: "tests", Retries: 2}, TestRequest: &deliveryv1.TestRequest{Id: "one"},
 	}
@@ -65,10 +69,12 @@ func TestOptionsSurviveARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := open(t, dir).Get("a")
-	if !proto.Equal(got.Tests, want.Tests) || !proto.Equal(got.TestRequest, want.TestRequest) || got.RevisionDigest() != "0" {
+	if !proto.Equal(got.Tests, want.Tests) || !proto.Equal(got.TestRequest, want.TestRequest) ||
+		got.RevisionDigest() != "0" {
 		t.Errorf("got %+v", got)
 	}
-	if !proto.Equal(got.Render, want.Render) || !proto.Equal(got.Sync, want.Sync) || got.ClusterLabels["zone"] != "a" || got.Commit != "c" {
+	if !proto.Equal(got.Render, want.Render) || !proto.Equal(got.Sync, want.Sync) ||
+		got.ClusterLabels["zone"] != "a" || got.Commit != "c" {
 		t.Errorf("got %+v", got)
 	}
 	// How it was synced decides what becomes of its objects when it goes.
@@ -78,7 +84,8 @@ func TestOptionsSurviveARestart(t *testing.T) {
 	if err := store.Update(nil, []string{"a"}, 0); err != nil { // said twice
 		t.Fatal(err)
 	}
-	if left, what := open(t, dir).Get("a"); what != desired.Remove || left.Name != "a" || !proto.Equal(left.Sync, want.Sync) {
+	if left, what := open(t, dir).Get("a"); what != desired.Remove || left.Name != "a" ||
+		!proto.Equal(left.Sync, want.Sync) {
 		t.Errorf("leaving: %v %+v", what, left)
 	}
 }
@@ -168,7 +175,10 @@ func TestARequestForASyncIsAboutWhatCameWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := func(at int64, mode deliveryv1.SyncMode, path string) desired.Service {
-		return desired.Service{Name: "web", Digest: "d", Path: path, Manual: mode == deliveryv1.SyncMode_SYNC_MODE_MANUAL, Sync: &deliveryv1.SyncSpec{Mode: mode, RequestTime: &timestamppb.Timestamp{Seconds: at}}}
+		return desired.Service{
+			Name: "web", Digest: "d", Path: path, Manual: mode == deliveryv1.SyncMode_SYNC_MODE_MANUAL,
+			Sync: &deliveryv1.SyncSpec{Mode: mode, RequestTime: &timestamppb.Timestamp{Seconds: at}},
+		}
 	}
 	const manual, hold = deliveryv1.SyncMode_SYNC_MODE_MANUAL, deliveryv1.SyncMode_SYNC_MODE_HOLD
 	for i, step := range []struct {
@@ -201,7 +211,12 @@ func TestARequestThatComesWithANewServiceIsMarked(t *testing.T) {
 		at     int64 // of the request
 		marked bool
 	}{{1, true}, {1, true}, {2, false}, {2, false}} {
-		if err := s.Update([]desired.Service{{Name: "web", Digest: "d", Sync: &deliveryv1.SyncSpec{RequestTime: &timestamppb.Timestamp{Seconds: step.at}}}}, nil, 0); err != nil {
+		if err := s.Update([]desired.Service{
+			{
+				Name: "web", Digest: "d",
+				Sync: &deliveryv1.SyncSpec{RequestTime: &timestamppb.Timestamp{Seconds: step.at}},
+			},
+		}, nil, 0); err != nil {
 			t.Fatal(err)
 		}
 		s = open(t, dir)
@@ -215,7 +230,9 @@ func TestARequestThatComesWithANewServiceIsMarked(t *testing.T) {
 func TestWhatAnOlderAgentWroteDownIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "desired.json"), []byte(`{"services":{"a":{"name":"a","digest":"1"},"b":{"name":"b","digest":"1"}},"revision":7}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "desired.json"),
+		[]byte(`{"services":{"a":{"name":"a","digest":"1"},"b":{"name":"b","digest":"1"}},"revision":7}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	store := open(t, dir)

@@ -119,12 +119,14 @@ func (w *world) kubectl(args ...string) {
 func shown(d *deliveryv1.Diff) string {
 	var b strings.Builder
 	for _, o := range d.GetObjects() {
-		fmt.Fprintf(&b, "%s %s/%s %s\n", strings.TrimPrefix(o.GetChange().String(), "CHANGE_"), o.GetKind(), o.GetName(), o.GetMessage())
+		fmt.Fprintf(&b, "%s %s/%s %s\n", strings.TrimPrefix(o.GetChange().String(), "CHANGE_"), o.GetKind(),
+			o.GetName(), o.GetMessage())
 		for _, f := range o.GetFields() {
 			fmt.Fprintf(&b, "  %s: %s -> %s (%s)\n", f.GetPointer(), f.GetLive(), f.GetWanted(), f.GetManager())
 		}
 	}
-	fmt.Fprintf(&b, "created %d, changed %d, removed %d, unchanged %d\n", d.GetCreated(), d.GetChanged(), d.GetRemoved(), d.GetUnchanged())
+	fmt.Fprintf(&b, "created %d, changed %d, removed %d, unchanged %d\n", d.GetCreated(), d.GetChanged(),
+		d.GetRemoved(), d.GetUnchanged())
 	return b.String()
 }
 
@@ -136,11 +138,16 @@ func TestDiffTellsWhatWouldChange(t *testing.T) {
 		settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: NS, labels: {tier: back}}\ndata: {x: \"%s\", gone: \"1\"}"
 		web      = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: NS}\nspec: {replicas: %s, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: one}]}}}"
 	)
-	leaves := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: NS, labels: {" + object.ServiceLabel + ": %s}, annotations: {%s}}\n"
-	w.apply(fmt.Sprintf(leaves, "left", "shop", "a: b") + "\n---\n" + fmt.Sprintf(leaves, "protected", "shop", "fairlead.dev/prune: never") + "\n---\n" + fmt.Sprintf(leaves, "others", "else", "a: b"))
+	leaves := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: NS, labels: {" + object.ServiceLabel +
+		": %s}, annotations: {%s}}\n"
+	w.apply(fmt.Sprintf(leaves, "left", "shop", "a: b") + "\n---\n" +
+		fmt.Sprintf(leaves, "protected", "shop", "fairlead.dev/prune: never") + "\n---\n" +
+		fmt.Sprintf(leaves, "others", "else", "a: b"))
 	w.apply(same + "\n---\n" + fmt.Sprintf(settings, "1") + "\n---\n" + fmt.Sprintf(web, "1"))
-	w.kubectl("patch", "deployment", "web", "--field-manager=someone", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"other"}]}}}}`)
-	wanted := w.parse(same + "\n---\n" + strings.Replace(fmt.Sprintf(settings, "2"), `, gone: "1"`, "", 1) + "\n---\n" + fmt.Sprintf(web, "1") +
+	w.kubectl("patch", "deployment", "web", "--field-manager=someone", "-p",
+		`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"other"}]}}}}`)
+	wanted := w.parse(same + "\n---\n" + strings.Replace(fmt.Sprintf(settings, "2"), `, gone: "1"`, "", 1) +
+		"\n---\n" + fmt.Sprintf(web, "1") +
 		"\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: new, namespace: NS}" +
 		"\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: inside, namespace: NS-new}" +
 		"\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: NS-new}" +
@@ -149,7 +156,9 @@ func TestDiffTellsWhatWouldChange(t *testing.T) {
 		"\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad, namespace: NS, labels: {a b: c}}")
 	record := inventory.Record{Service: "shop", Entries: []inventory.Entry{{Ref: object.RefOf(wanted[0])}}}
 	for _, name := range []string{"gone", "left", "others", "protected"} {
-		record.Entries = append(record.Entries, inventory.Entry{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: name}, Version: "v1"}})
+		record.Entries = append(record.Entries, inventory.Entry{
+			Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: w.namespace, Name: name}, Version: "v1"},
+		})
 	}
 	got, err := diff.Of(t.Context(), w.deps(), wanted, record)
 	if err != nil {
@@ -167,7 +176,8 @@ CREATE Raft/raft
 CREATE CustomResourceDefinition/rafts.NS.dev 
 REFUSED ConfigMap/bad `
 	text := strings.ReplaceAll(shown(got), w.namespace, "NS")
-	if !strings.HasPrefix(text, want) || !strings.HasSuffix(text, "REMOVE ConfigMap/left \ncreated 5, changed 3, removed 1, unchanged 1\n") {
+	if !strings.HasPrefix(text, want) ||
+		!strings.HasSuffix(text, "REMOVE ConfigMap/left \ncreated 5, changed 3, removed 1, unchanged 1\n") {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
 	again, err := diff.Of(t.Context(), w.deps(), wanted, record)
@@ -187,7 +197,8 @@ func TestDiffLeavesOutWhatIsIgnoredOrNotSent(t *testing.T) {
 	deps := w.deps()
 	deps.Ignored = func(set.Item, *unstructured.Unstructured) []string { return []string{"/*/x"} }
 	deps.Sent = func(item set.Item) bool { return item.Name == "b" }
-	got, err := diff.Of(t.Context(), deps, w.parse(fmt.Sprintf(cm, "a", "2", "2")+"\n---\n"+fmt.Sprintf(cm, "b", "2", "2")), inventory.Record{})
+	got, err := diff.Of(t.Context(), deps,
+		w.parse(fmt.Sprintf(cm, "a", "2", "2")+"\n---\n"+fmt.Sprintf(cm, "b", "2", "2")), inventory.Record{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,13 +214,15 @@ func TestDiffHasNoValuesOfSecrets(t *testing.T) {
 	w.kubectl("create", "secret", "generic", "password", "--from-literal=p="+live)
 	w.kubectl("create", "secret", "generic", "labelled", "--from-literal=p="+live)
 	secret := func(name, label string) string {
-		return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: NS, labels: {team: " + label + "}}\nstringData: {p: " + wanted + "}"
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + ", namespace: NS, labels: {team: " + label +
+			"}}\nstringData: {p: " + wanted + "}"
 	}
 	seen := ""
 	deps := w.deps()
 	deps.API = spy{w.cluster, &seen}
 	got, err := diff.Of(t.Context(), deps, w.parse(secret("password", "a")+"\n---\n"+secret("labelled", "a")+
-		"\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: broken, namespace: NS}\ndata: {p: "+wanted+"!}"), inventory.Record{})
+		"\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: broken, namespace: NS}\ndata: {p: "+wanted+"!}"),
+		inventory.Record{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +265,8 @@ func TestASecretThatChangesWithinTheSecondOfItsLastApplyDiffers(t *testing.T) {
 	deps := w.deps()
 	deps.API = sameSecond{w.cluster}
 	got, err := diff.Of(t.Context(), deps, w.parse(strings.Join([]string{
-		secret("same", "{p: "+one+", q: "+one+"}"), secret("value", "{p: "+two+", q: "+one+"}"), secret("more", "{p: "+one+", q: "+one+", r: "+one+"}"),
+		secret("same", "{p: "+one+", q: "+one+"}"), secret("value", "{p: "+two+", q: "+one+"}"),
+		secret("more", "{p: "+one+", q: "+one+", r: "+one+"}"),
 		secret("less", "{p: "+one+"}"), secret("taken", "{p: "+one+"}"), secret("theirs", "{p: "+one+"}"),
 	}, "\n---\n")), inventory.Record{})
 	if err != nil {
@@ -302,8 +316,10 @@ func TestDiffDoesNotTellWhatKubectlKept(t *testing.T) {
 	w := newWorld(t)
 	const wanted = "correcthorsebattery"
 	w.kubectl("create", "secret", "generic", "exported", "--from-literal=p=x")
-	got, err := diff.Of(t.Context(), w.deps(), w.parse("apiVersion: v1\nkind: Secret\nmetadata: {name: exported, namespace: NS, labels: {team: a},"+
-		" annotations: {kubectl.kubernetes.io/last-applied-configuration: '{\"stringData\":{\"p\":\""+wanted+"\"}}'}}"), inventory.Record{})
+	got, err := diff.Of(t.Context(), w.deps(),
+		w.parse("apiVersion: v1\nkind: Secret\nmetadata: {name: exported, namespace: NS, labels: {team: a},"+
+			" annotations: {kubectl.kubernetes.io/last-applied-configuration: '{\"stringData\":{\"p\":\""+wanted+
+			"\"}}'}}"), inventory.Record{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +362,8 @@ func TestLongDiffIsCutAndCounted(t *testing.T) {
 	long := strings.Repeat("é", 2000)
 	var wanted []string
 	for i := range 3 {
-		w.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d, namespace: NS}\ndata: {x: \"%s\"}", i, long))
+		w.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d, namespace: NS}\ndata: {x: \"%s\"}",
+			i, long))
 		var data strings.Builder
 		for j := range 150 {
 			fmt.Fprintf(&data, "k%d: \"%d\", ", j, j)
@@ -355,14 +372,18 @@ func TestLongDiffIsCutAndCounted(t *testing.T) {
 	}
 	record := inventory.Record{}
 	for i := range 600 {
-		record.Entries = append(record.Entries, inventory.Entry{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Name: fmt.Sprint(i)}, Version: "v1"}})
+		record.Entries = append(record.Entries, inventory.Entry{
+			Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Name: fmt.Sprint(i)}, Version: "v1"},
+		})
 	}
 	got, err := diff.Of(t.Context(), w.deps(), w.parse(strings.Join(wanted, "\n---\n")), record)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.GetObjects()) != 500 || got.GetRemoved() != 600 || got.GetChanged() != 3 || len(got.GetObjects()[0].GetFields()) != 100 {
-		t.Errorf("%d objects, %d fields, %d removed", len(got.GetObjects()), len(got.GetObjects()[0].GetFields()), got.GetRemoved())
+	if len(got.GetObjects()) != 500 || got.GetRemoved() != 600 || got.GetChanged() != 3 ||
+		len(got.GetObjects()[0].GetFields()) != 100 {
+		t.Errorf("%d objects, %d fields, %d removed", len(got.GetObjects()), len(got.GetObjects()[0].GetFields()),
+			got.GetRemoved())
 	}
 	for _, f := range got.GetObjects()[0].GetFields() {
 		if len(f.GetLive()) > 1024 || len(f.GetWanted()) > 1024 || strings.ContainsRune(f.GetLive(), '\uFFFD') {

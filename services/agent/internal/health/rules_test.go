@@ -31,23 +31,58 @@ func TestHealthRules(t *testing.T) {
 		state        health.State
 		message      string
 	}{
-		{"a value", `"status":{"phase":"Ready"}`, &deliveryv1.HealthRule{Healthy: field(".status.phase", "Done", "Ready")}, health.Healthy, ""},
-		{"another value", `"status":{"phase":"Busy"}`, &deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready")}, health.Progressing, "it is not healthy yet, by the service's health rule"},
-		{"no status", `"spec":{}`, &deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready")}, health.Progressing, "it is not healthy yet, by the service's health rule"},
-		{"there is a field", `"status":{"url":"x"}`, &deliveryv1.HealthRule{Healthy: field(".status.url")}, health.Healthy, ""},
-		{"a number", `"status":{"ready":3}`, &deliveryv1.HealthRule{Healthy: field(".status.ready", "3")}, health.Healthy, ""},
-		{"a condition", `"status":{"conditions":[{"type":"Synced","status":"False"},{"type":"Ready","status":"True"}]}`, &deliveryv1.HealthRule{Healthy: field(`.status.conditions[?(@.type=="Ready")].status`, "True")}, health.Healthy, ""},
+		{
+			"a value", `"status":{"phase":"Ready"}`,
+			&deliveryv1.HealthRule{Healthy: field(".status.phase", "Done", "Ready")}, health.Healthy, "",
+		},
+		{
+			"another value", `"status":{"phase":"Busy"}`,
+			&deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready")}, health.Progressing,
+			"it is not healthy yet, by the service's health rule",
+		},
+		{
+			"no status", `"spec":{}`, &deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready")},
+			health.Progressing, "it is not healthy yet, by the service's health rule",
+		},
+		{
+			"there is a field", `"status":{"url":"x"}`, &deliveryv1.HealthRule{Healthy: field(".status.url")},
+			health.Healthy, "",
+		},
+		{
+			"a number", `"status":{"ready":3}`, &deliveryv1.HealthRule{Healthy: field(".status.ready", "3")},
+			health.Healthy, "",
+		},
+		{
+			"a condition",
+			`"status":{"conditions":[{"type":"Synced","status":"False"},{"type":"Ready","status":"True"}]}`,
+			&deliveryv1.HealthRule{Healthy: field(`.status.conditions[?(@.type=="Ready")].status`, "True")},
+			health.Healthy, "",
+		},
 		{
 			"failed, with a message", `"status":{"phase":"Broken","why":"no disk"}`,
-			&deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready"), Failed: field(".status.phase", "Broken"), Message: ".status.why"}, health.Degraded, "no disk",
+			&deliveryv1.HealthRule{
+				Healthy: field(".status.phase", "Ready"), Failed: field(".status.phase", "Broken"),
+				Message: ".status.why",
+			}, health.Degraded, "no disk",
 		},
 		{
 			"failed wins", `"status":{"phase":"Ready","error":"late"}`,
-			&deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready"), Failed: field(".status.error")}, health.Degraded, "it has failed, by the service's health rule",
+			&deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready"), Failed: field(".status.error")},
+			health.Degraded, "it has failed, by the service's health rule",
 		},
-		{"not all", `"status":{"a":"1"}`, &deliveryv1.HealthRule{Healthy: append(field(".status.a"), field(".status.b")...)}, health.Progressing, "it is not healthy yet, by the service's health rule"},
-		{"no JSONPath", `"status":{}`, &deliveryv1.HealthRule{Healthy: field(".status[")}, health.Progressing, "can't be used: .status[ is no JSONPath"},
-		{"on its way out", `"status":{"phase":"Ready"}`, &deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready")}, health.Progressing, "it is being deleted"},
+		{
+			"not all", `"status":{"a":"1"}`,
+			&deliveryv1.HealthRule{Healthy: append(field(".status.a"), field(".status.b")...)}, health.Progressing,
+			"it is not healthy yet, by the service's health rule",
+		},
+		{
+			"no JSONPath", `"status":{}`, &deliveryv1.HealthRule{Healthy: field(".status[")}, health.Progressing,
+			"can't be used: .status[ is no JSONPath",
+		},
+		{
+			"on its way out", `"status":{"phase":"Ready"}`,
+			&deliveryv1.HealthRule{Healthy: field(".status.phase", "Ready")}, health.Progressing, "it is being deleted",
+		},
 	}
 	kind := schema.GroupKind{Group: "harbour.dev", Kind: "Boat"}
 	for _, test := range tests {
@@ -56,7 +91,8 @@ func TestHealthRules(t *testing.T) {
 		if test.name == "on its way out" {
 			deleted = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 		}
-		obj := read(t, `{"apiVersion":"harbour.dev/v1","kind":"Boat","metadata":{"name":"a"`+deleted+`},`+test.fields+`}`)
+		obj := read(t, `{"apiVersion":"harbour.dev/v1","kind":"Boat","metadata":{"name":"a"`+deleted+`},`+
+			test.fields+`}`)
 		h := health.Of(obj, health.Find(health.Compile([]*deliveryv1.HealthRule{test.rule}), kind))
 		if h.State != test.state || !strings.Contains(h.Message, test.message) {
 			t.Errorf("%s: %s %q, want %s %q", test.name, h.State, h.Message, test.state, test.message)
@@ -68,7 +104,8 @@ func TestHealthRules(t *testing.T) {
 func TestHealthByStatus(t *testing.T) {
 	t.Parallel()
 	deployment := func(spec, status string) *unstructured.Unstructured {
-		return read(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","generation":2},"spec":`+spec+`,"status":`+status+`}`)
+		return read(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","generation":2},"spec":`+
+			spec+`,"status":`+status+`}`)
 	}
 	tests := []struct {
 		name  string
@@ -76,13 +113,29 @@ func TestHealthByStatus(t *testing.T) {
 		state health.State
 	}{
 		{"old news", deployment(`{"replicas":0}`, `{"observedGeneration":1}`), health.Progressing},
-		{"settled", deployment(`{"replicas":0}`, `{"observedGeneration":2,"conditions":[{"type":"Available","status":"True"}]}`), health.Healthy},
-		{"out of time", deployment(`{"replicas":1}`, `{"observedGeneration":2,"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded"}]}`), health.Degraded},
-		{"a status that can't be read", read(t, `{"apiVersion":"x/v1","kind":"X","metadata":{"name":"a"},"status":{"conditions":"none"}}`), health.Progressing},
+		{
+			"settled",
+			deployment(`{"replicas":0}`,
+				`{"observedGeneration":2,"conditions":[{"type":"Available","status":"True"}]}`),
+			health.Healthy,
+		},
+		{
+			"out of time",
+			deployment(`{"replicas":1}`,
+				`{"observedGeneration":2,"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded"}]}`),
+			health.Degraded,
+		},
+		{
+			"a status that can't be read",
+			read(t, `{"apiVersion":"x/v1","kind":"X","metadata":{"name":"a"},"status":{"conditions":"none"}}`),
+			health.Progressing,
+		},
 		{"no status", read(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`), health.Healthy},
 	}
-	stuck := health.Of(deployment(`{"replicas":2}`, `{"observedGeneration":2,"replicas":0,"conditions":[{"type":"Available","status":"False"},{"type":"ReplicaFailure","status":"True","message":"exceeded quota"}]}`), nil)
-	if want := "Replicas: 0/2; its pods can't be made: exceeded quota"; stuck.State != health.Progressing || stuck.Message != want {
+	stuck := health.Of(deployment(`{"replicas":2}`,
+		`{"observedGeneration":2,"replicas":0,"conditions":[{"type":"Available","status":"False"},{"type":"ReplicaFailure","status":"True","message":"exceeded quota"}]}`), nil)
+	if want := "Replicas: 0/2; its pods can't be made: exceeded quota"; stuck.State != health.Progressing ||
+		stuck.Message != want {
 		t.Errorf("pods that can't be made: %s %q, want %q", stuck.State, stuck.Message, want)
 	}
 	for _, test := range tests {

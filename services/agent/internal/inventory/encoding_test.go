@@ -15,15 +15,24 @@ import (
 
 func record(objects int) Record {
 	record := Record{
-		Service: "shop", Complete: true, Begun: "set", Orphan: true, Account: "shop/deployer", Kept: []string{"Namespace shop stays."}, Spared: []string{"Namespace own stays."},
-		Left:    []object.Key{{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "boats.harbour.dev"}},
+		Service: "shop", Complete: true, Begun: "set", Orphan: true, Account: "shop/deployer",
+		Kept: []string{"Namespace shop stays."}, Spared: []string{"Namespace own stays."},
+		Left: []object.Key{
+			{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "boats.harbour.dev"},
+		},
 		Applied: Applied{Digest: "sha256:1", Commit: "abc"},
 	}
 	ended := []time.Time{{}, {}, {}, time.Date(2026, 11, 21, 18, 0, 5, 0, time.UTC)}
 	for i := range objects {
 		record.Entries = append(record.Entries, Entry{
-			Ref: object.Ref{Key: object.Key{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: fmt.Sprintf("it's|\"%d\":ü", i)}, Version: "v1"},
-			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 0x0123456789abcdef, Owned: 1, Wave: int32(i % 3), Hook: i%7 == 0, Leaving: i%5 == 0,
+			Ref: object.Ref{
+				Key: object.Key{
+					Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: fmt.Sprintf("it's|\"%d\":ü", i),
+				},
+				Version: "v1",
+			},
+			UID: "9f772edb-cd58-4186-9337-23220323445b", Sum: 0x0123456789abcdef, Owned: 1, Wave: int32(i % 3),
+			Hook: i%7 == 0, Leaving: i%5 == 0,
 			Expires: i%4 > 1, Ended: ended[i%4],
 		})
 	}
@@ -73,7 +82,8 @@ func TestPartsOfAKilledWriterAreOrphans(t *testing.T) {
 		}
 	}
 	records, broken, orphans := assemble(maps)
-	if len(broken) > 0 || len(records["shop"].record.Entries) != 20_000 || len(orphans) != len(maps)-len(records["shop"].chunks)-1 || len(orphans) == 0 {
+	if len(broken) > 0 || len(records["shop"].record.Entries) != 20_000 ||
+		len(orphans) != len(maps)-len(records["shop"].chunks)-1 || len(orphans) == 0 {
 		t.Errorf("broken %v, %d orphans of %d", broken, len(orphans), len(maps))
 	}
 }
@@ -101,7 +111,8 @@ func TestDamagedRecordsAreBrokenAndNotEmpty(t *testing.T) {
 			unstructured.RemoveNestedField(maps[headName("shop")].Object, "data")
 		},
 		"of the future": func(maps map[string]*unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(maps[headName("shop")].Object, `{"format":4,"service":"shop"}`, "data", stateKey)
+			_ = unstructured.SetNestedField(maps[headName("shop")].Object, `{"format":4,"service":"shop"}`, "data",
+				stateKey)
 		},
 	}
 	for name, do := range damage {
@@ -109,7 +120,8 @@ func TestDamagedRecordsAreBrokenAndNotEmpty(t *testing.T) {
 		do(maps)
 		records, broken, orphans := assemble(maps)
 		if _, ok := records["shop"]; ok || broken["shop"] == nil || len(orphans) > 0 {
-			t.Errorf("%s: read as %d objects, broken %v, %d orphans", name, len(records["shop"].record.Entries), broken, len(orphans))
+			t.Errorf("%s: read as %d objects, broken %v, %d orphans", name, len(records["shop"].record.Entries),
+				broken, len(orphans))
 		}
 	}
 }
@@ -159,7 +171,8 @@ func TestOnePercentRewritesFewShards(t *testing.T) {
 }
 
 func FuzzAssemble(f *testing.F) {
-	f.Add(`{"format":1,"service":"a","objects":1,"chunks":["inventory.a.1"]}`, `["","v1","ConfigMap","ns","n","u","h"]`, "x")
+	f.Add(`{"format":1,"service":"a","objects":1,"chunks":["inventory.a.1"]}`,
+		`["","v1","ConfigMap","ns","n","u","h"]`, "x")
 	f.Add(`{"format":1,"service":"a","objects":1}`, "[]\n", "")
 	f.Add(`{"format":2,"service":"a","objects":1}`, `["","v1","ConfigMap","ns","n","u","00","01","-1"]`, "")
 	f.Fuzz(func(t *testing.T, state, objects, more string) {
@@ -174,7 +187,8 @@ func FuzzAssemble(f *testing.F) {
 	})
 }
 
-// No sum says that something may have been applied in part, and nothing else; before format 3 it said so of what leaves, too.
+// No sum says that something may have been applied in part, and nothing else; before format 3 it said so of what
+// leaves, too.
 func TestNoSumIsNotLeaving(t *testing.T) {
 	t.Parallel()
 	r := record(2)
@@ -183,11 +197,13 @@ func TestNoSumIsNotLeaving(t *testing.T) {
 	for format, leaving := range map[string]bool{`"format":3`: false, `"format":2`: true} {
 		head := maps[headName("shop")].DeepCopy()
 		text, _, _ := unstructured.NestedString(head.Object, "data", stateKey)
-		if err := unstructured.SetNestedField(head.Object, strings.Replace(text, `"format":3`, format, 1), "data", stateKey); err != nil {
+		if err := unstructured.SetNestedField(head.Object, strings.Replace(text, `"format":3`, format, 1), "data",
+			stateKey); err != nil {
 			t.Fatal(err)
 		}
 		records, broken, _ := assemble(map[string]*unstructured.Unstructured{headName("shop"): head})
-		if entries := records["shop"].record.Entries; len(broken) > 0 || entries[0].Leaving != leaving || entries[1].Leaving {
+		if entries := records["shop"].record.Entries; len(broken) > 0 || entries[0].Leaving != leaving ||
+			entries[1].Leaving {
 			t.Errorf("%s: %v %v", format, broken, entries)
 		}
 	}

@@ -37,7 +37,9 @@ func newConsole(t *testing.T, bound bool) *console {
 	return &console{t: t, keys: keys, bound: bound, used: map[string]bool{}}
 }
 
-func (c *console) JoinCluster(_ context.Context, r *consolev1.JoinClusterRequest) (*consolev1.JoinClusterResponse, error) {
+func (c *console) JoinCluster(_ context.Context,
+	r *consolev1.JoinClusterRequest,
+) (*consolev1.JoinClusterResponse, error) {
 	if c.used[r.GetJoinToken()] {
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("used"))
 	}
@@ -160,7 +162,8 @@ func TestAnAgentWhoseKeyIsLostSaysHowToJoinAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := agent(t, c, dir, "first")
-		if err == nil || !strings.Contains(err.Error(), "join again") || !strings.Contains(err.Error(), "fairlead cluster join-token") {
+		if err == nil || !strings.Contains(err.Error(), "join again") ||
+			!strings.Contains(err.Error(), "fairlead cluster join-token") {
 			t.Errorf("%s: %v", name, err)
 		}
 		j, err := agent(t, c, dir, "second") // a person has read the error

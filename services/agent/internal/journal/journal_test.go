@@ -41,7 +41,9 @@ func names(t *testing.T, dir string, after uint64) []string {
 
 func add(t *testing.T, j *journal.Journal, name string, after uint64) {
 	t.Helper()
-	if err := j.Add(service, journal.Repair{Key: object.Key{Kind: "ConfigMap", Namespace: "x", Name: name}, UID: "u", Sum: 1, Owned: 2, After: after}); err != nil {
+	if err := j.Add(service, journal.Repair{
+		Key: object.Key{Kind: "ConfigMap", Namespace: "x", Name: name}, UID: "u", Sum: 1, Owned: 2, After: after,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }

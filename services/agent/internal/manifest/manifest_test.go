@@ -35,7 +35,10 @@ func names(objects []manifest.Object) string {
 func TestParseFindsObjects(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ file, content, want string }{
-		"one": {"a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "ConfigMap a (apps/hello/a.yaml, document 1)"},
+		"one": {
+			"a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+			"ConfigMap a (apps/hello/a.yaml, document 1)",
+		},
 		"several documents with comments and empty ones": {
 			"a.yml",
 			"# licence\n---\n# nothing\n---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: a\n  namespace: x\n---\n---\nnull\n--- # b\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: b}\n---\n",
@@ -62,11 +65,25 @@ func TestParseFindsObjects(t *testing.T) {
 			"a.yaml", "apiVersion: x.dev/v1\nkind: AllowList\nmetadata: {name: a}\nitems: [x]\n",
 			"AllowList a (apps/hello/a.yaml, document 1)",
 		},
-		"empty List":             {"a.yaml", "apiVersion: v1\nkind: List\nitems: []\n", ""},
-		"JSON":                   {"a.json", "{\"apiVersion\":\"v1\",\"kind\":\"A\",\"metadata\":{\"name\":\"a\"}}\n{\"apiVersion\":\"v1\",\"kind\":\"B\",\"metadata\":{\"name\":\"b\"}}", "A a (apps/hello/a.yaml, document 1)\nB b (apps/hello/a.yaml, document 2)"},
-		"byte order mark, CRLF":  {"a.yaml", "\xef\xbb\xbfapiVersion: v1\r\nkind: A\r\nmetadata:\r\n  name: a\r\n---\r\napiVersion: v1\r\nkind: B\r\nmetadata:\r\n  name: b\r\n", "A a (apps/hello/a.yaml, document 1)\nB b (apps/hello/a.yaml, document 2)"},
-		"quotes and unicode":     {"a.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"it's:ü\"}\n", "ClusterRole it's:ü (apps/hello/a.yaml, document 1)"},
-		"merge keys and anchors": {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: &m {name: a}\nspec:\n  <<: *m\n  x: 1\n", "A a (apps/hello/a.yaml, document 1)"},
+		"empty List": {"a.yaml", "apiVersion: v1\nkind: List\nitems: []\n", ""},
+		"JSON": {
+			"a.json",
+			"{\"apiVersion\":\"v1\",\"kind\":\"A\",\"metadata\":{\"name\":\"a\"}}\n{\"apiVersion\":\"v1\",\"kind\":\"B\",\"metadata\":{\"name\":\"b\"}}",
+			"A a (apps/hello/a.yaml, document 1)\nB b (apps/hello/a.yaml, document 2)",
+		},
+		"byte order mark, CRLF": {
+			"a.yaml",
+			"\xef\xbb\xbfapiVersion: v1\r\nkind: A\r\nmetadata:\r\n  name: a\r\n---\r\napiVersion: v1\r\nkind: B\r\nmetadata:\r\n  name: b\r\n",
+			"A a (apps/hello/a.yaml, document 1)\nB b (apps/hello/a.yaml, document 2)",
+		},
+		"quotes and unicode": {
+			"a.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: \"it's:ü\"}\n",
+			"ClusterRole it's:ü (apps/hello/a.yaml, document 1)",
+		},
+		"merge keys and anchors": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: &m {name: a}\nspec:\n  <<: *m\n  x: 1\n",
+			"A a (apps/hello/a.yaml, document 1)",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -87,38 +104,99 @@ func TestParseTellsMistakes(t *testing.T) {
 	t.Parallel()
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
+		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1,
+			c-1, c-1)
 	}
 	tests := map[string]struct{ file, content, want string }{
-		"no apiVersion":          {"a.yaml", "kind: A\nmetadata: {name: a}\n", "apps/hello/a.yaml, document 1, line 1: A: apiVersion is missing"},
-		"no kind":                {"a.yaml", "---\n\napiVersion: v1\nmetadata: {name: a}\n", "apps/hello/a.yaml, document 1, line 3: kind is missing"},
-		"values.yaml":            {"values.yaml", "replicas: 3\n", "apps/hello/values.yaml, document 1, line 1: apiVersion and kind are missing. Move the file out of the folder"},
-		"no name":                {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {}\n", "document 1, line 1: A: metadata.name is missing"},
-		"name is a number":       {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: 12}\n", "A: metadata.name must be a string: put it in quotes"},
-		"name climbs":            {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: ../../x}\n", "can't be a name"},
-		"namespace climbs":       {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: x, namespace: a/b}\n", "must be the name of a namespace"},
-		"generateName":           {"a.yaml", "apiVersion: v1\nkind: Job\nmetadata: {generateName: a-}\n", "metadata.generateName would make a new object at every apply"},
-		"label is a boolean":     {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a, labels: {on: yes}}\n", "metadata.labels[true]: expected string, got boolean. Put it in quotes"},
-		"annotations are a list": {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a, annotations: [x]}\n", "metadata.annotations: expected map, got list"},
-		"bad apiVersion":         {"a.yaml", "apiVersion: a/b/c\nkind: A\nmetadata: {name: a}\n", `apiVersion "a/b/c" is not of the form group/version`},
-		"syntax":                 {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\n\napiVersion: v1\nkind: : B\n", "apps/hello/a.yaml, document 2, line 7: is no valid YAML"},
-		"tab":                    {"a.yaml", "a:\n\tb: c\n", "document 1, line 2: is no valid YAML"},
-		"key twice":              {"a.yaml", "apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  name: b\n", `document 1, line 5: key "name" is there twice`},
-		"a list":                 {"a.yaml", "- a\n", "is no Kubernetes object: it holds a list"},
-		"JSON syntax":            {"a.json", "{\n\"kind\": ]\n}", "apps/hello/a.json, document 1, line 2: is no valid JSON"},
-		"JSON cut short":         {"a.json", "{\n\"kind\": ", "is no valid JSON"},
-		"custom tag":             {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: !Ref b\n", "line 4: tag !Ref is not supported"},
-		"not a number":           {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: .nan\n", "line 4: infinity and NaN"},
-		"nested Lists":           {"a.json", strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 9) + strings.Repeat(`]}`, 9), "Lists are nested too deeply"},
-		"alias bomb":             {"a.yaml", bomb, "aliases repeat more than"},
-		"alias to a long text":   {"a.yaml", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a, ", 50) + "]\n", "aliases repeat more than 4194304 bytes"},
-		"alias to a long key":    {"a.yaml", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("{*a : 1}, ", 50) + "]\n", "aliases repeat more than 4194304 bytes"},
-		"alias to itself":        {"a.yaml", "a: &a [*a, *a]\n", "line 1"},
-		"deep YAML":              {"a.yaml", "a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "is nested more than 200 levels deep"},
-		"deep JSON":              {"a.json", strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "is nested more than 200 levels deep"},
-		"too many values":        {"a.yaml", "a: [" + strings.Repeat("1,", 600_000) + "]", "the document has more than 500000 values"},
-		"too many documents":     {"a.yaml", strings.Repeat("---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n", 20_001), "more than 20000 documents"},
-		"too large":              {"a.yaml", strings.Repeat("#", 17<<20), "more than the 16777216 bytes that are read"},
+		"no apiVersion": {
+			"a.yaml", "kind: A\nmetadata: {name: a}\n",
+			"apps/hello/a.yaml, document 1, line 1: A: apiVersion is missing",
+		},
+		"no kind": {
+			"a.yaml", "---\n\napiVersion: v1\nmetadata: {name: a}\n",
+			"apps/hello/a.yaml, document 1, line 3: kind is missing",
+		},
+		"values.yaml": {
+			"values.yaml", "replicas: 3\n",
+			"apps/hello/values.yaml, document 1, line 1: apiVersion and kind are missing. Move the file out of the folder",
+		},
+		"no name": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {}\n", "document 1, line 1: A: metadata.name is missing",
+		},
+		"name is a number": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: 12}\n",
+			"A: metadata.name must be a string: put it in quotes",
+		},
+		"name climbs": {"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: ../../x}\n", "can't be a name"},
+		"namespace climbs": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: x, namespace: a/b}\n",
+			"must be the name of a namespace",
+		},
+		"generateName": {
+			"a.yaml", "apiVersion: v1\nkind: Job\nmetadata: {generateName: a-}\n",
+			"metadata.generateName would make a new object at every apply",
+		},
+		"label is a boolean": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a, labels: {on: yes}}\n",
+			"metadata.labels[true]: expected string, got boolean. Put it in quotes",
+		},
+		"annotations are a list": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a, annotations: [x]}\n",
+			"metadata.annotations: expected map, got list",
+		},
+		"bad apiVersion": {
+			"a.yaml", "apiVersion: a/b/c\nkind: A\nmetadata: {name: a}\n",
+			`apiVersion "a/b/c" is not of the form group/version`,
+		},
+		"syntax": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\n\napiVersion: v1\nkind: : B\n",
+			"apps/hello/a.yaml, document 2, line 7: is no valid YAML",
+		},
+		"tab": {"a.yaml", "a:\n\tb: c\n", "document 1, line 2: is no valid YAML"},
+		"key twice": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata:\n  name: a\n  name: b\n",
+			`document 1, line 5: key "name" is there twice`,
+		},
+		"a list": {"a.yaml", "- a\n", "is no Kubernetes object: it holds a list"},
+		"JSON syntax": {
+			"a.json", "{\n\"kind\": ]\n}", "apps/hello/a.json, document 1, line 2: is no valid JSON",
+		},
+		"JSON cut short": {"a.json", "{\n\"kind\": ", "is no valid JSON"},
+		"custom tag": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: !Ref b\n", "line 4: tag !Ref is not supported",
+		},
+		"not a number": {
+			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: .nan\n", "line 4: infinity and NaN",
+		},
+		"nested Lists": {
+			"a.json", strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 9) + strings.Repeat(`]}`, 9),
+			"Lists are nested too deeply",
+		},
+		"alias bomb": {"a.yaml", bomb, "aliases repeat more than"},
+		"alias to a long text": {
+			"a.yaml", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a, ", 50) + "]\n",
+			"aliases repeat more than 4194304 bytes",
+		},
+		"alias to a long key": {
+			"a.yaml", "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("{*a : 1}, ", 50) + "]\n",
+			"aliases repeat more than 4194304 bytes",
+		},
+		"alias to itself": {"a.yaml", "a: &a [*a, *a]\n", "line 1"},
+		"deep YAML": {
+			"a.yaml", "a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
+			"is nested more than 200 levels deep",
+		},
+		"deep JSON": {
+			"a.json", strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "is nested more than 200 levels deep",
+		},
+		"too many values": {
+			"a.yaml", "a: [" + strings.Repeat("1,", 600_000) + "]", "the document has more than 500000 values",
+		},
+		"too many documents": {
+			"a.yaml", strings.Repeat("---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n", 20_001),
+			"more than 20000 documents",
+		},
+		"too large": {"a.yaml", strings.Repeat("#", 17<<20), "more than the 16777216 bytes that are read"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +253,8 @@ func TestScalarsMeanWhatKubectlTakesThemFor(t *testing.T) {
 	for _, text := range []string{
 		"yes", "on", "Off", "n", "true", "'yes'", "\"on\"", "0644", "0x1f", "0b11", "1_000", "1.0", "1e3", "1.50", "-3",
 		"2024-01-02", "2024-01-02T03:04:05Z", "~", "null", "''", "12:30:45", "1.2.3", "!!str 12", "9223372036854775807",
-		"+5", ".5", "0o17", "08", "=", "|\n    a\n    b\n", ">-\n    a\n    b\n", "!!binary aGk=", "[a, 1, {b: no}]", "{1: a, true: b, 1.5e: c}",
+		"+5", ".5", "0o17", "08", "=", "|\n    a\n    b\n", ">-\n    a\n    b\n", "!!binary aGk=", "[a, 1, {b: no}]",
+		"{1: a, true: b, 1.5e: c}",
 		"Null", "TRUE", "0.1", "1e400x", "-0", "0",
 	} {
 		document := "apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: " + text + "\n"

@@ -39,11 +39,13 @@ func keyOf(name string) object.Key {
 // live is an object as the server has it: ours says which state our fields are in.
 func live(name string, uid, version int, ours string) *metav1.PartialObjectMetadata {
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: "n", UID: uidOf(uid), ResourceVersion: fmt.Sprint(version), Labels: map[string]string{object.ServiceLabel: service},
+		Name: name, Namespace: "n", UID: uidOf(uid), ResourceVersion: fmt.Sprint(version),
+		Labels: map[string]string{object.ServiceLabel: service},
 	}}
 	if ours != "" {
 		meta.ManagedFields = []metav1.ManagedFieldsEntry{{
-			Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:` + ours + `":{}}`),
+			Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+			FieldsV1: metav1.NewFieldsV1(`{"f:` + ours + `":{}}`),
 		}}
 	}
 	return meta
@@ -62,7 +64,10 @@ func TestStatesOfAnObject(t *testing.T) {
 		do   func()
 		want memory.State
 	}{
-		{"seen as the inventory has it", func() { m.Saw(deployments, live("a", 1, 1, "x"), 5, healthy) }, memory.Present},
+		{
+			"seen as the inventory has it", func() { m.Saw(deployments, live("a", 1, 1, "x"), 5, healthy) },
+			memory.Present,
+		},
 		{"a foreign field changed", func() { m.Saw(deployments, live("a", 1, 2, "x"), 6, healthy) }, memory.Present},
 		{"a field was taken", func() { m.Saw(deployments, live("a", 1, 3, "y"), 6, healthy) }, memory.Drifted},
 		{"applied again", func() { m.Wrote(keyOf("a"), 7, live("a", 1, 4, "z"), 6) }, memory.Present},
@@ -130,7 +135,8 @@ func TestLateEventsChangeNothing(t *testing.T) {
 				ours = fmt.Sprintf("apply%d", version)
 				applied = ours
 				v, u, o := version, uid, ours
-				answers = append(answers, func() { m.Wrote(keyOf("a"), object.Sum(100+v), live("a", u, v, o), object.Sum(v)) })
+				answers = append(answers,
+					func() { m.Wrote(keyOf("a"), object.Sum(100+v), live("a", u, v, o), object.Sum(v)) })
 				events = append(events, event(version, uid, ours))
 			case 1: // another manager takes a field
 				if there {
@@ -188,7 +194,9 @@ func TestSummaryCountsAndNames(t *testing.T) {
 	t.Parallel()
 	var told []string
 	m := memory.New(func(service string) { told = append(told, service) })
-	m.Track(service, []inventory.Entry{entryOf("a", 1, 0), entryOf("b", 1, 0), entryOf("c", 1, 0), entryOf("leaving", 0, 0)})
+	m.Track(service, []inventory.Entry{
+		entryOf("a", 1, 0), entryOf("b", 1, 0), entryOf("c", 1, 0), entryOf("leaving", 0, 0),
+	})
 	if s := m.Summary(service); s.Total != 3 || s.Unseen != 3 || s.Healthy != 0 || s.Worst.State != health.Unknown {
 		t.Errorf("at first: %+v", s)
 	}
@@ -196,7 +204,8 @@ func TestSummaryCountsAndNames(t *testing.T) {
 	m.Saw(deployments, live("b", 1, 1, "x"), 1, health.Health{State: health.Degraded, Message: "no image"})
 	m.Gone(keyOf("c"), "", 0)
 	s := m.Summary(service)
-	if s.Total != 3 || s.Healthy != 1 || s.Missing != 1 || s.Worst.Ref.Name != "b" || s.Worst.Message != "no image" || len(s.Bad) != 2 || s.Bad[1].State != health.Missing {
+	if s.Total != 3 || s.Healthy != 1 || s.Missing != 1 || s.Worst.Ref.Name != "b" || s.Worst.Message != "no image" ||
+		len(s.Bad) != 2 || s.Bad[1].State != health.Missing {
 		t.Errorf("got %+v", s)
 	}
 	if damaged := m.Damaged(service); !slices.Equal(damaged, []object.Key{keyOf("c")}) {
@@ -313,7 +322,13 @@ func TestRecordsTakeAtMost250Bytes(t *testing.T) { //nolint:paralleltest // It m
 		entries := make([]inventory.Entry, objects/100)
 		for i := range entries {
 			name := fmt.Sprintf("%s-%05d", strings.Repeat("x", 31), s*len(entries)+i)[:37] + "abc"
-			entries[i] = inventory.Entry{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: fmt.Sprintf("namespace-%d", s), Name: name}, Version: "v1"}, Sum: 1, UID: uidOf(i)}
+			entries[i] = inventory.Entry{
+				Ref: object.Ref{
+					Key:     object.Key{Kind: "ConfigMap", Namespace: fmt.Sprintf("namespace-%d", s), Name: name},
+					Version: "v1",
+				},
+				Sum: 1, UID: uidOf(i),
+			}
 		}
 		m.Track(fmt.Sprintf("service-%d", s), entries)
 	}

@@ -43,12 +43,18 @@ func TestModes(t *testing.T) {
 		want  mode.Verdict
 	}{
 		{"the default", mode.Facts{Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
-		{"auto, nothing new", mode.Facts{Sync: spec(auto, ""), Applied: one, Wanted: one}, mode.Verdict{Apply: true, Repair: true}},
+		{
+			"auto, nothing new", mode.Facts{Sync: spec(auto, ""), Applied: one, Wanted: one},
+			mode.Verdict{Apply: true, Repair: true},
+		},
 		{"the first time", mode.Facts{Applied: nothing, Wanted: one}, mode.Verdict{Apply: true, Repair: true}},
 		{
 			"hold",
 			mode.Facts{Sync: spec(hold, "incident 7."), Applied: one, Wanted: two},
-			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "Held (incident 7). 11111111 stays applied; 22222222 waits."},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: held,
+				Text: "Held (incident 7). 11111111 stays applied; 22222222 waits.",
+			},
 		},
 		{
 			"hold, nothing new",
@@ -58,7 +64,9 @@ func TestModes(t *testing.T) {
 		{
 			"hold, other options",
 			mode.Facts{Sync: spec(hold, ""), Applied: one, Wanted: options},
-			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "Held. 11111111 stays applied; something newer waits."},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: held, Text: "Held. 11111111 stays applied; something newer waits.",
+			},
 		},
 		{
 			"hold before anything",
@@ -68,7 +76,10 @@ func TestModes(t *testing.T) {
 		{
 			"annotation",
 			mode.Facts{Held: &incident, Applied: one, Wanted: two},
-			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "Held by the annotation fairlead.dev/hold in the cluster (incident 7). 11111111 stays applied; 22222222 waits."},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: held,
+				Text: "Held by the annotation fairlead.dev/hold in the cluster (incident 7). 11111111 stays applied; 22222222 waits.",
+			},
 		},
 		{
 			"annotation without a reason",
@@ -78,7 +89,10 @@ func TestModes(t *testing.T) {
 		{
 			"suspend",
 			mode.Facts{Sync: spec(suspend, "x"), Applied: one, Wanted: two},
-			mode.Verdict{Diff: true, Phase: held, Text: "Suspended (x): nothing is applied or repaired. 11111111 stays applied; 22222222 waits."},
+			mode.Verdict{
+				Diff: true, Phase: held,
+				Text: "Suspended (x): nothing is applied or repaired. 11111111 stays applied; 22222222 waits.",
+			},
 		},
 		{
 			"suspend, nothing new, and held",
@@ -93,17 +107,37 @@ func TestModes(t *testing.T) {
 		{
 			"dependency",
 			mode.Facts{Applied: one, Wanted: two, Depends: map[string]string{"db": "is not healthy", "api": "is held"}},
-			mode.Verdict{Repair: true, Diff: true, Phase: waiting, Text: `Waits for service "api", which is held, and for service "db", which is not healthy. 11111111 stays applied; 22222222 waits.`},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: waiting,
+				Text: `Waits for service "api", which is held, and for service "db", which is not healthy. 11111111 stays applied; 22222222 waits.`,
+			},
 		},
-		{"dependency, nothing new", mode.Facts{Applied: one, Wanted: one, Depends: db}, mode.Verdict{Apply: true, Repair: true}},
+		{
+			"dependency, nothing new", mode.Facts{Applied: one, Wanted: one, Depends: db},
+			mode.Verdict{Apply: true, Repair: true},
+		},
 		{
 			"manual, something new",
 			mode.Facts{Manual: true, Sync: spec(hold, ""), Applied: one, Wanted: two},
-			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: "In manual mode: new content waits for a sync. 11111111 stays applied; 22222222 waits."},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: held,
+				Text: "In manual mode: new content waits for a sync. 11111111 stays applied; 22222222 waits.",
+			},
 		},
-		{"manual, nothing new", mode.Facts{Manual: true, Sync: spec(hold, ""), Applied: one, Wanted: moved}, mode.Verdict{Apply: true, Repair: true}},
-		{"manual, a sync was asked for", mode.Facts{Manual: true, Asked: true, Sync: spec(hold, ""), Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
-		{"manual, it goes on", mode.Facts{Manual: true, Begun: true, Sync: spec(hold, ""), Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
+		{
+			"manual, nothing new", mode.Facts{Manual: true, Sync: spec(hold, ""), Applied: one, Wanted: moved},
+			mode.Verdict{Apply: true, Repair: true},
+		},
+		{
+			"manual, a sync was asked for",
+			mode.Facts{Manual: true, Asked: true, Sync: spec(hold, ""), Applied: one, Wanted: two},
+			mode.Verdict{Apply: true, Repair: true},
+		},
+		{
+			"manual, it goes on",
+			mode.Facts{Manual: true, Begun: true, Sync: spec(hold, ""), Applied: one, Wanted: two},
+			mode.Verdict{Apply: true, Repair: true},
+		},
 		{
 			"manual and held in the cluster",
 			mode.Facts{Manual: true, Asked: true, Held: &empty, Sync: spec(hold, ""), Applied: one, Wanted: one},
@@ -112,7 +146,10 @@ func TestModes(t *testing.T) {
 		{
 			"a closed window",
 			mode.Facts{Windows: shut, Applied: one, Wanted: two},
-			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: `Closed: the freeze of project "shop". 11111111 stays applied; 22222222 waits.`},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: held,
+				Text: `Closed: the freeze of project "shop". 11111111 stays applied; 22222222 waits.`,
+			},
 		},
 		{
 			"a closed window, nothing new",
@@ -132,16 +169,29 @@ func TestModes(t *testing.T) {
 		{
 			"a sync in a closed window",
 			mode.Facts{Windows: shut, Asked: true, Applied: one, Wanted: two},
-			mode.Verdict{Repair: true, Diff: true, Phase: held, Text: `Closed: the freeze of project "shop". 11111111 stays applied; 22222222 waits.`},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: held,
+				Text: `Closed: the freeze of project "shop". 11111111 stays applied; 22222222 waits.`,
+			},
 		},
-		{"a sync that overrides it", mode.Facts{Windows: shut, Asked: true, Override: true, Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
-		{"a sync that the window lets through", mode.Facts{Windows: ajar, Asked: true, Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
+		{
+			"a sync that overrides it",
+			mode.Facts{Windows: shut, Asked: true, Override: true, Applied: one, Wanted: two},
+			mode.Verdict{Apply: true, Repair: true},
+		},
+		{
+			"a sync that the window lets through", mode.Facts{Windows: ajar, Asked: true, Applied: one, Wanted: two},
+			mode.Verdict{Apply: true, Repair: true},
+		},
 		{
 			"an override of something else",
 			mode.Facts{Windows: shut, Override: true, Applied: one, Wanted: one},
 			mode.Verdict{Repair: true, Text: `Closed: the freeze of project "shop".`},
 		},
-		{"what began before the window closed", mode.Facts{Windows: shut, Begun: true, Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
+		{
+			"what began before the window closed", mode.Facts{Windows: shut, Begun: true, Applied: one, Wanted: two},
+			mode.Verdict{Apply: true, Repair: true},
+		},
 		{
 			"a hold over all that is let through",
 			mode.Facts{Windows: shut, Asked: true, Override: true, Sync: spec(hold, ""), Applied: one, Wanted: one},
@@ -155,7 +205,10 @@ func TestModes(t *testing.T) {
 		{
 			"what waits for others waits when it is overridden, too",
 			mode.Facts{Windows: shut, Asked: true, Override: true, Applied: one, Wanted: two, Depends: db},
-			mode.Verdict{Repair: true, Diff: true, Phase: waiting, Text: `Waits for service "db", which is not healthy. 11111111 stays applied; 22222222 waits.`},
+			mode.Verdict{
+				Repair: true, Diff: true, Phase: waiting,
+				Text: `Waits for service "db", which is not healthy. 11111111 stays applied; 22222222 waits.`,
+			},
 		},
 	} {
 		if got := mode.Decide(test.facts); got != test.want {

@@ -49,7 +49,8 @@ func TestContentIsWhatAnObjectSays(t *testing.T) {
 	}
 }
 
-// FuzzContent: what comes out of any decoding and encoding has the sum it had before, and what differs as JSON does not.
+// FuzzContent: what comes out of any decoding and encoding has the sum it had before, and what differs as JSON does
+// not.
 func FuzzContent(f *testing.F) {
 	f.Add([]byte(`{"spec":{"a":[1,2.5,"x",null,true]}}`), []byte(`{"spec":{"a":[1,2.5,"x",null,false]}}`))
 	f.Add([]byte(`{"data":{"a":"b","c":"d"}}`), []byte(`{"data":{"a":"bc","":"d"}}`))
@@ -59,7 +60,9 @@ func FuzzContent(f *testing.F) {
 			t.Skip()
 		}
 		a, b = map[string]any{"spec": a}, map[string]any{"spec": b}
-		left, right := object.Content(&unstructured.Unstructured{Object: a}), object.Content(&unstructured.Unstructured{Object: b})
+		left, right := object.Content(&unstructured.Unstructured{
+			Object: a,
+		}), object.Content(&unstructured.Unstructured{Object: b})
 		first, err := json.Marshal(a)
 		if err != nil {
 			t.Fatal(err)
@@ -81,9 +84,13 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-func managed(manager string, operation metav1.ManagedFieldsOperationType, second int, fields string) metav1.ManagedFieldsEntry {
+func managed(manager string, operation metav1.ManagedFieldsOperationType, second int,
+	fields string,
+) metav1.ManagedFieldsEntry {
 	at := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC))
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: operation, Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+	}
 }
 
 func TestOwnedChangesWithOurFieldsOnly(t *testing.T) {
@@ -97,7 +104,8 @@ func TestOwnedChangesWithOurFieldsOnly(t *testing.T) {
 	if want == 0 || object.Owned(meta(managed("kubectl", apply, 1, `{}`))) != 0 {
 		t.Error("only our applies count")
 	}
-	if object.Owned(meta(managed("x", update, 5, `{"f:spec":{"f:c":{}}}`), managed("fairlead", apply, 1, `{"f:spec":{"f:b":{},"f:a":{}}}`))) != want {
+	if object.Owned(meta(managed("x", update, 5, `{"f:spec":{"f:c":{}}}`),
+		managed("fairlead", apply, 1, `{"f:spec":{"f:b":{},"f:a":{}}}`))) != want {
 		t.Error("a foreign field, or the order of the text, made a difference")
 	}
 	if object.Owned(meta(managed("fairlead", apply, 1, `{"f:spec":{"f:a":{}}}`))) == want {
@@ -136,7 +144,8 @@ func TestRivalsAreNamed(t *testing.T) {
 			[]string{"/spec/template/spec/containers/0/image"},
 		},
 		{
-			"gone", `{"f:metadata":{},"f:spec":{"f:template":{}}}`, `{"f:spec":{"f:paused":{}}}`, "hpa", []string{"/spec/replicas"},
+			"gone", `{"f:metadata":{},"f:spec":{"f:template":{}}}`, `{"f:spec":{"f:paused":{}}}`, "hpa",
+			[]string{"/spec/replicas"},
 		},
 	}
 	for _, test := range tests {

@@ -34,7 +34,10 @@ func (m manifest) String() string {
 func manifests(t *rapid.T) []manifest {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) manifest {
 		m := manifest{
-			kind: rapid.SampledFrom([]string{"Job", "Pod", "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Secret", "Deployment", "Boat", "Anchor", "Namespace"}).Draw(t, "kind"),
+			kind: rapid.SampledFrom([]string{
+				"Job", "Pod", "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Secret", "Deployment", "Boat",
+				"Anchor", "Namespace",
+			}).Draw(t, "kind"),
 			name: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"), annotations: map[string]string{},
 		}
 		if rapid.IntRange(0, 5).Draw(t, "hook") > 0 {
@@ -42,7 +45,8 @@ func manifests(t *rapid.T) []manifest {
 				"pre-install", "Pre-Install ", " pre-upgrade", "post-install", "test", "pre-rollback", "crd-install", "",
 			}), 1, 2).Draw(t, "events"), ",")
 		}
-		if weight := rapid.SampledFrom([]string{"", "0", "-5", "7", "+7", " 1", "1.5", "first"}).Draw(t, "weight"); weight != "" {
+		if weight := rapid.SampledFrom([]string{"", "0", "-5", "7", "+7", " 1", "1.5", "first"}).Draw(t,
+			"weight"); weight != "" {
 			m.annotations["helm.sh/hook-weight"] = weight
 		}
 		return m
@@ -55,7 +59,8 @@ func byHelm(t *rapid.T, all []manifest, event release.HookEvent) []string {
 	for _, m := range all {
 		text.WriteString("---\n" + m.String())
 	}
-	hooks, _, err := releaseutil.SortManifests(map[string]string{"a.yaml": text.String()}, nil, releaseutil.InstallOrder)
+	hooks, _, err := releaseutil.SortManifests(map[string]string{"a.yaml": text.String()}, nil,
+		releaseutil.InstallOrder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +107,8 @@ func compareWithHelm(t *rapid.T) {
 		}
 	}
 	for event, moment := range map[release.HookEvent]set.Hook{
-		release.HookPreInstall: object.PreInstall, release.HookPreUpgrade: object.PreUpgrade, release.HookPostInstall: object.PostInstall,
+		release.HookPreInstall: object.PreInstall, release.HookPreUpgrade: object.PreUpgrade,
+		release.HookPostInstall: object.PostInstall,
 	} {
 		var got []string
 		for _, step := range order.Hooks(items, moment) {

@@ -42,7 +42,10 @@ func needs(kind, name string) func(*set.Item) {
 func TestHooksThatShareAName(t *testing.T) {
 	t.Parallel()
 	before := hook(object.PreSync)
-	items := []set.Item{item("Job", "a", before), item("Job", "b", before), item("Job", "a", before), item("Job", "a", before, wave(-1)), item("Job", "a", hook(object.PostSync))}
+	items := []set.Item{
+		item("Job", "a", before), item("Job", "b", before), item("Job", "a", before),
+		item("Job", "a", before, wave(-1)), item("Job", "a", hook(object.PostSync)),
+	}
 	if got, want := shape(Hooks(items, object.PreSync)), "a! [a!] a,b! [a,b!] a! [a!] -a,b,a,a!"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -53,8 +56,10 @@ func TestHooksOfHelmRunInTurn(t *testing.T) {
 	t.Parallel()
 	before, helm := hook(object.PreInstall), func(i *set.Item) { i.Flags |= object.InTurn }
 	items := []set.Item{
-		item("Job", "check", before, helm), item("Boat", "check", before, helm), item("Role", "check", before, helm), item("ServiceAccount", "check", before, helm),
-		item("Job", "apply", before, helm), item("Job", "zero", before, helm, wave(-1)), item("Job", "ours", hook(object.PreSync)), item("Job", "theirs", hook(object.PreSync)),
+		item("Job", "check", before, helm), item("Boat", "check", before, helm), item("Role", "check", before, helm),
+		item("ServiceAccount", "check", before, helm),
+		item("Job", "apply", before, helm), item("Job", "zero", before, helm, wave(-1)),
+		item("Job", "ours", hook(object.PreSync)), item("Job", "theirs", hook(object.PreSync)),
 		item("Job", "upgrade", hook(object.PreUpgrade), helm),
 	}
 	steps := Hooks(items, object.Before&object.Install)
@@ -78,7 +83,10 @@ func TestHooksOfHelmRunInTurn(t *testing.T) {
 // Helm's hooks begin when the objects are sent, all others when they are healthy.
 func TestHooksAfterTheObjects(t *testing.T) {
 	t.Parallel()
-	items := []set.Item{item("Deployment", "web"), item("Job", "late", hook(object.PostSync)), item("Job", "early", hook(object.PostInstall), func(i *set.Item) { i.Flags |= object.InTurn })}
+	items := []set.Item{
+		item("Deployment", "web"), item("Job", "late", hook(object.PostSync)),
+		item("Job", "early", hook(object.PostInstall), func(i *set.Item) { i.Flags |= object.InTurn }),
+	}
 	for want, late := range map[string]func(set.Item) bool{
 		"web early! [early!] -early! [web] late! [late!] -late!": late,
 		"web [web] late! [late!] early! [early!] -early,late!":   func(set.Item) bool { return true },
@@ -128,25 +136,59 @@ func TestPlan(t *testing.T) {
 		{
 			"kinds",
 			[]set.Item{
-				item("ValidatingWebhookConfiguration", "hook"), item("Deployment", "web"), item("Boat", "boat"), item("ConfigMap", "config"),
+				item("ValidatingWebhookConfiguration", "hook"), item("Deployment", "web"), item("Boat", "boat"),
+				item("ConfigMap", "config"),
 				item("Role", "role"), item("CustomResourceDefinition", "crd", wave(7)), item("Namespace", "space"),
 			},
 			"crd,space config,role web boat hook",
 		},
-		{"waves", []set.Item{item("Deployment", "late", wave(5)), item("Deployment", "web"), item("ConfigMap", "early", wave(-1)), item("ConfigMap", "config")}, "early [early] config web [web,config] late"},
-		{"depends", []set.Item{item("Deployment", "web", needs("Deployment", "db")), item("Deployment", "db"), item("ValidatingWebhookConfiguration", "hook")}, "db [db] web hook"},
-		{"depends across waves", []set.Item{item("Deployment", "web", wave(1), needs("Deployment", "db")), item("Deployment", "db")}, "db [db] web"},
-		{"depends on another service's", []set.Item{item("Deployment", "web", needs("Deployment", "elsewhere"))}, "[elsewhere] web"},
-		{"depends on a namespace", []set.Item{item("Deployment", "web", needs("Namespace", "space")), item("Namespace", "space")}, "space [space] web"},
+		{
+			"waves",
+			[]set.Item{
+				item("Deployment", "late", wave(5)), item("Deployment", "web"), item("ConfigMap", "early", wave(-1)),
+				item("ConfigMap", "config"),
+			},
+			"early [early] config web [web,config] late",
+		},
+		{
+			"depends",
+			[]set.Item{
+				item("Deployment", "web", needs("Deployment", "db")), item("Deployment", "db"),
+				item("ValidatingWebhookConfiguration", "hook"),
+			},
+			"db [db] web hook",
+		},
+		{
+			"depends across waves",
+			[]set.Item{item("Deployment", "web", wave(1), needs("Deployment", "db")), item("Deployment", "db")},
+			"db [db] web",
+		},
+		{
+			"depends on another service's", []set.Item{item("Deployment", "web", needs("Deployment", "elsewhere"))},
+			"[elsewhere] web",
+		},
+		{
+			"depends on a namespace",
+			[]set.Item{item("Deployment", "web", needs("Namespace", "space")), item("Namespace", "space")},
+			"space [space] web",
+		},
 		{
 			"hooks",
 			[]set.Item{
-				item("Deployment", "web"), item("Job", "second", hook(object.PreSync), wave(2)), item("Job", "first", hook(object.PreSync)), item("Namespace", "space"),
-				item("Job", "after", hook(object.PostSync)), item("Job", "fail", hook(object.SyncFail)), item("Job", "with", hook(object.Sync)), item("Job", "test", hook(object.Never)),
+				item("Deployment", "web"), item("Job", "second", hook(object.PreSync), wave(2)),
+				item("Job", "first", hook(object.PreSync)), item("Namespace", "space"),
+				item("Job", "after", hook(object.PostSync)), item("Job", "fail", hook(object.SyncFail)),
+				item("Job", "with", hook(object.Sync)), item("Job", "test", hook(object.Never)),
 			},
 			"space first! [first!] second! [second!] -second,first! web with! [with!] -with! [space,web] after! [after!] -after!",
 		},
-		{"hooks between waves", []set.Item{item("ConfigMap", "a"), item("ConfigMap", "c", wave(2)), item("Job", "b", hook(object.Sync), wave(1))}, "a [a] b! [b!] -b! c"},
+		{
+			"hooks between waves",
+			[]set.Item{
+				item("ConfigMap", "a"), item("ConfigMap", "c", wave(2)), item("Job", "b", hook(object.Sync), wave(1)),
+			},
+			"a [a] b! [b!] -b! c",
+		},
 	} {
 		steps, err := Plan(test.items, isBoat, late)
 		if got := shape(steps); err != nil || got != test.want {
@@ -169,7 +211,8 @@ func TestCycleIsNamed(t *testing.T) {
 	t.Parallel()
 	for want, items := range map[string][]set.Item{
 		"c.yaml, document 1: objects depend on each other in a circle: Deployment ns/c -> Deployment ns/d -> Deployment ns/c. Mend the annotation fairlead.dev/depends-on": {
-			item("Deployment", "b", needs("Deployment", "c")), item("Deployment", "c", needs("Deployment", "d")), item("Deployment", "d", needs("Deployment", "c")), item("Deployment", "ok"),
+			item("Deployment", "b", needs("Deployment", "c")), item("Deployment", "c", needs("Deployment", "d")),
+			item("Deployment", "d", needs("Deployment", "c")), item("Deployment", "ok"),
 		},
 		"a.yaml, document 1: Deployment ns/a depends on Deployment ns/b, which is of a later wave (2, its own is 0). Mend the annotations fairlead.dev/wave or fairlead.dev/depends-on": {
 			item("Deployment", "a", needs("Deployment", "b")), item("Deployment", "b", wave(2)),
@@ -189,8 +232,10 @@ func TestRemovalIsTheReverse(t *testing.T) {
 	}
 	var got []string
 	for _, group := range Removal([]inventory.Entry{
-		entry("Namespace", "space", 0), entry("ConfigMap", "config", 0), entry("Deployment", "web", 0), entry("Deployment", "late", 3),
-		entry("ValidatingWebhookConfiguration", "hook", 0), entry("CustomResourceDefinition", "crd", 0), entry("Secret", "secret", 0),
+		entry("Namespace", "space", 0), entry("ConfigMap", "config", 0), entry("Deployment", "web", 0),
+		entry("Deployment", "late", 3),
+		entry("ValidatingWebhookConfiguration", "hook", 0), entry("CustomResourceDefinition", "crd", 0),
+		entry("Secret", "secret", 0),
 	}) {
 		var names []string
 		for _, entry := range group {

@@ -27,7 +27,8 @@ type stuck struct {
 
 func (s stuck) Metadata(context.Context, object.Ref) (*metav1.PartialObjectMetadata, error) {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		UID: "1", Labels: map[string]string{object.ServiceLabel: "shop"}, Finalizers: []string{"harbour.dev/hold"}, DeletionTimestamp: &metav1.Time{Time: s.since},
+		UID: "1", Labels: map[string]string{object.ServiceLabel: "shop"}, Finalizers: []string{"harbour.dev/hold"},
+		DeletionTimestamp: &metav1.Time{Time: s.since},
 	}}, nil
 }
 
@@ -37,19 +38,25 @@ func TestFinalizerPastItsDeadline(t *testing.T) {
 		begin := time.Now()
 		p := New(stuck{since: begin}, nil, nil, apply.NewWidth())
 		entries := []inventory.Entry{
-			{Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "held"}, Version: "v1"}, UID: "1"},
+			{
+				Ref: object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "held"}, Version: "v1"},
+				UID: "1",
+			},
 			{Ref: object.Ref{Key: object.Key{Kind: "Namespace", Name: "shop"}, Version: "v1"}, UID: "1"},
 		}
 		left := p.Prune(t.Context(), "shop", entries).Left
 		if time.Since(begin) != 0 {
 			t.Errorf("it waited for %s", time.Since(begin))
 		}
-		if len(left) != 2 || left[0].Why != "waits for its finalizers: harbour.dev/hold" || left[1].Why != "waits for the objects that have to go before it" {
+		if len(left) != 2 || left[0].Why != "waits for its finalizers: harbour.dev/hold" ||
+			left[1].Why != "waits for the objects that have to go before it" {
 			t.Errorf("got %v", left)
 		}
 		<-time.After(finalizerPatience + time.Second)
 		left = p.Prune(t.Context(), "shop", entries[:1]).Left
-		if want := "waits for its finalizers since " + begin.UTC().Format(time.RFC3339) + ": harbour.dev/hold. See to it that what should take them off runs, or take them off"; len(left) != 1 || left[0].Why != want {
+		if want := "waits for its finalizers since " + begin.UTC().Format(time.RFC3339) +
+			": harbour.dev/hold. See to it that what should take them off runs, or take them off"; len(left) != 1 ||
+			left[0].Why != want {
 			t.Errorf("got %v, want %s", left, want)
 		}
 	})
@@ -71,7 +78,9 @@ func (u *away) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObjec
 	if len(u.deleted) > 0 {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, ref.Name)
 	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "1", Labels: map[string]string{object.ServiceLabel: "shop"}}}, nil
+	return &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: "1", Labels: map[string]string{object.ServiceLabel: "shop"}},
+	}, nil
 }
 
 func (u *away) Served(context.Context, schema.GroupKind) (string, error) { return u.version, u.doubt }
@@ -83,7 +92,9 @@ func (u *away) Delete(_ context.Context, ref object.Ref, _ types.UID) error {
 
 func TestObjectsOfAKindThatIsNotServedStayOnTheList(t *testing.T) {
 	t.Parallel()
-	entries := []inventory.Entry{{Ref: object.Ref{Key: object.Key{Group: "sail.dev", Kind: "Raft", Name: "r"}, Version: "v1"}, UID: "1"}}
+	entries := []inventory.Entry{
+		{Ref: object.Ref{Key: object.Key{Group: "sail.dev", Kind: "Raft", Name: "r"}, Version: "v1"}, UID: "1"},
+	}
 	for name, one := range map[string]struct {
 		cluster *away
 		left    bool
@@ -98,7 +109,9 @@ func TestObjectsOfAKindThatIsNotServedStayOnTheList(t *testing.T) {
 			if orphan && one.deleted != "" {
 				continue // the object would be released
 			}
-			left := New(one.cluster, nil, nil, apply.NewWidth()).Remove(t.Context(), "shop", inventory.Record{Entries: entries, Orphan: orphan}).Left
+			left := New(one.cluster, nil, nil, apply.NewWidth()).Remove(t.Context(), "shop", inventory.Record{
+				Entries: entries, Orphan: orphan,
+			}).Left
 			if len(left) > 0 != one.left {
 				t.Errorf("%s: got %v", name, left)
 			}

@@ -49,21 +49,31 @@ func TestAKeeperDoesNotLookAgainForARetryThatIsNotMade(t *testing.T) {
 			there := &away{}
 			c := &Controller{Deps: Deps{
 				Desired: store, Artifacts: there, Reports: there, Inventory: inventory.New(nil, nil), Memory: known,
-				Watcher: watch.New(nil, known, func(string) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry()),
+				Watcher: watch.New(nil, known, func(string) {}, slog.New(slog.DiscardHandler),
+					prometheus.NewRegistry()),
 			}, turns: newTurns()}
-			k := &keeper{Controller: c, name: "web", log: slog.New(slog.DiscardHandler), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks()}
+			k := &keeper{
+				Controller: c, name: "web", log: slog.New(slog.DiscardHandler),
+				backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks(),
+			}
 			service := desired.Service{
 				Name: "web", Digest: "d1", Path: "a", Manual: true,
-				Sync: &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, RequestTime: timestamppb.Now(), RequestOnly: []string{"ConfigMap/a"}},
+				Sync: &deliveryv1.SyncSpec{
+					Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, RequestTime: timestamppb.Now(),
+					RequestOnly: []string{"ConfigMap/a"},
+				},
 			}
 			service.AskedFor = service.Content()
-			record := inventory.Record{Service: "web", Complete: true, Applied: inventory.Applied{Digest: "d0", Set: "before"}}
+			record := inventory.Record{
+				Service: "web", Complete: true, Applied: inventory.Applied{Digest: "d0", Set: "before"},
+			}
 			k.tend(t.Context(), t.Context(), service, record)
 			if k.refusal.again.IsZero() {
 				t.Fatalf("the sync was not refused for a while: %+v", k.refusal)
 			}
 			k.refusal.again = time.Now().Add(-time.Minute)
-			if wait := k.tend(t.Context(), t.Context(), service, record); wait > retryMax || !k.refusal.again.After(time.Now()) {
+			if wait := k.tend(t.Context(), t.Context(), service, record); wait > retryMax ||
+				!k.refusal.again.After(time.Now()) {
 				t.Errorf("it is not tried again when it is due: next look in %s", wait)
 			}
 			k.refusal.again = time.Now().Add(-time.Minute)

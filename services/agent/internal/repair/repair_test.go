@@ -49,7 +49,8 @@ type world struct {
 func newWorld(objects int) *world {
 	w := &world{metrics: prometheus.NewRegistry(), repairs: map[string]int{}, verified: map[string]int{}, same: true}
 	w.memory = memory.New(func(service string) { w.repair.Notice(service) })
-	w.repair = repair.New(w.memory, w, w, func() time.Time { return time.Now().Add(time.Duration(w.jump.Load())) }, slog.New(slog.DiscardHandler), w.metrics)
+	w.repair = repair.New(w.memory, w, w, func() time.Time { return time.Now().Add(time.Duration(w.jump.Load())) },
+		slog.New(slog.DiscardHandler), w.metrics)
 	var entries []inventory.Entry
 	for i := range objects {
 		entries = append(entries, inventory.Entry{Ref: object.Ref{Key: key(fmt.Sprint("o", i)), Version: "v1"}, Sum: 1})
@@ -69,8 +70,14 @@ func key(name string) object.Key {
 func (w *world) meta(name, field string) *metav1.PartialObjectMetadata {
 	w.version++
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: "n", UID: types.UID("u-" + name), ResourceVersion: fmt.Sprint(w.version), Labels: map[string]string{object.ServiceLabel: service},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:` + field + `":{}}`)}},
+		Name: name, Namespace: "n", UID: types.UID("u-" + name), ResourceVersion: fmt.Sprint(w.version),
+		Labels: map[string]string{object.ServiceLabel: service},
+		ManagedFields: []metav1.ManagedFieldsEntry{
+			{
+				Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+				FieldsV1: metav1.NewFieldsV1(`{"f:` + field + `":{}}`),
+			},
+		},
 	}}
 }
 
@@ -196,7 +203,8 @@ func TestFightBacksOffAndEnds(t *testing.T) {
 			t.Errorf("%d repairs in a minute", n)
 		}
 		summary := w.memory.Summary(service)
-		if len(summary.Rivals) != 1 || summary.Rivals[0].Manager != "hpa" || summary.Rivals[0].Fields[0] != "/spec/replicas" {
+		if len(summary.Rivals) != 1 || summary.Rivals[0].Manager != "hpa" ||
+			summary.Rivals[0].Fields[0] != "/spec/replicas" {
 			t.Errorf("rivals: %+v", summary.Rivals)
 		}
 		<-time.After(24 * time.Hour)
@@ -337,7 +345,8 @@ fairlead_agent_verifications_total{result="different"} 0
 fairlead_agent_verifications_total{result="failed"} 0
 fairlead_agent_verifications_total{result="same"} %d
 `, all)
-		if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(want), "fairlead_agent_verifications_total"); err != nil {
+		if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(want),
+			"fairlead_agent_verifications_total"); err != nil {
 			t.Error(err)
 		}
 		w.same = false

@@ -33,7 +33,9 @@ type taker struct {
 	changed chan struct{}
 }
 
-func (r *taker) ReportDetails(_ context.Context, request *deliveryv1.ReportDetailsRequest) (*deliveryv1.ReportDetailsResponse, error) {
+func (r *taker) ReportDetails(_ context.Context,
+	request *deliveryv1.ReportDetailsRequest,
+) (*deliveryv1.ReportDetailsResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.called++
@@ -114,7 +116,8 @@ func TestDetailsAreSentOverARestart(t *testing.T) {
 	dir := t.TempDir()
 	d, stop := sendDetails(t, dir, distributors)
 	for _, detail := range []*deliveryv1.ServiceDetail{
-		objects("web", "old"), objects("web", "a", "b"), {Service: "web", Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Created: 1}}},
+		objects("web", "old"), objects("web", "a", "b"),
+		{Service: "web", Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Created: 1}}},
 	} {
 		if err := d.Set(detail); err != nil {
 			t.Fatal(err)
@@ -127,7 +130,8 @@ func TestDetailsAreSentOverARestart(t *testing.T) {
 	hub.mu.Unlock()
 	d, _ = sendDetails(t, dir, distributors)
 	hub.await(t, "both kinds", func() bool { return len(hub.got) == 2 })
-	if hub.got[1].GetDiff().GetCreated() != 1 || len(hub.got[0].GetObjects().GetObjects()) != 2 || hub.got[0].GetObservedTime() == nil {
+	if hub.got[1].GetDiff().GetCreated() != 1 || len(hub.got[0].GetObjects().GetObjects()) != 2 ||
+		hub.got[0].GetObservedTime() == nil {
 		t.Errorf("got %v, want the objects before what would change", hub.got)
 	}
 	// The same again is no news; something else is.
@@ -167,7 +171,8 @@ func TestDetailThatTheHubDoesNotKeepIsDropped(t *testing.T) {
 	if err := d.Set(objects("small", "a")); err != nil {
 		t.Fatal(err)
 	}
-	hub.await(t, "the other", func() bool { return len(hub.got) > 0 && hub.got[len(hub.got)-1].GetService() == "small" })
+	hub.await(t, "the other",
+		func() bool { return len(hub.got) > 0 && hub.got[len(hub.got)-1].GetService() == "small" })
 	if err := d.Forget("small"); err != nil {
 		t.Error(err)
 	}
@@ -179,7 +184,10 @@ func TestRunsOfTestsAreSentEach(t *testing.T) {
 	hub, distributors := newTaker(t)
 	d, _ := sendDetails(t, t.TempDir(), distributors)
 	run := func(id, message string) *deliveryv1.ServiceDetail {
-		return &deliveryv1.ServiceDetail{Service: "web", Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: id, Message: message}}}
+		return &deliveryv1.ServiceDetail{
+			Service: "web",
+			Detail:  &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: id, Message: message}},
+		}
 	}
 	for _, one := range []*deliveryv1.ServiceDetail{run("one", "first"), run("two", "x"), run("one", "last")} {
 		if err := d.Set(one); err != nil {
@@ -206,7 +214,9 @@ func TestRunsOfAServiceThatLeftAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Set(&deliveryv1.ServiceDetail{Service: "web", Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: "one"}}}); err != nil {
+	if err := d.Set(&deliveryv1.ServiceDetail{
+		Service: "web", Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: "one"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Forget("web"); err != nil {
@@ -218,7 +228,9 @@ func TestRunsOfAServiceThatLeftAreForgotten(t *testing.T) {
 }
 
 func testRun(service, id string, end *timestamppb.Timestamp) *deliveryv1.ServiceDetail {
-	return &deliveryv1.ServiceDetail{Service: service, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: id, EndTime: end}}}
+	return &deliveryv1.ServiceDetail{
+		Service: service, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: &deliveryv1.TestRun{Id: id, EndTime: end}},
+	}
 }
 
 // An agent that leads again has newer lists to come, but of a run that it saw end nobody knows more.
@@ -230,7 +242,9 @@ func TestTheEndsOfRunsOutliveAChangeOfTheLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range []*deliveryv1.ServiceDetail{testRun("web", "ended", timestamppb.Now()), testRun("web", "running", nil), objects("web", "a")} {
+	for _, one := range []*deliveryv1.ServiceDetail{
+		testRun("web", "ended", timestamppb.Now()), testRun("web", "running", nil), objects("web", "a"),
+	} {
 		if err := d.Set(one); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +256,8 @@ func TestTheEndsOfRunsOutliveAChangeOfTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	sendDetails(t, dir, distributors)
-	hub.await(t, "the run that has ended", func() bool { return len(hub.got) == 1 && hub.got[0].GetTestRun().GetId() == "ended" })
+	hub.await(t, "the run that has ended",
+		func() bool { return len(hub.got) == 1 && hub.got[0].GetTestRun().GetId() == "ended" })
 }
 
 func TestTheHubIsToldOfTheLastRunsOfAService(t *testing.T) {
@@ -260,12 +275,14 @@ func TestTheHubIsToldOfTheLastRunsOfAService(t *testing.T) {
 		if err := d.Set(testRun("web", fmt.Sprintf("run-%02d", i), timestamppb.Now())); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(filepath.Join(dir, fmt.Sprintf("web.test-run-%02d.detail", i)), time.Time{}, time.Unix(int64(i), 0)); err != nil {
+		if err := os.Chtimes(filepath.Join(dir, fmt.Sprintf("web.test-run-%02d.detail", i)), time.Time{},
+			time.Unix(int64(i), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "web.*"))
-	if err != nil || len(files) != 20 || d.Waits("web", "run-04") || !d.Waits("web", "run-05") || !d.Waits("web", "run-24") || !d.Waits("other", "one") {
+	if err != nil || len(files) != 20 || d.Waits("web", "run-04") || !d.Waits("web", "run-05") ||
+		!d.Waits("web", "run-24") || !d.Waits("other", "one") {
 		t.Errorf("%d wait: %v %v", len(files), files, err)
 	}
 }

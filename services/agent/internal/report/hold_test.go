@@ -28,7 +28,8 @@ func TestProgressIsHeldBack(t *testing.T) {
 	want := func(phase deliveryv1.Phase, held time.Duration) {
 		t.Helper()
 		got, left := r.pending()
-		if left != held || (len(got) == 0) != (phase == deliveryv1.Phase_PHASE_UNSPECIFIED) || len(got) > 0 && got[0].GetPhase() != phase {
+		if left != held || (len(got) == 0) != (phase == deliveryv1.Phase_PHASE_UNSPECIFIED) ||
+			len(got) > 0 && got[0].GetPhase() != phase {
 			t.Errorf("got %v, others after %s; want %s, and after %s", got, left, phase, held)
 		}
 	}
@@ -40,7 +41,9 @@ func TestProgressIsHeldBack(t *testing.T) {
 	now = now.Add(300 * time.Millisecond)
 	want(deliveryv1.Phase_PHASE_PROGRESSING, 0)
 	sent, _ := r.pending()
-	if err := r.acknowledge(sent, []*deliveryv1.Acknowledgement{{Service: "web", Sequence: sent[0].GetSequence()}}); err != nil {
+	if err := r.acknowledge(sent, []*deliveryv1.Acknowledgement{
+		{Service: "web", Sequence: sent[0].GetSequence()},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	set(deliveryv1.Phase_PHASE_PROGRESSING, 2)

@@ -49,7 +49,9 @@ func (r *receiver) Report(_ context.Context, request *deliveryv1.ReportRequest) 
 		if one.GetSequence() > r.durable[one.GetService()] {
 			r.durable[one.GetService()], r.got[one.GetService()] = one.GetSequence(), one
 		}
-		answer.Acknowledged = append(answer.Acknowledged, &deliveryv1.Acknowledgement{Service: one.GetService(), Sequence: r.durable[one.GetService()]})
+		answer.Acknowledged = append(answer.Acknowledged, &deliveryv1.Acknowledgement{
+			Service: one.GetService(), Sequence: r.durable[one.GetService()],
+		})
 	}
 	select {
 	case r.changed <- struct{}{}:
@@ -78,7 +80,9 @@ func (r *receiver) await(t *testing.T, service, message string) *deliveryv1.Serv
 
 func newReceiver(t *testing.T) (*receiver, *hub.Distributors) {
 	t.Helper()
-	r := &receiver{got: map[string]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, changed: make(chan struct{}, 1)}
+	r := &receiver{
+		got: map[string]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, changed: make(chan struct{}, 1),
+	}
 	mux := http.NewServeMux()
 	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(r))
 	server := httptest.NewServer(mux)
@@ -112,7 +116,9 @@ func run(t *testing.T, r *report.Reporter) {
 
 func set(t *testing.T, r *report.Reporter, service, message string) {
 	t.Helper()
-	if err := r.Set(&deliveryv1.ServiceReport{Service: service, Phase: deliveryv1.Phase_PHASE_HEALTHY, Message: message}); err != nil {
+	if err := r.Set(&deliveryv1.ServiceReport{
+		Service: service, Phase: deliveryv1.Phase_PHASE_HEALTHY, Message: message,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -220,9 +226,13 @@ func TestReportsThatAreLargeTogetherAreSentApart(t *testing.T) {
 	}
 	r := open(t, t.TempDir(), distributors)
 	for i := range 30 {
-		failed := &deliveryv1.ServiceReport{Service: fmt.Sprint("s", i), Phase: deliveryv1.Phase_PHASE_FAILED, Message: "no"}
+		failed := &deliveryv1.ServiceReport{
+			Service: fmt.Sprint("s", i), Phase: deliveryv1.Phase_PHASE_FAILED, Message: "no",
+		}
 		for range 100 {
-			failed.Objects = append(failed.Objects, &deliveryv1.ObjectReport{Kind: "ConfigMap", Message: strings.Repeat("x", 4000)})
+			failed.Objects = append(failed.Objects, &deliveryv1.ObjectReport{
+				Kind: "ConfigMap", Message: strings.Repeat("x", 4000),
+			})
 		}
 		if err := r.Set(failed); err != nil {
 			t.Fatal(err)
@@ -242,7 +252,9 @@ func TestRemovedServiceIsForgottenOnceTheHubKnows(t *testing.T) {
 	receiver, distributors := newReceiver(t)
 	dir := t.TempDir()
 	r := open(t, dir, distributors)
-	if err := r.Set(&deliveryv1.ServiceReport{Service: "a", Phase: deliveryv1.Phase_PHASE_REMOVED, Message: "gone"}); err != nil {
+	if err := r.Set(&deliveryv1.ServiceReport{
+		Service: "a", Phase: deliveryv1.Phase_PHASE_REMOVED, Message: "gone",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if pending := open(t, dir, distributors).Pending(); pending != 1 {

@@ -23,7 +23,8 @@ func TestBoundsOfAProject(t *testing.T) {
 		"spec: {group: sea.dev, scope: Cluster, names: {kind: Boat}}\n"
 	role := func(scope, rest string) string {
 		return "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: a, namespace: shop}\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
-			"metadata: {name: a.rbac.authorization.k8s.io}\nspec: {group: rbac.authorization.k8s.io, scope: " + scope + ", names: {kind: ClusterRoleBinding}}\n" + rest
+			"metadata: {name: a.rbac.authorization.k8s.io}\nspec: {group: rbac.authorization.k8s.io, scope: " + scope +
+			", names: {kind: ClusterRoleBinding}}\n" + rest
 	}
 	const crd = "CustomResourceDefinition.apiextensions.k8s.io"
 	for _, test := range []struct {
@@ -34,32 +35,84 @@ func TestBoundsOfAProject(t *testing.T) {
 	}{
 		{"nothing is bounded", nil, elsewhere + "---\n" + namespace, ""},
 		{"the service's namespace", &deliveryv1.ObjectRules{Namespaces: []string{"shop"}}, config, ""},
-		{"another service's namespace", &deliveryv1.ObjectRules{Namespaces: []string{"bank"}}, config, "does not allow namespace shop"},
-		{"a foreign namespace", &deliveryv1.ObjectRules{Namespaces: []string{"shop*"}}, config + "---\n" + elsewhere, "apps/a.yaml, document 2, line 5: ConfigMap kube-system/a: "},
+		{
+			"another service's namespace", &deliveryv1.ObjectRules{Namespaces: []string{"bank"}}, config,
+			"does not allow namespace shop",
+		},
+		{
+			"a foreign namespace", &deliveryv1.ObjectRules{Namespaces: []string{"shop*"}},
+			config + "---\n" + elsewhere, "apps/a.yaml, document 2, line 5: ConfigMap kube-system/a: ",
+		},
 		{"any namespace, some kinds", &deliveryv1.ObjectRules{Kinds: []string{"ConfigMap"}}, elsewhere, ""},
 		{"a kind of a group", &deliveryv1.ObjectRules{Kinds: []string{"*.batch"}}, job, ""},
 		{"another kind", &deliveryv1.ObjectRules{Kinds: []string{"Job"}}, job, "does not allow kind Job.batch"},
-		{"a denied kind", &deliveryv1.ObjectRules{Kinds: []string{"*"}, DeniedKinds: []string{"Job.*"}}, job, "does not allow kind Job.batch"},
-		{"a kind in no namespace", &deliveryv1.ObjectRules{Kinds: []string{"*"}}, namespace, "does not allow kind Namespace, which is not in a namespace"},
-		{"one that is written out", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}, Namespaces: []string{"shop-*"}}, namespace, ""},
-		{"another Namespace", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}, Namespaces: []string{"shop"}}, namespace, "does not allow namespace shop-eu"},
-		{"a scope of its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, boats, "does not allow kind Boat.sea.dev, which is not in a namespace"},
-		{"which is written out", &deliveryv1.ObjectRules{Kinds: []string{"Boat.sea.dev", crd}, Namespaces: []string{"shop"}}, boats, ""},
-		{"the agent's namespace, with kinds alone", &deliveryv1.ObjectRules{Kinds: []string{"ConfigMap"}}, systems, "does not allow namespace fairlead-system, where the agent is"},
-		{"the agent's namespace, with denied kinds alone", &deliveryv1.ObjectRules{DeniedKinds: []string{"Job.*"}}, systems, "does not allow namespace fairlead-system"},
-		{"the agent's namespace, by a pattern", &deliveryv1.ObjectRules{Namespaces: []string{"*"}}, systems, "(spec.namespaces has to name it without *)"},
-		{"the agent's namespace, written out", &deliveryv1.ObjectRules{Namespaces: []string{"fairlead-system"}}, systems, ""},
-		{"the agent's Namespace", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}}, strings.Replace(namespace, "shop-eu", "fairlead-system", 1), "does not allow namespace fairlead-system"},
-		{"a CRD that calls a kind of the cluster its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, role("Namespaced", ""), "does not allow kind ClusterRoleBinding.rbac.authorization.k8s.io, which is not in a namespace"},
-		{"one that comes as a hook", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, strings.Replace(role("Namespaced", ""), "metadata: {", "metadata: {annotations: {helm.sh/hook: pre-install}, ", 1), "which is not in a namespace"},
+		{
+			"a denied kind", &deliveryv1.ObjectRules{Kinds: []string{"*"}, DeniedKinds: []string{"Job.*"}}, job,
+			"does not allow kind Job.batch",
+		},
+		{
+			"a kind in no namespace", &deliveryv1.ObjectRules{Kinds: []string{"*"}}, namespace,
+			"does not allow kind Namespace, which is not in a namespace",
+		},
+		{
+			"one that is written out",
+			&deliveryv1.ObjectRules{Kinds: []string{"Namespace"}, Namespaces: []string{"shop-*"}}, namespace, "",
+		},
+		{
+			"another Namespace", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}, Namespaces: []string{"shop"}},
+			namespace, "does not allow namespace shop-eu",
+		},
+		{
+			"a scope of its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}}, boats,
+			"does not allow kind Boat.sea.dev, which is not in a namespace",
+		},
+		{
+			"which is written out",
+			&deliveryv1.ObjectRules{Kinds: []string{"Boat.sea.dev", crd}, Namespaces: []string{"shop"}}, boats, "",
+		},
+		{
+			"the agent's namespace, with kinds alone", &deliveryv1.ObjectRules{Kinds: []string{"ConfigMap"}}, systems,
+			"does not allow namespace fairlead-system, where the agent is",
+		},
+		{
+			"the agent's namespace, with denied kinds alone", &deliveryv1.ObjectRules{DeniedKinds: []string{"Job.*"}},
+			systems, "does not allow namespace fairlead-system",
+		},
+		{
+			"the agent's namespace, by a pattern", &deliveryv1.ObjectRules{Namespaces: []string{"*"}}, systems,
+			"(spec.namespaces has to name it without *)",
+		},
+		{
+			"the agent's namespace, written out", &deliveryv1.ObjectRules{Namespaces: []string{"fairlead-system"}},
+			systems, "",
+		},
+		{
+			"the agent's Namespace", &deliveryv1.ObjectRules{Kinds: []string{"Namespace"}},
+			strings.Replace(namespace, "shop-eu", "fairlead-system", 1), "does not allow namespace fairlead-system",
+		},
+		{
+			"a CRD that calls a kind of the cluster its own", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}},
+			role("Namespaced", ""),
+			"does not allow kind ClusterRoleBinding.rbac.authorization.k8s.io, which is not in a namespace",
+		},
+		{
+			"one that comes as a hook", &deliveryv1.ObjectRules{Kinds: []string{"*", crd}},
+			strings.Replace(role("Namespaced", ""), "metadata: {",
+				"metadata: {annotations: {helm.sh/hook: pre-install}, ", 1),
+			"which is not in a namespace",
+		},
 	} {
 		store, _ := openStore(t)
-		b, err := store.Create(set.Target{Service: "shop", ID: id("1"), Namespace: "shop", Scopes: known(), Rules: test.rules})
+		b, err := store.Create(set.Target{
+			Service: "shop", ID: id("1"), Namespace: "shop", Scopes: known(), Rules: test.rules,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer b.Discard()
-		reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, nil)
+		reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+			return b.Add(t.Context(), obj, at)
+		}, nil)
 		reader.Read("apps/a.yaml", []byte(test.text))
 		if err := reader.Err(); err != nil {
 			t.Fatal(err)

@@ -32,7 +32,9 @@ func TestNamespaceOfTheServiceIsAddedOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Discard()
-			reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, nil)
+			reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+				return b.Add(t.Context(), obj, at)
+			}, nil)
 			reader.Read("apps/a.yaml", []byte(test.text))
 			if err := b.AddNamespace(t.Context(), test.wanted); err != nil {
 				t.Fatal(err)
@@ -46,7 +48,8 @@ func TestNamespaceOfTheServiceIsAddedOnce(t *testing.T) {
 			if err != nil || len(items) != 1 {
 				t.Fatal(items, err)
 			}
-			if got := items[0]; got.Name != "shop" || got.Namespace != "" || got.Flags != test.flags || got.Position.File != test.at {
+			if got := items[0]; got.Name != "shop" || got.Namespace != "" || got.Flags != test.flags ||
+				got.Position.File != test.at {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -33,7 +33,10 @@ func (s scopes) Namespaced(_ context.Context, gvk schema.GroupVersionKind) (bool
 }
 
 func known() scopes {
-	return scopes{"ConfigMap": true, "Job": true, "Namespace": false, "CustomResourceDefinition": false, "ClusterRoleBinding": false}
+	return scopes{
+		"ConfigMap": true, "Job": true, "Namespace": false, "CustomResourceDefinition": false,
+		"ClusterRoleBinding": false,
+	}
 }
 
 func openStore(t *testing.T) (*set.Store, string) {
@@ -63,7 +66,9 @@ func build(t *testing.T, store *set.Store, name, text string, last *set.Set) (*s
 		}
 		memo = func(at manifest.Position) (bool, error) { return b.Copy(t.Context(), at) }
 	}
-	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, memo)
+	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+		return b.Add(t.Context(), obj, at)
+	}, memo)
 	reader.Read("apps/a.yaml", []byte(text))
 	if err := reader.Err(); err != nil {
 		return nil, err
@@ -108,14 +113,34 @@ func TestObjectsGetTheirNamespaceAndTheMark(t *testing.T) {
 	t.Parallel()
 	const marked = `"labels":{"fairlead.dev/service":"shop"}`
 	tests := map[string]struct{ text, want, err string }{
-		"namespace is filled in": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", `ConfigMap shop/a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"ConfigMap","metadata":{` + marked + `,"name":"a","namespace":"shop"}}`, ""},
-		"namespace is kept":      {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}", `ConfigMap b/a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"ConfigMap","metadata":{` + marked + `,"name":"a","namespace":"b"}}`, ""},
-		"cluster-scoped":         {"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}", `Namespace a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"Namespace","metadata":{` + marked + `,"name":"a"}}`, ""},
-		"scope from a CRD that comes later": {
-			"apiVersion: x.dev/v1\nkind: Boat\nmetadata: {name: b, namespace: c}\n---\n" + crd + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
-			`Boat b (apps/a.yaml, document 1) line 1: {"apiVersion":"x.dev/v1","kind":"Boat","metadata":{` + marked + `,"name":"b"}}`, "",
+		"namespace is filled in": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
+			`ConfigMap shop/a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"ConfigMap","metadata":{` +
+				marked + `,"name":"a","namespace":"shop"}}`,
+			"",
 		},
-		"unknown kind": {"apiVersion: x.dev/v1\nkind: Ship\nmetadata: {name: s}", "", "Ship s (apps/a.yaml, document 1): the cluster does not know kind Ship of x.dev/v1"},
+		"namespace is kept": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}",
+			`ConfigMap b/a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"ConfigMap","metadata":{` +
+				marked + `,"name":"a","namespace":"b"}}`,
+			"",
+		},
+		"cluster-scoped": {
+			"apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: b}",
+			`Namespace a (apps/a.yaml, document 1) line 1: {"apiVersion":"v1","kind":"Namespace","metadata":{` +
+				marked + `,"name":"a"}}`,
+			"",
+		},
+		"scope from a CRD that comes later": {
+			"apiVersion: x.dev/v1\nkind: Boat\nmetadata: {name: b, namespace: c}\n---\n" + crd +
+				"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}",
+			`Boat b (apps/a.yaml, document 1) line 1: {"apiVersion":"x.dev/v1","kind":"Boat","metadata":{` + marked +
+				`,"name":"b"}}`, "",
+		},
+		"unknown kind": {
+			"apiVersion: x.dev/v1\nkind: Ship\nmetadata: {name: s}", "",
+			"Ship s (apps/a.yaml, document 1): the cluster does not know kind Ship of x.dev/v1",
+		},
 		"twice after defaulting": {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}", "",
 			"apps/a.yaml, document 2, line 5: ConfigMap shop/a is there twice, first in apps/a.yaml, document 1. Remove one",
@@ -128,7 +153,10 @@ func TestObjectsGetTheirNamespaceAndTheMark(t *testing.T) {
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/wave: soon}}", "",
 			"apps/a.yaml, document 1, line 1: annotation fairlead.dev/wave: \"soon\" must be a whole number",
 		},
-		"an object that no cluster takes": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: " + strings.Repeat("x", 5<<20) + "}", "", "more than the 4194304 that any cluster takes"},
+		"an object that no cluster takes": {
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: " + strings.Repeat("x", 5<<20) + "}", "",
+			"more than the 4194304 that any cluster takes",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -181,8 +209,11 @@ metadata: {name: never, annotations: {helm.sh/hook: test}}
 	if err != nil || !ok {
 		t.Fatalf("not found: %v", err)
 	}
-	if fmt.Sprint(item) != fmt.Sprint(items[0]) || item.Wave != -3 || item.Hook != object.PreSync || item.Flags != object.DeleteSucceeded || item.Timeout != 90*time.Second ||
-		!slices.Equal(item.Depends, []object.Key{{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "db"}}) || item.Position.Line != 2 {
+	if fmt.Sprint(item) != fmt.Sprint(items[0]) || item.Wave != -3 || item.Hook != object.PreSync ||
+		item.Flags != object.DeleteSucceeded || item.Timeout != 90*time.Second ||
+		!slices.Equal(item.Depends, []object.Key{
+			{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "db"},
+		}) || item.Position.Line != 2 {
 		t.Errorf("got %+v", item)
 	}
 	obj, at, err := s.Object(item)
@@ -198,7 +229,9 @@ func TestHooksThatShareANameAreCounted(t *testing.T) {
 	t.Parallel()
 	store, _ := openStore(t)
 	const hook = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, annotations: {helm.sh/hook: pre-install}}\n---\n"
-	s := must(t, store, "1", strings.ReplaceAll(hook, "NAME", "a")+strings.ReplaceAll(hook, "NAME", "b")+strings.ReplaceAll(hook, "NAME", "a"), nil)
+	s := must(t, store, "1",
+		strings.ReplaceAll(hook, "NAME", "a")+strings.ReplaceAll(hook, "NAME", "b")+
+			strings.ReplaceAll(hook, "NAME", "a"), nil)
 	items, err := s.Items()
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +278,10 @@ func TestHookOfSeveralMomentsIsOneOfEach(t *testing.T) {
 			}
 			got = append(got, fmt.Sprint(item.Hook, item.Nth))
 		}
-		if want := []string{fmt.Sprint(object.PostDelete, 0), fmt.Sprint(object.PreInstall, 1), fmt.Sprint(object.PreUpgrade, 2), fmt.Sprint(object.PostInstall, 3)}; !slices.Equal(got, want) {
+		if want := []string{
+			fmt.Sprint(object.PostDelete, 0), fmt.Sprint(object.PreInstall, 1), fmt.Sprint(object.PreUpgrade, 2),
+			fmt.Sprint(object.PostInstall, 3),
+		}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}
@@ -305,8 +341,11 @@ func TestDamagedSetIsNeverBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Discard()
-	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, nil)
-	reader.Read("apps/a.yaml", []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}"))
+	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+		return b.Add(t.Context(), obj, at)
+	}, nil)
+	reader.Read("apps/a.yaml",
+		[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}"))
 	b.For(environment)
 	made, err := b.Commit(t.Context())
 	if err = errors.Join(err, reader.Err()); err != nil {
@@ -378,7 +417,8 @@ func TestCopyIsLikeReading(t *testing.T) {
 			t.Fatal(err)
 		}
 		documents := []string{
-			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "# b\n\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: z}\n",
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+			"# b\n\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: z}\n",
 			strings.TrimSuffix(crd, "---\n"), "apiVersion: x.dev/v1\nkind: Boat\nmetadata: {name: c}\n",
 			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: d}}\n- {apiVersion: v1, kind: Namespace, metadata: {name: e, namespace: f}}\n",
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: g}\n...\n", "# nothing\n",
@@ -414,7 +454,9 @@ func FuzzSetIndex(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}}}
+	obj := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}},
+	}
 	if err := b.Add(f.Context(), obj, manifest.Position{File: "a.yaml"}); err != nil {
 		f.Fatal(err)
 	}
@@ -472,7 +514,8 @@ func TestSetThatIsTheSameIsNotWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := must(t, store, "1", one, first)
-	if !os.SameFile(before, file()) || time.Since(again.Made()) > time.Minute || time.Since(file().ModTime()) > time.Minute {
+	if !os.SameFile(before, file()) || time.Since(again.Made()) > time.Minute ||
+		time.Since(file().ModTime()) > time.Minute {
 		t.Errorf("another file: %t, made %v, %v", !os.SameFile(before, file()), again.Made(), file().ModTime())
 	}
 	if got, want := texts(t, again), texts(t, first); !slices.Equal(got, want) {
@@ -495,7 +538,9 @@ func TestSetKnowsWhatItWasMadeFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error { return b.Add(t.Context(), obj, at) }, nil)
+		reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+			return b.Add(t.Context(), obj, at)
+		}, nil)
 		reader.Read("apps/a.yaml", []byte(text))
 		b.For(environment)
 		made, err := b.Commit(t.Context())
@@ -509,7 +554,8 @@ func TestSetKnowsWhatItWasMadeFor(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = again.Close() })
 		if made.Environment() != environment || again.Environment() != environment {
-			t.Errorf("made for %q, and %q when opened again, want %q", made.Environment(), again.Environment(), environment)
+			t.Errorf("made for %q, and %q when opened again, want %q", made.Environment(), again.Environment(),
+				environment)
 		}
 		if after := texts(t, again); !slices.Equal(after, before) {
 			t.Errorf("got %v, want %v", after, before)

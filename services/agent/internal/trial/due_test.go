@@ -31,22 +31,33 @@ func TestWhichRunIsDue(t *testing.T) {
 		{"asked for", state{}, nil, request, false, "", "one", 0},
 		{"asked for once", state{Seen: []string{"one"}}, nil, request, true, "", "", 0},
 		{"asked for long before many others", state{Request: "one"}, nil, request, true, "", "", 0},
-		{"a revision that was tested long before", state{Revision: "revision-3-deadbeef"}, onRevision, nil, true, "", "", 0},
+		{
+			"a revision that was tested long before", state{Revision: "revision-3-deadbeef"}, onRevision, nil, true,
+			"", "", 0,
+		},
 		{"asked for and refused", state{}, nil, request, false, "suspended", "one", 0},
 		{"asked for first", state{}, onRevision, request, true, "", "one", 0},
 		{"a revision", state{}, onRevision, nil, true, "", "revision-3-deadbeef", 0},
 		{"a revision that is not healthy", state{}, onRevision, nil, false, "", "", 0},
 		{"a revision that is not applied", state{}, onRevision, nil, true, "not applied", "", 0},
-		{"a revision that was tested", state{Seen: []string{"revision-3-deadbeef"}}, onRevision, request, true, "", "one", 0},
+		{
+			"a revision that was tested", state{Seen: []string{"revision-3-deadbeef"}}, onRevision, request, true, "",
+			"one", 0,
+		},
 		{"a new schedule", state{}, scheduled, nil, true, "", "", 23*time.Hour + 30*time.Minute},
-		{"another schedule", state{Schedule: "0 2 * * * ", Through: now.Add(-24 * time.Hour)}, scheduled, nil, true, "", "", 23*time.Hour + 30*time.Minute},
+		{
+			"another schedule", state{Schedule: "0 2 * * * ", Through: now.Add(-24 * time.Hour)}, scheduled, nil, true,
+			"", "", 23*time.Hour + 30*time.Minute,
+		},
 		{"on time", through(now.Add(-24 * time.Hour)), scheduled, nil, false, "", "schedule-1795230000", 0},
 		{"done", through(now.Add(-30 * time.Minute)), scheduled, nil, false, "", "", 23*time.Hour + 30*time.Minute},
 		{"on hold", through(now.Add(-24 * time.Hour)), scheduled, nil, false, "held", "", 0},
 	} {
 		in := Input{
-			Service: desired.Service{Digest: "sha256:feed", ContentDigest: "sha256:00deadbeef", Tests: test.spec, TestRequest: test.request},
-			Record:  inventory.Record{Release: inventory.Release{Revision: 3}}, IsHealthy: test.healthy, Why: test.why,
+			Service: desired.Service{
+				Digest: "sha256:feed", ContentDigest: "sha256:00deadbeef", Tests: test.spec, TestRequest: test.request,
+			},
+			Record: inventory.Record{Release: inventory.Release{Revision: 3}}, IsHealthy: test.healthy, Why: test.why,
 		}
 		s := test.state
 		got, wait := due(&s, in, now)

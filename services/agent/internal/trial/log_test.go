@@ -23,7 +23,8 @@ func TestTheEndOfALogIsKept(t *testing.T) {
 			rest = rest[n:]
 		}
 		text, isCut := s.text(plainMask)
-		if !isCut || !strings.HasSuffix(text, "line 99998\nline 99999\n") || len(text) > maxLog || len(text) < maxLog/2 || cap(s.end) > 8*maxLog {
+		if !isCut || !strings.HasSuffix(text, "line 99998\nline 99999\n") || len(text) > maxLog ||
+			len(text) < maxLog/2 || cap(s.end) > 8*maxLog {
 			t.Errorf("in chunks of %d: %d bytes, %d in memory, cut %t", chunk, len(text), cap(s.end), isCut)
 		}
 	}

@@ -26,7 +26,10 @@ const (
 func ofOutcomes(outcomes ...deliveryv1.TestOutcome) []test {
 	var tests []test
 	for _, outcome := range outcomes {
-		tests = append(tests, test{Kind: "Job", Namespace: "shop", Name: "a", Outcome: outcome, Message: "why", Attempt: 1, Began: time.Unix(1, 0), End: time.Unix(2, 0)})
+		tests = append(tests, test{
+			Kind: "Job", Namespace: "shop", Name: "a", Outcome: outcome, Message: "why", Attempt: 1,
+			Began: time.Unix(1, 0), End: time.Unix(2, 0),
+		})
 	}
 	return tests
 }
@@ -87,14 +90,17 @@ func TestTheEndOfARun(t *testing.T) {
 	if len(s.Seen) != mostSeen || s.Seen[mostSeen-1] != "one" {
 		t.Errorf("seen: %v", s.Seen)
 	}
-	s.Run.Tests = append(ofOutcomes(passed), test{Kind: "ConfigMap", Name: "b", Fixture: true, Outcome: passed, End: at}, test{Kind: "Job", Name: "c", Attempt: 1, Began: at}, test{Kind: "Job", Name: "d"})
+	s.Run.Tests = append(ofOutcomes(passed),
+		test{Kind: "ConfigMap", Name: "b", Fixture: true, Outcome: passed, End: at},
+		test{Kind: "Job", Name: "c", Attempt: 1, Began: at}, test{Kind: "Job", Name: "d"})
 	s.note(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "")
 	s.note(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "uid")
 	record, err := s.write(inventory.Record{Service: "web"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := Summary(record); got.GetOutcome() != running || got.GetPassed() != 1 || got.GetFailed() != 0 || got.GetEndTime() != nil {
+	if got := Summary(record); got.GetOutcome() != running || got.GetPassed() != 1 || got.GetFailed() != 0 ||
+		got.GetEndTime() != nil {
 		t.Errorf("got %v", got)
 	}
 	if digest, _, ok := Running(record); digest != "sha256:1" || !ok {
@@ -111,7 +117,8 @@ func TestTheEndOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := Summary(record)
-	if got.GetOutcome() != failedIt || got.GetPassed() != 1 || got.GetFailed() != 1 || !got.GetEndTime().AsTime().Equal(at.Add(time.Minute)) || Failing(record) != "Job c failed." {
+	if got.GetOutcome() != failedIt || got.GetPassed() != 1 || got.GetFailed() != 1 ||
+		!got.GetEndTime().AsTime().Equal(at.Add(time.Minute)) || Failing(record) != "Job c failed." {
 		t.Errorf("got %v, failing %q", got, Failing(record))
 	}
 	if objects := Objects(record); len(objects) != 1 || objects[0].UID != "uid" || !objects[0].Hook {
@@ -208,7 +215,8 @@ func TestTheCasesOfARunAreBounded(t *testing.T) {
 		t.Errorf("the run has %d bytes", size)
 	}
 	for i, result := range got.GetResults() {
-		if kept := len(result.GetCases()); i == 1 && kept != 1 || i != 1 && (kept < 200 || result.GetCasesFailed() != 1000) {
+		if kept := len(result.GetCases()); i == 1 && kept != 1 ||
+			i != 1 && (kept < 200 || result.GetCasesFailed() != 1000) {
 			t.Errorf("%d: %d cases of %d", i, kept, result.GetCasesFailed())
 		}
 	}

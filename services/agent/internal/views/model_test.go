@@ -67,14 +67,18 @@ func (f *faults) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.mu.Unlock()
 	refuse := func(code int, reason string) *http.Response {
 		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"a fault of the test"}`, reason, code)
-		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}
+		return &http.Response{
+			StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(body)), Request: r,
+		}
 	}
 	switch {
 	case down:
 		return nil, fmt.Errorf("connection refused by the test")
 	case denied != "" && strings.HasSuffix(r.URL.Path, denied):
 		return refuse(http.StatusForbidden, "Forbidden"), nil
-	case query.Get("watch") != "" && query.Get("resourceVersion") != "" && version(query.Get("resourceVersion")) <= expired:
+	case query.Get("watch") != "" && query.Get("resourceVersion") != "" &&
+		version(query.Get("resourceVersion")) <= expired:
 		return refuse(http.StatusGone, "Expired"), nil
 	case paged && query.Get("sendInitialEvents") != "":
 		return refuse(http.StatusUnprocessableEntity, "Invalid"), nil
@@ -130,7 +134,10 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, url: strings.TrimSuffix(config.Host, "/"), faults: &faults{opened: make(chan struct{}, 1), open: map[*cutting]bool{}}}
+	w := &world{
+		t: t, url: strings.TrimSuffix(config.Host, "/"),
+		faults: &faults{opened: make(chan struct{}, 1), open: map[*cutting]bool{}},
+	}
 	direct := rest.CopyConfig(config)
 	direct.QPS = -1
 	if w.http, err = rest.HTTPClientFor(direct); err != nil {
@@ -142,7 +149,10 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(seen.Close)
-	w.view = New(Deps{Cluster: seen, KubernetesVersion: func() string { return "v1.36.3" }, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	w.view = New(Deps{
+		Cluster: seen, KubernetesVersion: func() string { return "v1.36.3" }, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
+	})
 	return w
 }
 
@@ -199,7 +209,9 @@ func (w *world) patch(path string, o any) {
 
 func (w *world) remove(path string) {
 	w.t.Helper()
-	w.call(http.MethodDelete, path, "application/json", map[string]any{"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1"})
+	w.call(http.MethodDelete, path, "application/json", map[string]any{
+		"gracePeriodSeconds": 0, "kind": "DeleteOptions", "apiVersion": "v1",
+	})
 }
 
 // obj is a Kubernetes object.
@@ -207,7 +219,14 @@ type obj map[string]any
 
 func podOf(name, node string) obj {
 	meta := obj{"name": name, "labels": obj{"fairlead.dev/service": "web"}}
-	spec := obj{"containers": []any{obj{"name": "c", "image": "registry.example/app:1", "resources": obj{"requests": obj{"cpu": "100m", "memory": "16Mi"}}}}}
+	spec := obj{
+		"containers": []any{
+			obj{
+				"name": "c", "image": "registry.example/app:1",
+				"resources": obj{"requests": obj{"cpu": "100m", "memory": "16Mi"}},
+			},
+		},
+	}
 	if node != "" {
 		spec["nodeName"] = node
 	} else {
@@ -218,12 +237,19 @@ func podOf(name, node string) obj {
 
 // statuses of the container of a pod.
 func statusOf(r *rand.Rand, restarts int) obj {
-	status := obj{"name": "c", "image": "registry.example/app:1", "imageID": "x", "restartCount": restarts, "ready": false}
+	status := obj{
+		"name": "c", "image": "registry.example/app:1", "imageID": "x", "restartCount": restarts, "ready": false,
+	}
 	ended := time.Now().UTC().Format(time.RFC3339)
 	if restarts > 0 {
-		status["lastState"] = obj{"terminated": obj{"exitCode": 1, "reason": "OOMKilled", "startedAt": ended, "finishedAt": ended}}
+		status["lastState"] = obj{
+			"terminated": obj{"exitCode": 1, "reason": "OOMKilled", "startedAt": ended, "finishedAt": ended},
+		}
 	}
-	out := obj{"phase": "Running", "containerStatuses": []any{status}, "conditions": []any{obj{"type": "Ready", "status": "False"}}}
+	out := obj{
+		"phase": "Running", "containerStatuses": []any{status},
+		"conditions": []any{obj{"type": "Ready", "status": "False"}},
+	}
 	switch r.IntN(6) {
 	case 0:
 		status["state"] = obj{"waiting": obj{"reason": "CrashLoopBackOff"}}
@@ -231,7 +257,9 @@ func statusOf(r *rand.Rand, restarts int) obj {
 		status["state"] = obj{"waiting": obj{"reason": []string{"ErrImagePull", "ImagePullBackOff"}[r.IntN(2)]}}
 		out["phase"] = "Pending"
 	case 2:
-		status["state"] = obj{"terminated": obj{"exitCode": 0, "reason": "Completed", "startedAt": ended, "finishedAt": ended}}
+		status["state"] = obj{
+			"terminated": obj{"exitCode": 0, "reason": "Completed", "startedAt": ended, "finishedAt": ended},
+		}
 		out["phase"] = "Succeeded"
 	default:
 		status["state"], status["ready"] = obj{"running": obj{"startedAt": ended}}, true
@@ -306,7 +334,8 @@ func (h *history) step() {
 		if name := pick(h.random, h.nodes); name != "" {
 			h.patch("/api/v1/nodes/"+name, obj{"spec": obj{"unschedulable": h.random.IntN(2) == 0}})
 			h.patch("/api/v1/nodes/"+name+"/status", obj{"status": obj{
-				"capacity": obj{"cpu": "4", "memory": "8Gi", "pods": "110"}, "allocatable": obj{"cpu": "3", "memory": "7Gi", "pods": "110"},
+				"capacity":    obj{"cpu": "4", "memory": "8Gi", "pods": "110"},
+				"allocatable": obj{"cpu": "3", "memory": "7Gi", "pods": "110"},
 				"conditions": []any{
 					obj{"type": "Ready", "status": []string{"True", "False", "Unknown"}[h.random.IntN(3)]},
 					obj{"type": "MemoryPressure", "status": []string{"True", "False"}[h.random.IntN(2)]},
@@ -317,30 +346,46 @@ func (h *history) step() {
 		name := h.name("app")
 		h.works[name] = 1 + h.random.IntN(3)
 		labels := obj{"app": name}
-		h.post("/apis/apps/v1/namespaces/"+h.namespace+"/deployments", obj{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": obj{"name": name}, "spec": obj{
-			"replicas": h.works[name], "selector": obj{"matchLabels": labels},
-			"template": obj{"metadata": obj{"labels": labels}, "spec": obj{"containers": []any{obj{"name": "c", "image": "i"}}}},
-		}})
+		h.post("/apis/apps/v1/namespaces/"+h.namespace+
+			"/deployments", obj{
+			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": obj{"name": name}, "spec": obj{
+				"replicas": h.works[name], "selector": obj{"matchLabels": labels},
+				"template": obj{
+					"metadata": obj{"labels": labels}, "spec": obj{"containers": []any{obj{"name": "c", "image": "i"}}},
+				},
+			},
+		})
 	case 10:
 		if name := pick(h.random, h.works); name != "" {
 			n := h.random.IntN(h.works[name] + 1)
-			h.patch("/apis/apps/v1/namespaces/"+h.namespace+"/deployments/"+name+"/status", obj{"status": obj{"observedGeneration": 1, "replicas": n, "readyReplicas": n, "updatedReplicas": n, "availableReplicas": n}})
+			h.patch("/apis/apps/v1/namespaces/"+h.namespace+"/deployments/"+name+
+				"/status", obj{
+				"status": obj{
+					"observedGeneration": 1, "replicas": n, "readyReplicas": n, "updatedReplicas": n,
+					"availableReplicas": n,
+				},
+			})
 		}
 	case 11:
 		name := h.name("claim")
-		h.post(at+"/persistentvolumeclaims", obj{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": obj{"name": name}, "spec": obj{
-			"accessModes": []any{"ReadWriteOnce"}, "resources": obj{"requests": obj{"storage": "1Gi"}},
-		}})
+		h.post(at+"/persistentvolumeclaims", obj{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": obj{"name": name}, "spec": obj{
+				"accessModes": []any{"ReadWriteOnce"}, "resources": obj{"requests": obj{"storage": "1Gi"}},
+			},
+		})
 		if h.random.IntN(2) == 0 {
-			h.patch(at+"/persistentvolumeclaims/"+name+"/status", obj{"status": obj{"phase": "Bound", "capacity": obj{"storage": "1Gi"}}})
+			h.patch(at+"/persistentvolumeclaims/"+name+
+				"/status", obj{"status": obj{"phase": "Bound", "capacity": obj{"storage": "1Gi"}}})
 		}
 	case 12:
 		name := h.name("event")
 		now := time.Now().UTC().Format(time.RFC3339)
 		kind := []string{"Warning", "Warning", "Normal"}[h.random.IntN(3)]
 		h.post(at+"/events", obj{
-			"apiVersion": "v1", "kind": "Event", "metadata": obj{"name": name}, "type": kind, "reason": []string{"FailedMount", "BackOff"}[h.random.IntN(2)], "message": "it failed", "count": 1,
-			"involvedObject": obj{"kind": "Pod", "namespace": h.namespace, "name": "web-7d4b9c6f5-x2x8z"}, "firstTimestamp": now, "lastTimestamp": now,
+			"apiVersion": "v1", "kind": "Event", "metadata": obj{"name": name}, "type": kind,
+			"reason": []string{"FailedMount", "BackOff"}[h.random.IntN(2)], "message": "it failed", "count": 1,
+			"involvedObject": obj{"kind": "Pod", "namespace": h.namespace, "name": "web-7d4b9c6f5-x2x8z"},
+			"firstTimestamp": now, "lastTimestamp": now,
 		})
 		if kind == "Warning" {
 			h.events[name] = 1
@@ -348,7 +393,9 @@ func (h *history) step() {
 	case 13:
 		if name := pick(h.random, h.events); name != "" {
 			h.events[name] += 2
-			h.patch(at+"/events/"+name, obj{"count": h.events[name], "lastTimestamp": time.Now().UTC().Format(time.RFC3339)})
+			h.patch(at+"/events/"+name, obj{
+				"count": h.events[name], "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
+			})
 		}
 	}
 }
@@ -357,7 +404,11 @@ func (h *history) step() {
 func (h *history) direct() map[string]int64 {
 	h.t.Helper()
 	out := map[string]int64{}
-	for _, name := range []string{"nodes.total", "nodes.ready", "nodes.cordoned", "nodes.pressure", "pods.total", "pods.not_ready", "requests.cpu", "requests.pods", "pulls.pods", "claims.total", "claims.bound", "workloads.deployments", "workloads.ready", "workloads.desired"} {
+	for _, name := range []string{
+		"nodes.total", "nodes.ready", "nodes.cordoned", "nodes.pressure", "pods.total", "pods.not_ready",
+		"requests.cpu", "requests.pods", "pulls.pods", "claims.total", "claims.bound", "workloads.deployments",
+		"workloads.ready", "workloads.desired",
+	} {
 		out[name] = 0
 	}
 	var nodes corev1.NodeList
@@ -386,11 +437,13 @@ func (h *history) direct() map[string]int64 {
 			out["requests.cpu"] += p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 			out["requests.pods"]++
 		}
-		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Status == "True" })
+		ready := slices.ContainsFunc(p.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Status == "True" })
 		if !ends && p.DeletionTimestamp == nil && !ready {
 			out["pods.not_ready"]++
 		}
-		if s := p.Status.ContainerStatuses; len(s) > 0 && s[0].State.Waiting != nil && strings.Contains(s[0].State.Waiting.Reason, "Pull") {
+		if s := p.Status.ContainerStatuses; len(s) > 0 && s[0].State.Waiting != nil &&
+			strings.Contains(s[0].State.Waiting.Reason, "Pull") {
 			out["pulls.pods"]++
 		}
 	}
@@ -439,7 +492,8 @@ func (h *history) version() uint64 {
 	var namespaces corev1.NamespaceList
 	h.list("/api/v1/namespaces", &namespaces)
 	h.next++
-	h.patch("/api/v1/namespaces/"+h.namespace, obj{"metadata": obj{"annotations": obj{"version": strconv.Itoa(h.next)}}})
+	h.patch("/api/v1/namespaces/"+
+		h.namespace, obj{"metadata": obj{"annotations": obj{"version": strconv.Itoa(h.next)}}})
 	return version(namespaces.ResourceVersion)
 }
 
@@ -507,8 +561,8 @@ func (w *world) notWhole() (out []string) {
 	return out
 }
 
-// followsPods says whether the view follows pods and has read all of them. Their section is still whole between the cut of the watch and the answer
-// that its version is forgotten: so the watch is looked at first.
+// followsPods says whether the view follows pods and has read all of them. Their section is still whole between the cut
+// of the watch and the answer that its version is forgotten: so the watch is looked at first.
 func (w *world) followsPods() bool {
 	w.faults.mu.Lock()
 	open := false
@@ -521,7 +575,8 @@ func (w *world) followsPods() bool {
 	return open && w.view.kindOf("pods").state == deliveryv1.SectionState_SECTION_STATE_WHOLE
 }
 
-// differences say where the view is not what a direct count says. The restarts of a pod can't be counted afterwards: so pods are followed, too.
+// differences say where the view is not what a direct count says. The restarts of a pod can't be counted afterwards: so
+// pods are followed, too.
 func (h *history) differences() (wrong []string) {
 	h.t.Helper()
 	if !h.followsPods() {
@@ -574,14 +629,18 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 	t.Logf("seed %d", seed)
 	w := newWorld(t)
 	h := &history{
-		world: w, random: rand.New(rand.NewPCG(seed, 0)), namespace: fmt.Sprintf("view-%d", seed%1_000_000), //nolint:gosec // a history can be run again
-		pods: map[string]int{}, placed: map[string]bool{}, nodes: map[string]bool{}, works: map[string]int{}, events: map[string]int{},
+		world: w, random: rand.New(rand.NewPCG(seed, 0)),
+		namespace: fmt.Sprintf("view-%d", seed%1_000_000), //nolint:gosec // a history can be run again
+		pods:      map[string]int{}, placed: map[string]bool{}, nodes: map[string]bool{}, works: map[string]int{},
+		events: map[string]int{},
 	}
 	w.post("/api/v1/namespaces", obj{"apiVersion": "v1", "kind": "Namespace", "metadata": obj{"name": h.namespace}})
-	w.post("/api/v1/namespaces/"+h.namespace+"/serviceaccounts", obj{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": obj{"name": "default"}})
+	w.post("/api/v1/namespaces/"+h.namespace+
+		"/serviceaccounts", obj{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": obj{"name": "default"}})
 	t.Cleanup(func() {
 		for name := range h.nodes {
-			r, _ := http.NewRequestWithContext(context.Background(), http.MethodDelete, w.url+"/api/v1/nodes/"+name, nil)
+			r, _ := http.NewRequestWithContext(context.Background(), http.MethodDelete, w.url+"/api/v1/nodes/"+
+				name, nil)
 			if resp, err := w.http.Do(r); err == nil {
 				_ = resp.Body.Close()
 			}
@@ -602,7 +661,8 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 			f.set(func() {})
 		case 2:
 			what = "after the versions expired"
-			h.converge("before the versions expire") // restarts of a pod that the view has not seen yet can't be counted after that
+			// restarts of a pod that the view has not seen yet can't be counted after that
+			h.converge("before the versions expire")
 			now := h.version()
 			f.set(func() { f.expired = now })
 			h.step()
@@ -643,7 +703,8 @@ func TestWhatMayNotBeReadIsSaid(t *testing.T) { //nolint:paralleltest // see abo
 			for _, s := range sections {
 				denied := s.GetState() == deliveryv1.SectionState_SECTION_STATE_DENIED
 				absent := denied || s.GetName() == sectionUsed // the cluster has no metrics-server
-				if denied != (s.GetName() == "nodes") || absent == (s.GetFigures() != nil) || denied != strings.Contains(s.GetReason(), "may not list and watch nodes") {
+				if denied != (s.GetName() == "nodes") || absent == (s.GetFigures() != nil) ||
+					denied != strings.Contains(s.GetReason(), "may not list and watch nodes") {
 					t.Errorf("got %v", s)
 				}
 			}

@@ -73,7 +73,8 @@ const usageOfThree = `{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1b
 func TestWhatNodesUseIsTheSumOfTheirMetrics(t *testing.T) {
 	t.Parallel()
 	s := sectionOf(t, polling(t, kindUsage, says(http.StatusOK, "application/json", usageOfThree)), sectionUsed)
-	if f := s.GetFigures(); f["cpu"] != 1750 || f["memory"] != 2<<30 || f["nodes"] != 2 || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
+	if f := s.GetFigures(); f["cpu"] != 1750 || f["memory"] != 2<<30 || f["nodes"] != 2 ||
+		s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
 		t.Errorf("got %v", s)
 	}
 }
@@ -81,9 +82,13 @@ func TestWhatNodesUseIsTheSumOfTheirMetrics(t *testing.T) {
 // Of a large cluster the metrics are megabytes, which are read node by node.
 func TestWhatManyNodesUseTakesLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	const nodes, mostMiB = 20_000, 8
-	one := `{"metadata":{"name":"` + strings.Repeat("n", 400) + `"},"timestamp":"2026-01-01T00:00:00Z","window":"10s","usage":{"cpu":"1m","memory":"1Ki"}}`
-	list := `{"kind":"NodeMetricsList","metadata":{"items":[{}]},"items":[` + strings.Repeat(one+",", nodes-1) + one + `],"apiVersion":"metrics.k8s.io/v1beta1"}`
-	seen, err := cluster.New(&rest.Config{Host: "http://kubernetes.test", Transport: says(http.StatusOK, "application/json", list)})
+	one := `{"metadata":{"name":"` + strings.Repeat("n", 400) +
+		`"},"timestamp":"2026-01-01T00:00:00Z","window":"10s","usage":{"cpu":"1m","memory":"1Ki"}}`
+	list := `{"kind":"NodeMetricsList","metadata":{"items":[{}]},"items":[` + strings.Repeat(one+",", nodes-1) + one +
+		`],"apiVersion":"metrics.k8s.io/v1beta1"}`
+	seen, err := cluster.New(&rest.Config{
+		Host: "http://kubernetes.test", Transport: says(http.StatusOK, "application/json", list),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +110,9 @@ func TestWhatManyNodesUseTakesLittleMemory(t *testing.T) { //nolint:paralleltest
 // Half of the metrics are not those of the cluster.
 func TestMetricsOfNodesThatAreCutOffAreNotCounted(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{usageOfThree[:len(usageOfThree)-2], usageOfThree[:200], "", "[]", `{"items":{}}`, `{"items":[{"usage":7}]}`} {
+	for _, body := range []string{
+		usageOfThree[:len(usageOfThree)-2], usageOfThree[:200], "", "[]", `{"items":{}}`, `{"items":[{"usage":7}]}`,
+	} {
 		s := sectionOf(t, polling(t, kindUsage, says(http.StatusOK, "application/json", body)), sectionUsed)
 		if s.GetFigures() != nil {
 			t.Errorf("of %q: got %v", body, s)
@@ -117,11 +124,15 @@ func TestMetricsOfNodesThatAreCutOffAreNotCounted(t *testing.T) {
 func TestWithoutMetricsServerUsageIsAbsent(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]deliveryv1.SectionState{
-		http.StatusNotFound: deliveryv1.SectionState_SECTION_STATE_WHOLE, http.StatusForbidden: deliveryv1.SectionState_SECTION_STATE_DENIED,
+		http.StatusNotFound:           deliveryv1.SectionState_SECTION_STATE_WHOLE,
+		http.StatusForbidden:          deliveryv1.SectionState_SECTION_STATE_DENIED,
 		http.StatusServiceUnavailable: deliveryv1.SectionState_SECTION_STATE_READING,
 	} {
-		s := sectionOf(t, polling(t, kindUsage, says(code, "application/json", fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code))), sectionUsed)
-		if s.GetState() != want || s.GetFigures() != nil || (s.GetReason() == "") != (code == http.StatusServiceUnavailable) {
+		s := sectionOf(t, polling(t, kindUsage,
+			says(code, "application/json",
+				fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code))), sectionUsed)
+		if s.GetState() != want || s.GetFigures() != nil ||
+			(s.GetReason() == "") != (code == http.StatusServiceUnavailable) {
 			t.Errorf("of %d: got %v", code, s)
 		}
 	}
@@ -159,14 +170,16 @@ func TestSmallChangesOfUsageWait(t *testing.T) {
 // What fails is asked for no more often than what works: it may cost the API server more.
 func TestWhatCannotBeAskedForIsNotAskedForMoreOften(t *testing.T) {
 	t.Parallel()
-	for kind, most := range map[string]int{kindUsage: 75, kindRequested: 16} { // in an hour, of 60 and 12 with their spread
+	// in an hour, of 60 and 12 with their spread
+	for kind, most := range map[string]int{kindUsage: 75, kindRequested: 16} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			asked := 0
 			v := viewOf(t, func(r *http.Request) (*http.Response, error) {
 				asked++
-				return answerOf(r, http.StatusServiceUnavailable, "application/json", io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":503}`))), nil
+				return answerOf(r, http.StatusServiceUnavailable, "application/json",
+					io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":503}`))), nil
 			})
 			var running sync.WaitGroup
 			running.Go(func() { v.poll(ctx, v.kindOf(kind)) })
@@ -196,7 +209,8 @@ func TestDeprecatedAPIsThatAnybodyRequestsAreListed(t *testing.T) {
 	if s.GetFigures()["total"] != 2 || s.GetFigures()["applied"] != 0 || len(s.GetRows()) != 2 {
 		t.Fatalf("got %v", s)
 	}
-	if r := s.GetRows()[0]; r.GetName() != "policy/v1beta1 poddisruptionbudgets" || r.GetVersion() != "1.25" || r.GetReason() != "Requested" {
+	if r := s.GetRows()[0]; r.GetName() != "policy/v1beta1 poddisruptionbudgets" || r.GetVersion() != "1.25" ||
+		r.GetReason() != "Requested" {
 		t.Errorf("the first is %v", r)
 	}
 }
@@ -205,7 +219,9 @@ func TestDeprecatedAPIsThatAnybodyRequestsAreListed(t *testing.T) {
 func TestLongLinesOfTheMetricsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	long := deprecatedLine("long", strings.Repeat("x", 1<<20))
-	s := sectionOf(t, polling(t, kindRequested, says(http.StatusOK, "text/plain", long+someMetrics+long+strings.TrimSuffix(deprecatedLine("last", ""), "\n"))), sectionOld)
+	s := sectionOf(t, polling(t, kindRequested,
+		says(http.StatusOK, "text/plain", long+someMetrics+long+strings.TrimSuffix(deprecatedLine("last", ""), "\n"))),
+		sectionOld)
 	if s.GetFigures()["total"] != 3 {
 		t.Errorf("got %v", s)
 	}
@@ -213,15 +229,19 @@ func TestLongLinesOfTheMetricsAreLeftOut(t *testing.T) {
 
 // deprecatedLine is one of the metrics.
 func deprecatedLine(resource, subresource string) string {
-	return `apiserver_requested_deprecated_apis{group="example.org",removed_release="",resource="` + resource + `",subresource="` + subresource + `",version="v1"} 1` + "\n"
+	return `apiserver_requested_deprecated_apis{group="example.org",removed_release="",resource="` + resource +
+		`",subresource="` + subresource + `",version="v1"} 1` + "\n"
 }
 
 // Without metrics the figure is absent, not 0: others may request deprecated APIs.
 func TestWithoutMetricsOfTheAPIServerRequestsAreUnknown(t *testing.T) {
 	t.Parallel()
-	s := sectionOf(t, polling(t, kindRequested, says(http.StatusNotFound, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)), sectionOld)
+	s := sectionOf(t, polling(t, kindRequested,
+		says(http.StatusNotFound, "application/json",
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)), sectionOld)
 	_, counted := s.GetFigures()["total"]
-	if counted || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE || !strings.Contains(s.GetReason(), "has no /metrics") || !strings.Contains(s.GetReason(), "not known") {
+	if counted || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE ||
+		!strings.Contains(s.GetReason(), "has no /metrics") || !strings.Contains(s.GetReason(), "not known") {
 		t.Errorf("got %v", s)
 	}
 }
@@ -230,10 +250,12 @@ func TestWithoutMetricsOfTheAPIServerRequestsAreUnknown(t *testing.T) {
 func TestDeprecatedAPIsThatFairleadUsesAreKnown(t *testing.T) {
 	t.Parallel()
 	v := polling(t, kindRequested, func(r *http.Request) (*http.Response, error) {
-		resp := answerOf(r, http.StatusForbidden, "application/json", io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)))
+		resp := answerOf(r, http.StatusForbidden, "application/json",
+			io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)))
 		for _, text := range []string{
 			"policy/v1beta1 PodDisruptionBudget is deprecated in v1.21+, unavailable in v1.25+; use policy/v1 PodDisruptionBudget",
-			"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice", "example.org/v1alpha1 Widget is deprecated", "unknown field \"spec.a\"",
+			"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+			"example.org/v1alpha1 Widget is deprecated", "unknown field \"spec.a\"",
 		} {
 			resp.Header.Add("Warning", `299 - "`+strings.ReplaceAll(text, `"`, `\"`)+`"`)
 		}
@@ -248,7 +270,8 @@ func TestDeprecatedAPIsThatFairleadUsesAreKnown(t *testing.T) {
 	for _, r := range s.GetRows() {
 		names = append(names, r.GetName()+" "+r.GetVersion())
 	}
-	if got := strings.Join(names, ", "); got != "policy/v1beta1 poddisruptionbudgets 1.25, v1 endpoints , example.org/v1alpha1 widgets " {
+	if got := strings.Join(names,
+		", "); got != "policy/v1beta1 poddisruptionbudgets 1.25, v1 endpoints , example.org/v1alpha1 widgets " {
 		t.Errorf("listed %s", got)
 	}
 }
@@ -263,8 +286,10 @@ func TestEndsOfCredentialsAreSaidBeforeTheyCome(t *testing.T) {
 	}
 	v.Ends = func() []End {
 		return []End{
-			end("Token", "fresh", -time.Hour, 23*time.Hour), end("Token", "old", -23*time.Hour, time.Hour), end("Certificate", "long", -day, 3649*day),
-			end("Certificate", "near", -3600*day, 29*day), end("Certificate", "over", -360*day, -time.Second), end("Certificate", "short", -5*day, 2*day),
+			end("Token", "fresh", -time.Hour, 23*time.Hour), end("Token", "old", -23*time.Hour, time.Hour),
+			end("Certificate", "long", -day, 3649*day),
+			end("Certificate", "near", -3600*day, 29*day), end("Certificate", "over", -360*day, -time.Second),
+			end("Certificate", "short", -5*day, 2*day),
 		}
 	}
 	if err := v.lookAtEnds(t.Context()); err != nil {
@@ -297,7 +322,12 @@ func TestPodsThatOperatorsMakeAreOfTheService(t *testing.T) {
 	}
 	controls := true
 	owned := func(uid, kind, owner string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{UID: types.UID("uid-" + uid), Name: uid, Namespace: "n", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, UID: types.UID(owner), Controller: &controls}}}
+		return metav1.ObjectMeta{
+			UID: types.UID("uid-" + uid), Name: uid, Namespace: "n",
+			OwnerReferences: []metav1.OwnerReference{
+				{Kind: kind, Name: owner, UID: types.UID(owner), Controller: &controls},
+			},
+		}
 	}
 	ready := corev1.PodStatus{Phase: "Running", Conditions: isTrue("Ready")}
 	take := func(err error) {
@@ -306,13 +336,18 @@ func TestPodsThatOperatorsMakeAreOfTheService(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := v.takeWorkload("StatefulSet", wire(t, &appsv1.StatefulSet{ObjectMeta: owned("set", "Database", "database")}), false)
+	_, err := v.takeWorkload("StatefulSet",
+		wire(t, &appsv1.StatefulSet{ObjectMeta: owned("set", "Database", "database")}), false)
 	take(err)
 	_, err = v.takePod(wire(t, &corev1.Pod{ObjectMeta: owned("pod", "StatefulSet", "uid-set"), Status: ready}), false)
 	take(err)
 	_, err = v.takePod(wire(t, &corev1.Pod{ObjectMeta: owned("mirror", "Node", "node"), Status: ready}), false)
 	take(err)
-	_, err = v.takeWorkload("Job", wire(t, &batchv1.Job{ObjectMeta: owned("backup", "Database", "database"), Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Failed", Status: "True"}}}}), false)
+	_, err = v.takeWorkload("Job",
+		wire(t, &batchv1.Job{
+			ObjectMeta: owned("backup", "Database", "database"),
+			Status:     batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Failed", Status: "True"}}},
+		}), false)
 	take(err)
 	sectionOf(t, v, sectionServices) // meets the owners
 	s := sectionOf(t, v, sectionServices)
@@ -363,7 +398,8 @@ func TestTheViewBeginsWithoutWhatIsSpare(t *testing.T) {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			}
-			return answerOf(r, http.StatusForbidden, "application/json", io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))), nil
+			return answerOf(r, http.StatusForbidden, "application/json",
+				io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))), nil
 		})
 		var running sync.WaitGroup
 		running.Go(func() { _ = v.Run(ctx) })
@@ -378,7 +414,8 @@ func TestTheViewBeginsWithoutWhatIsSpare(t *testing.T) {
 		default:
 			t.Error("nothing says that the view has begun")
 		}
-		if s := sectionOf(t, v, sectionUsed); s.GetState() != deliveryv1.SectionState_SECTION_STATE_READING || s.GetFigures() != nil {
+		if s := sectionOf(t, v, sectionUsed); s.GetState() != deliveryv1.SectionState_SECTION_STATE_READING ||
+			s.GetFigures() != nil {
 			t.Errorf("got %v", s)
 		}
 		cancel()

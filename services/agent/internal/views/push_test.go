@@ -82,7 +82,10 @@ func TestHubHasRowsInTheOrderOfTheView(t *testing.T) {
 	p, h, v := pushing(t, &now)
 	fails := func(name string, restarts int32) {
 		t.Helper()
-		v.pods.put(name, pod{namespace: "n", name: name, reason: "CrashLoopBackOff", notReady: true, phase: "Running", restarts: []restart{{count: restarts}}})
+		v.pods.put(name, pod{
+			namespace: "n", name: name, reason: "CrashLoopBackOff", notReady: true, phase: "Running",
+			restarts: []restart{{count: restarts}},
+		})
 		if wait := p.push(t.Context(), &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}); wait != 0 {
 			t.Fatalf("not pushed: %v", wait)
 		}
@@ -108,7 +111,10 @@ func pushing(t *testing.T, now *time.Time) (*Pusher, *taker, *View) {
 	t.Cleanup(server.Close)
 	distributors := hub.New(&http.Client{Transport: &http.Transport{}}, nil)
 	distributors.Set([]string{server.URL})
-	v := New(Deps{KubernetesVersion: func() string { return "v1.36.3" }, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)})
+	v := New(Deps{
+		KubernetesVersion: func() string { return "v1.36.3" }, Now: func() time.Time { return *now },
+		Log: slog.New(slog.DiscardHandler),
+	})
 	for _, k := range v.kinds {
 		k.state, k.known = deliveryv1.SectionState_SECTION_STATE_WHOLE, true
 	}
@@ -130,7 +136,8 @@ func (h *taker) agrees(v *View) string {
 		}
 		same := func(a, b *deliveryv1.ViewRow) bool { return proto.Equal(a, b) }
 		if !maps.EqualFunc(rows, h.has[s.GetName()], same) || !maps.Equal(s.GetFigures(), h.figures[s.GetName()]) {
-			return fmt.Sprintf("%s: the hub has %v %v, the view %v", s.GetName(), h.figures[s.GetName()], h.has[s.GetName()], s)
+			return fmt.Sprintf("%s: the hub has %v %v, the view %v", s.GetName(), h.figures[s.GetName()],
+				h.has[s.GetName()], s)
 		}
 	}
 	return ""
@@ -152,8 +159,10 @@ func TestHubHasWhatTheViewSaysAfterRandomChanges(t *testing.T) {
 				continue
 			}
 			v.pods.put(uid, pod{
-				namespace: "n", name: uid, reason: []string{"Running", "CrashLoopBackOff", "Pending"}[random.IntN(3)], notReady: random.IntN(2) == 0, phase: "Running",
-				since: int64(random.IntN(100)), restarts: []restart{{count: int32(random.IntN(5))}}, //nolint:gosec // small
+				namespace: "n", name: uid, reason: []string{"Running", "CrashLoopBackOff", "Pending"}[random.IntN(3)],
+				notReady: random.IntN(2) == 0, phase: "Running",
+				since:    int64(random.IntN(100)),
+				restarts: []restart{{count: int32(random.IntN(5))}}, //nolint:gosec // small
 			})
 		}
 		now = now.Add(time.Duration(random.IntN(60)) * time.Second)
@@ -166,7 +175,8 @@ func TestHubHasWhatTheViewSaysAfterRandomChanges(t *testing.T) {
 		case 2:
 			h.state = &deliveryv1.ViewState{Term: h.state.GetTerm() + 5, Sequence: 1}
 		case 3:
-			h.state = &deliveryv1.ViewState{Term: h.state.GetTerm(), Sequence: h.state.GetSequence() + 7} // another base
+			// another base
+			h.state = &deliveryv1.ViewState{Term: h.state.GetTerm(), Sequence: h.state.GetSequence() + 7}
 		default:
 			h.refuse = nil
 		}
@@ -214,22 +224,29 @@ func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, image := range []string{long + "1", long + "2", "https://ada:1@registry.example/app", "https://ada:2@registry.example/app"} {
+	for i, image := range []string{
+		long + "1", long + "2", "https://ada:1@registry.example/app", "https://ada:2@registry.example/app",
+	} {
 		take(v.takePod, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("pod-", i), Namespace: "n", UID: types.UID(fmt.Sprint("pod-", i))},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c0", Image: image}}},
-			Status:     corev1.PodStatus{Phase: "Pending", ContainerStatuses: states(waiting("InvalidImageName"))},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("pod-", i), Namespace: "n", UID: types.UID(fmt.Sprint("pod-", i)),
+			},
+			Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: "c0", Image: image}}},
+			Status: corev1.PodStatus{Phase: "Pending", ContainerStatuses: states(waiting("InvalidImageName"))},
 		})
 	}
 	for i, of := range []struct{ reason, kind, namespace, name string }{
-		{"a b", "c", "n", "o"}, {"a", "b c", "n", "o"}, {"a", "b", "n/o", "p"}, {"a", "b", "n", "o p"}, {"a\u00a0b", "c\nd", "n", "o"},
+		{"a b", "c", "n", "o"}, {"a", "b c", "n", "o"}, {"a", "b", "n/o", "p"}, {"a", "b", "n", "o p"},
+		{"a\u00a0b", "c\nd", "n", "o"},
 		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), long + "1"},
 		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), strings.Repeat("x", 254)},
 		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), strings.Repeat("x", 255) + "2"},
 	} {
 		take(v.takeWarning, &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("event-", i))}, Type: "Warning", Reason: of.reason, Count: int32(i + 1), //nolint:gosec // small
-			InvolvedObject: corev1.ObjectReference{Kind: of.kind, Namespace: of.namespace, Name: of.name}, LastTimestamp: metav1.NewTime(now), FirstTimestamp: metav1.NewTime(now),
+			ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("event-", i))}, Type: "Warning", Reason: of.reason,
+			Count:          int32(i + 1), //nolint:gosec // small
+			InvolvedObject: corev1.ObjectReference{Kind: of.kind, Namespace: of.namespace, Name: of.name},
+			LastTimestamp:  metav1.NewTime(now), FirstTimestamp: metav1.NewTime(now),
 		})
 	}
 	sections, _ := v.Sections()
@@ -241,7 +258,8 @@ func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
 			}
 			rows[r.GetKey()] = true
 		}
-		if wanted := map[string]int64{sectionPulls: 2, sectionWarnings: 6}[s.GetName()]; wanted != 0 && int64(len(rows)) != wanted {
+		if wanted := map[string]int64{sectionPulls: 2, sectionWarnings: 6}[s.GetName()]; wanted != 0 &&
+			int64(len(rows)) != wanted {
 			t.Errorf("%s: %d rows, want %d: %v", s.GetName(), len(rows), wanted, rows)
 		}
 		if n := s.GetFigures()["images"]; s.GetName() == sectionPulls && n != 2 {
@@ -265,7 +283,10 @@ func TestAStormIsBoundedInBytes(t *testing.T) {
 	const minutes = 10
 	for second := range minutes * 60 {
 		for i := range 300 {
-			v.pods.put(fmt.Sprint("uid-", i), pod{namespace: "n", name: fmt.Sprint("pod-", i, "-", second), reason: "CrashLoopBackOff", notReady: true})
+			v.pods.put(fmt.Sprint("uid-",
+				i), pod{
+				namespace: "n", name: fmt.Sprint("pod-", i, "-", second), reason: "CrashLoopBackOff", notReady: true,
+			})
 		}
 		p.push(t.Context(), backoff)
 		now = now.Add(time.Second)
@@ -285,7 +306,9 @@ func TestAHubWithoutViewsIsLeftAlone(t *testing.T) {
 	p, h, v := pushing(t, &now)
 	v.pods.put("a", pod{namespace: "n", name: "a"})
 	h.refuse = connect.NewError(connect.CodeUnimplemented, errors.New("unknown service"))
-	if wait := p.push(t.Context(), &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}); wait < refusedFor/2 || p.State() != nil {
+	if wait := p.push(t.Context(), &hub.Backoff{
+		Floor: time.Millisecond, Max: time.Millisecond,
+	}); wait < refusedFor/2 || p.State() != nil {
 		t.Errorf("again in %s, acknowledged %v", wait, p.State())
 	}
 }
@@ -296,15 +319,21 @@ func TestALargeClusterHasASmallView(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	_, _, v := pushing(t, &now)
 	for i := range 20_000 {
-		v.pods.put(fmt.Sprint("uid-", i), pod{namespace: "a-namespace", name: fmt.Sprint("a-pod-with-a-name-", i), node: "a-node", reason: fmt.Sprint("Reason", i%100), notReady: true, phase: "Pending"})
+		v.pods.put(fmt.Sprint("uid-",
+			i), pod{
+			namespace: "a-namespace", name: fmt.Sprint("a-pod-with-a-name-", i), node: "a-node",
+			reason: fmt.Sprint("Reason", i%100), notReady: true, phase: "Pending",
+		})
 	}
 	sections, ok := v.Sections()
 	size := 0
 	for _, s := range sections {
 		size += proto.Size(s)
 	}
-	pods := sections[slices.IndexFunc(sections, func(s *deliveryv1.ViewSection) bool { return s.GetName() == sectionPods })]
-	if !ok || size > maxView || len(pods.GetRows()) == 0 || pods.GetWithheld()+int64(len(pods.GetRows())) != 20_000 || pods.GetFigures()["not_ready"] != 20_000 {
+	pods := sections[slices.IndexFunc(sections,
+		func(s *deliveryv1.ViewSection) bool { return s.GetName() == sectionPods })]
+	if !ok || size > maxView || len(pods.GetRows()) == 0 || pods.GetWithheld()+int64(len(pods.GetRows())) != 20_000 ||
+		pods.GetFigures()["not_ready"] != 20_000 {
 		t.Errorf("%d bytes, %d rows, %d withheld", size, len(pods.GetRows()), pods.GetWithheld())
 	}
 	if n := len(pods.GetFigures()); n > 32 || pods.GetFigures()["state.others"] == 0 {
@@ -328,7 +357,8 @@ func TestRestartsAreCountedOnce(t *testing.T) {
 		t.Helper()
 		s := &deliveryv1.ViewSection{Figures: map[string]int64{}}
 		v.restartSection(s)
-		if s.GetFigures()["hour"] != hour || s.GetFigures()["oom_killed_hour"] != killed || s.GetFigures()["at_least"] != atLeast {
+		if s.GetFigures()["hour"] != hour || s.GetFigures()["oom_killed_hour"] != killed ||
+			s.GetFigures()["at_least"] != atLeast {
 			t.Errorf("got %v, want %d, %d, %d", s.GetFigures(), hour, killed, atLeast)
 		}
 	}

@@ -16,11 +16,15 @@ func restarted(t *testing.T, uid string, restarts int32, at time.Time) []byte {
 	t.Helper()
 	status := corev1.ContainerStatus{Name: "c", RestartCount: restarts, State: runs()}
 	if restarts > 0 {
-		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", FinishedAt: metav1.NewTime(at)}
+		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: "Error", FinishedAt: metav1.NewTime(at),
+		}
 	}
 	return wire(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "n"},
-		Status:     corev1.PodStatus{Phase: "Running", Conditions: isTrue("Ready"), ContainerStatuses: []corev1.ContainerStatus{status}},
+		Status: corev1.PodStatus{
+			Phase: "Running", Conditions: isTrue("Ready"), ContainerStatuses: []corev1.ContainerStatus{status},
+		},
 	})
 }
 
@@ -57,7 +61,8 @@ func takes(t *testing.T, v *View, uid string, restarts int32) {
 	}
 }
 
-// Half of the pods that are read again are not a half of the cluster: the figures are those of the sample until all came.
+// Half of the pods that are read again are not a half of the cluster: the figures are those of the sample until all
+// came.
 func TestFiguresAreOfTheSampleWhileItIsReadAgain(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
@@ -67,7 +72,8 @@ func TestFiguresAreOfTheSampleWhileItIsReadAgain(t *testing.T) {
 	k.begin()
 	for i := range left {
 		if got := figure(v, sectionPods, "total"); got != total || sampleOf(t, v, sectionPods) != sample {
-			t.Fatalf("after %d of %d pods the total is %d, one of %d, and was %d, one of %d", i, left, got, sampleOf(t, v, sectionPods), total, sample)
+			t.Fatalf("after %d of %d pods the total is %d, one of %d, and was %d, one of %d", i, left, got,
+				sampleOf(t, v, sectionPods), total, sample)
 		}
 		takes(t, v, podUID(i), 0)
 	}
@@ -109,8 +115,11 @@ func TestRestartsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
 func warningOf(t *testing.T, i int, count int32, first, last time.Time) []byte {
 	t.Helper()
 	return wire(t, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("event-", i)), Name: fmt.Sprint("event-", i), Namespace: "n"}, Type: "Warning", Reason: "BackOff",
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p"}, Count: count, FirstTimestamp: metav1.NewTime(first), LastTimestamp: metav1.NewTime(last),
+		ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(fmt.Sprint("event-", i)), Name: fmt.Sprint("event-", i), Namespace: "n",
+		}, Type: "Warning", Reason: "BackOff",
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "n", Name: "p"}, Count: count,
+		FirstTimestamp: metav1.NewTime(first), LastTimestamp: metav1.NewTime(last),
 	})
 }
 
@@ -172,8 +181,11 @@ func TestWarningsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
 func setOf(t *testing.T, uid string, desired, pods int32) []byte {
 	t.Helper()
 	return wire(t, &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "n", Labels: map[string]string{"fairlead.dev/service": "shop"}},
-		Spec:       appsv1.ReplicaSetSpec{Replicas: &desired}, Status: appsv1.ReplicaSetStatus{Replicas: pods, ReadyReplicas: pods},
+		ObjectMeta: metav1.ObjectMeta{
+			UID: types.UID(uid), Name: uid, Namespace: "n", Labels: map[string]string{"fairlead.dev/service": "shop"},
+		},
+		Spec:   appsv1.ReplicaSetSpec{Replicas: &desired},
+		Status: appsv1.ReplicaSetStatus{Replicas: pods, ReadyReplicas: pods},
 	})
 }
 
@@ -193,8 +205,13 @@ func TestPodsKeepTheirServiceBesideManyEmptyReplicaSets(t *testing.T) {
 		t.Helper()
 		controls := true
 		if _, err := v.takePod(wire(t, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid, Namespace: "n", OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &controls}}},
-			Status:     corev1.PodStatus{Phase: "Running", Conditions: isTrue("Ready")},
+			ObjectMeta: metav1.ObjectMeta{
+				UID: types.UID(uid), Name: uid, Namespace: "n",
+				OwnerReferences: []metav1.OwnerReference{
+					{Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &controls},
+				},
+			},
+			Status: corev1.PodStatus{Phase: "Running", Conditions: isTrue("Ready")},
 		}), gone); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +257,8 @@ func TestServicesSayThatTheirWorkloadsAreASample(t *testing.T) {
 		}
 	}
 	s := sectionOf(t, v, sectionServices)
-	if s.GetSample() != sets.sample || sets.sample == 1 || len(s.GetRows()) != 1 || s.GetRows()[0].GetFigures()["workloads_not_well"] != sets.times(int64(len(sets.rows))) {
+	if s.GetSample() != sets.sample || sets.sample == 1 || len(s.GetRows()) != 1 ||
+		s.GetRows()[0].GetFigures()["workloads_not_well"] != sets.times(int64(len(sets.rows))) {
 		t.Errorf("of one of %d ReplicaSets: got %v", sets.sample, s)
 	}
 }

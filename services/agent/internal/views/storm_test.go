@@ -83,7 +83,8 @@ func near(got, want, percent int64) bool {
 	return got*100 >= want*(100-percent) && got*100 <= want*(100+percent)
 }
 
-// A namespace with 100,000 pods costs no more than its bound; the view says that it is a sample, and counts exactly again when the pods are gone.
+// A namespace with 100,000 pods costs no more than its bound; the view says that it is a sample, and counts exactly
+// again when the pods are gone.
 func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
 	const pods, few, mostMiB = 100_000, 1000, 40
 	before := live()
@@ -107,7 +108,9 @@ func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest //
 	for i := few; i < pods; i++ {
 		api.Remove(t.Context(), i)
 	}
-	reach(t, v, "few pods", func() bool { return figure(v, sectionPods, "total") == few && sampleOf(t, v, sectionPods) == 1 })
+	reach(t, v, "few pods", func() bool {
+		return figure(v, sectionPods, "total") == few && sampleOf(t, v, sectionPods) == 1
+	})
 }
 
 // A thousand warnings a second for five minutes: the records, the groups and the view stay within their bounds.
@@ -129,7 +132,8 @@ func TestAStormOfWarningsIsBounded(t *testing.T) { //nolint:paralleltest // as a
 		t.Logf("%d warnings take %d MiB", events, used)
 	}
 	s := sectionOf(t, v, sectionWarnings)
-	if s.GetSample() < 2 || s.GetFigures()["groups"] > maxGroups || len(s.GetRows()) > maxWarningRows || s.GetFigures()["others"] == 0 || size(v) > maxView {
+	if s.GetSample() < 2 || s.GetFigures()["groups"] > maxGroups || len(s.GetRows()) > maxWarningRows ||
+		s.GetFigures()["others"] == 0 || size(v) > maxView {
 		t.Errorf("%d bytes, sample %d, %d rows, figures %v", size(v), s.GetSample(), len(s.GetRows()), s.GetFigures())
 	}
 }

@@ -42,7 +42,10 @@ func viewOn(t *testing.T, config *rest.Config) *View {
 		t.Fatal(err)
 	}
 	t.Cleanup(seen.Close)
-	return New(Deps{Cluster: seen, KubernetesVersion: func() string { return "v1.36.3" }, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	return New(Deps{
+		Cluster: seen, KubernetesVersion: func() string { return "v1.36.3" }, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
+	})
 }
 
 // A watch of a quiet kind hears nothing until something cuts it: each cut is the first one, however many came before.
@@ -86,7 +89,8 @@ func TestAWatchThatIsCutAtOnceWaitsLonger(t *testing.T) {
 		opened := 0
 		v := viewOf(t, func(r *http.Request) (*http.Response, error) {
 			opened++
-			return answerOf(r, http.StatusOK, "application/vnd.kubernetes.protobuf;stream=watch", io.NopCloser(strings.NewReader(""))), nil
+			return answerOf(r, http.StatusOK, "application/vnd.kubernetes.protobuf;stream=watch",
+				io.NopCloser(strings.NewReader(""))), nil
 		})
 		k := v.kindOf("nodes")
 		k.place = "7"
@@ -120,7 +124,8 @@ func TestAViewThatTheHubRefusesIsPushedWholeLater(t *testing.T) {
 	if wait := p.push(t.Context(), backoff); wait != 0 || h.agrees(v) != "" {
 		t.Errorf("again in %v: %s", wait, h.agrees(v))
 	}
-	if s := h.last; s.GetBase() != 0 || len(s.GetSections()) < 2 || s.GetSections()[0].GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
+	if s := h.last; s.GetBase() != 0 || len(s.GetSections()) < 2 ||
+		s.GetSections()[0].GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
 		t.Errorf("pushed %v", s)
 	}
 }

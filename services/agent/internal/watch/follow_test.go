@@ -46,7 +46,8 @@ func TestLastStateOfAFollowedObject(t *testing.T) {
 	run(t, a, nil, func(t *testing.T, _ *memory.Memory, w *watch.Watcher) {
 		w.Follow(service, boat("uid-1", 4, "building"))
 		mustLast(t, w, "building", false, false)
-		if opts := a.options[boats]; opts.ResourceVersion != "4" || opts.FieldSelector != "metadata.name=one,metadata.namespace=n" {
+		if opts := a.options[boats]; opts.ResourceVersion != "4" ||
+			opts.FieldSelector != "metadata.name=one,metadata.namespace=n" {
 			t.Errorf("asked with %+v", opts)
 		}
 		a.stream(boats).Modify(boat("uid-1", 5, "afloat"))

@@ -52,8 +52,10 @@ type api struct {
 
 func newAPI(kinds ...schema.GroupVersionKind) *api {
 	a := &api{
-		kinds: map[schema.GroupVersionKind]cluster.Kind{configMaps: {Namespaced: true}, crds: {Status: true}}, objects: map[string]*metav1.PartialObjectMetadata{},
-		streams: map[schema.GroupVersionKind]*apiwatch.RaceFreeFakeWatcher{}, options: map[schema.GroupVersionKind]metav1.ListOptions{},
+		kinds:   map[schema.GroupVersionKind]cluster.Kind{configMaps: {Namespaced: true}, crds: {Status: true}},
+		objects: map[string]*metav1.PartialObjectMetadata{},
+		streams: map[schema.GroupVersionKind]*apiwatch.RaceFreeFakeWatcher{},
+		options: map[schema.GroupVersionKind]metav1.ListOptions{},
 	}
 	for _, kind := range kinds {
 		a.kinds[kind] = cluster.Kind{Namespaced: true, Status: kind == boats}
@@ -61,7 +63,9 @@ func newAPI(kinds ...schema.GroupVersionKind) *api {
 	return a
 }
 
-func (a *api) Watch(_ context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions) (apiwatch.Interface, error) {
+func (a *api) Watch(_ context.Context, gvk schema.GroupVersionKind, metadataOnly bool,
+	opts metav1.ListOptions,
+) (apiwatch.Interface, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if gvk == configMaps && opts.FieldSelector != "" { // the inventories' annotations
@@ -78,7 +82,9 @@ func (a *api) Watch(_ context.Context, gvk schema.GroupVersionKind, metadataOnly
 	return a.streams[gvk], nil
 }
 
-func (a *api) List(_ context.Context, gvk schema.GroupVersionKind, _ bool, _ metav1.ListOptions, each func(metav1.Object)) (string, error) {
+func (a *api) List(_ context.Context, gvk schema.GroupVersionKind, _ bool, _ metav1.ListOptions,
+	each func(metav1.Object),
+) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.calls = append(a.calls, "list "+gvk.Kind)
@@ -113,7 +119,9 @@ func (a *api) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObje
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "things"}, ref.Name)
 }
 
-func (a *api) Select(context.Context, schema.GroupVersionKind, string, metav1.ListOptions) ([]*unstructured.Unstructured, error) {
+func (a *api) Select(context.Context, schema.GroupVersionKind, string,
+	metav1.ListOptions,
+) ([]*unstructured.Unstructured, error) {
 	return nil, nil
 }
 
@@ -152,8 +160,14 @@ func live(gvk schema.GroupVersionKind, name string, version int) *metav1.Partial
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{Kind: gvk.Kind},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "n", UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(version), Labels: map[string]string{object.ServiceLabel: service},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
+			Name: name, Namespace: "n", UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(version),
+			Labels: map[string]string{object.ServiceLabel: service},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{
+					Manager: object.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+					FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`),
+				},
+			},
 		},
 	}
 }
@@ -234,7 +248,8 @@ func TestEmptyInitialListIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	a := newAPI()
 	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
-		if opts := a.options[configMaps]; opts.LabelSelector != object.ServiceLabel || opts.SendInitialEvents == nil || !opts.AllowWatchBookmarks {
+		if opts := a.options[configMaps]; opts.LabelSelector != object.ServiceLabel || opts.SendInitialEvents == nil ||
+			!opts.AllowWatchBookmarks {
 			t.Errorf("asked with %+v", opts)
 		}
 		mustState(t, m, key(configMaps, "a"), memory.Unseen)
@@ -320,7 +335,8 @@ func TestBookmarksKeepAQuietWatchFresh(t *testing.T) {
 					}
 				}
 				calls := a.called("")
-				if every == time.Minute && len(calls) > 0 || every != time.Minute && (len(calls) < 3 || len(calls) > 6) {
+				if every == time.Minute && len(calls) > 0 ||
+					every != time.Minute && (len(calls) < 3 || len(calls) > 6) {
 					t.Errorf("calls: %v", calls)
 				}
 				if s := m.Summary(service); s.Healthy != 1 {
@@ -330,7 +346,9 @@ func TestBookmarksKeepAQuietWatchFresh(t *testing.T) {
 				a.stream(configMaps).Stop()
 				<-time.After(time.Minute)
 				synctest.Wait()
-				if calls := a.called(""); !slices.Equal(calls, []string{fmt.Sprintf("watch ConfigMap %q metadata=true", fmt.Sprint(version))}) {
+				if calls := a.called(""); !slices.Equal(calls, []string{
+					fmt.Sprintf("watch ConfigMap %q metadata=true", fmt.Sprint(version)),
+				}) {
 					t.Errorf("it goes on with %v", calls)
 				}
 			})
@@ -350,9 +368,12 @@ func TestCRDThatArrivesStartsItsWatchOnly(t *testing.T) {
 		a.mu.Lock()
 		a.kinds[boats] = cluster.Kind{Namespaced: true, Status: true}
 		a.mu.Unlock()
-		a.stream(crds).Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "boats.harbour.dev", ResourceVersion: "9"}})
+		a.stream(crds).Add(&metav1.PartialObjectMetadata{
+			ObjectMeta: metav1.ObjectMeta{Name: "boats.harbour.dev", ResourceVersion: "9"},
+		})
 		synctest.Wait()
-		if calls := a.called(""); !slices.Equal(calls, []string{`watch Boat "" metadata=false`}) || !slices.Equal(a.refreshed, []string{"harbour.dev"}) {
+		if calls := a.called(""); !slices.Equal(calls, []string{`watch Boat "" metadata=false`}) ||
+			!slices.Equal(a.refreshed, []string{"harbour.dev"}) {
 			t.Errorf("calls %v, refreshed %v", calls, a.refreshed)
 		}
 		m.Track(service, entries(configMaps, "a")) // the last boat goes: so does its watch
@@ -498,7 +519,8 @@ func TestHealthIsUnknownWithTheServerAway(t *testing.T) {
 		if calls := a.called("watch"); len(calls) > 80 {
 			t.Errorf("%d attempts in ten minutes", len(calls))
 		}
-		if s := m.Summary(service); s.Healthy != 0 || s.Worst.State != health.Unknown || !strings.Contains(s.Worst.Message, "ServiceUnavailable") {
+		if s := m.Summary(service); s.Healthy != 0 || s.Worst.State != health.Unknown ||
+			!strings.Contains(s.Worst.Message, "ServiceUnavailable") {
 			t.Errorf("got %+v", s)
 		}
 		a.mu.Lock()
@@ -522,14 +544,22 @@ func TestRulesReadAKindAnew(t *testing.T) {
 		if calls := a.called("Boat"); !slices.Equal(calls, []string{`watch Boat "" metadata=true`}) {
 			t.Errorf("calls: %v", calls)
 		}
-		w.SetRules(service, []*deliveryv1.HealthRule{{Group: "harbour.dev", Kind: "Boat", Healthy: []*deliveryv1.FieldTest{{Path: ".spec.afloat", Values: []string{"true"}}}}})
+		w.SetRules(service, []*deliveryv1.HealthRule{
+			{
+				Group: "harbour.dev", Kind: "Boat",
+				Healthy: []*deliveryv1.FieldTest{{Path: ".spec.afloat", Values: []string{"true"}}},
+			},
+		})
 		synctest.Wait()
 		if calls := a.called("Boat"); !slices.Equal(calls, []string{`watch Boat "" metadata=false`}) {
 			t.Errorf("calls: %v", calls)
 		}
 		boat := &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": "dinghy", "namespace": "n", "resourceVersion": "4", "labels": map[string]any{object.ServiceLabel: service}},
-			"spec":     map[string]any{"afloat": false},
+			"metadata": map[string]any{
+				"name": "dinghy", "namespace": "n", "resourceVersion": "4",
+				"labels": map[string]any{object.ServiceLabel: service},
+			},
+			"spec": map[string]any{"afloat": false},
 		}}
 		a.stream(boats).Add(boat)
 		synctest.Wait()

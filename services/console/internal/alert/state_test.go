@@ -41,10 +41,12 @@ func TestWhatIsFoundIsToldOnceAndItsEndOnce(t *testing.T) {
 		looks []string
 		want  string
 	}{
-		"at once":                  {Rule{}, []string{"o", "x", "x", "o"}, "[1:true:1 3:false:0]"},
-		"for a while":              {Rule{For: 2 * lookEvery}, []string{"x", "x", "x", "x"}, "[2:true:1]"},
-		"not long enough":          {Rule{For: 2 * lookEvery}, []string{"x", "x", "o", "x", "x", "o"}, "[]"},
-		"recovers":                 {Rule{Recover: 2 * lookEvery}, []string{"x", "o", "x", "o", "o", "o"}, "[0:true:1 4:false:0]"},
+		"at once":         {Rule{}, []string{"o", "x", "x", "o"}, "[1:true:1 3:false:0]"},
+		"for a while":     {Rule{For: 2 * lookEvery}, []string{"x", "x", "x", "x"}, "[2:true:1]"},
+		"not long enough": {Rule{For: 2 * lookEvery}, []string{"x", "x", "o", "x", "x", "o"}, "[]"},
+		"recovers": {
+			Rule{Recover: 2 * lookEvery}, []string{"x", "o", "x", "o", "o", "o"}, "[0:true:1 4:false:0]",
+		},
 		"more than one":            {Rule{MoreThan: 1}, []string{"xo", "ox", "xx", "xo"}, "[2:true:2 3:false:1]"},
 		"others join":              {Rule{}, []string{"xoo", "xxo", "xxx", "oox", "ooo"}, "[0:true:1 4:false:0]"},
 		"unknown pauses for":       {Rule{For: 2 * lookEvery}, []string{"x", "?", "?", "x", "x"}, "[4:true:1]"},
@@ -65,12 +67,18 @@ func TestTurnsAlternate(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for range 300 {
-		rule := Rule{For: time.Duration(random.IntN(4)) * lookEvery, Recover: time.Duration(random.IntN(4)) * lookEvery, MoreThan: random.IntN(3)}
+		rule := Rule{
+			For: time.Duration(random.IntN(4)) * lookEvery, Recover: time.Duration(random.IntN(4)) * lookEvery,
+			MoreThan: random.IntN(3),
+		}
 		s, fires, now := &State{}, map[string]bool{}, time.Unix(1e9, 0)
 		for range 60 {
 			var all []Seen
 			for n := range 6 {
-				all = append(all, Seen{Cluster: fmt.Sprint("c", n), Group: fmt.Sprint("g", n%2), Holds: random.IntN(3) == 0, Unknown: random.IntN(4) == 0})
+				all = append(all, Seen{
+					Cluster: fmt.Sprint("c", n), Group: fmt.Sprint("g", n%2), Holds: random.IntN(3) == 0,
+					Unknown: random.IntN(4) == 0,
+				})
 			}
 			if random.IntN(10) == 0 {
 				s.Silence = &Note{Until: now.Add(3 * lookEvery)}
@@ -123,7 +131,8 @@ func TestTimeThatNobodyLookedDoesNotCount(t *testing.T) {
 	}
 }
 
-// A thousand clusters that meet a rule at once are one event, and so is their end; more of them later are another one only when they double.
+// A thousand clusters that meet a rule at once are one event, and so is their end; more of them later are another one
+// only when they double.
 func TestAStormIsOneEvent(t *testing.T) {
 	t.Parallel()
 	look := func(s *State, n int, now time.Time, group func(int) string) (told []string) {
@@ -163,7 +172,8 @@ func TestAStormIsOneEvent(t *testing.T) {
 	if told = look(s, 1000, now.Add(lookEvery), apart); len(told) != 0 {
 		t.Errorf("it told again %v", told)
 	}
-	if told = look(s, 0, now.Add(2*lookEvery), apart); len(told) != mostGroups+1 || s.Others != nil || len(s.Groups) != 0 {
+	if told = look(s, 0, now.Add(2*lookEvery), apart); len(told) != mostGroups+1 || s.Others != nil ||
+		len(s.Groups) != 0 {
 		t.Errorf("at the end it told %v, and remembers %+v", told, s)
 	}
 }

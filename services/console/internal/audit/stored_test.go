@@ -19,10 +19,14 @@ import (
 func full() *consolev1.AuditEvent {
 	return &consolev1.AuditEvent{
 		Id: "0123456789abcdef-1", Time: &timestamppb.Timestamp{Seconds: 1_700_000_000, Nanos: 120_000_001},
-		Actor:  &consolev1.AuditActor{Kind: "user", Name: "ada <ada@example.com> \"x\"", Groups: []string{"dev", "ünïcode & \u2028"}},
-		Action: "tunnel.request.end", Cluster: "edge-1", Resource: "pods/exec", Namespace: "shop", Name: "web-0", Verb: "create",
+		Actor: &consolev1.AuditActor{
+			Kind: "user", Name: "ada <ada@example.com> \"x\"", Groups: []string{"dev", "ünïcode & \u2028"},
+		},
+		Action: "tunnel.request.end", Cluster: "edge-1", Resource: "pods/exec", Namespace: "shop", Name: "web-0",
+		Verb: "create",
 		Code: 200, BytesSent: math.MaxInt64, BytesReceived: 17, Duration: durationpb.New(1_000_000_003),
-		TraceId: "0af7651916cd43dd8448eb211c80319c", Remote: "::1", Reason: "why\nnot\x01", Request: "r", Recorder: "service:tunnel", Before: `{"a":1}`, After: "{}",
+		TraceId: "0af7651916cd43dd8448eb211c80319c", Remote: "::1", Reason: "why\nnot\x01", Request: "r",
+		Recorder: "service:tunnel", Before: `{"a":1}`, After: "{}",
 		Impersonated: &consolev1.AuditActor{
 			Kind: "user", Name: "bob", Groups: []string{"ops"}, Uid: "7",
 			Extra: []*consolev1.AuditExtra{{Key: "example.com/scopes", Values: []string{"a", ""}}, {}},
@@ -40,7 +44,9 @@ func TestEventIsReadAsItWasStored(t *testing.T) {
 		}
 	}
 	least := &consolev1.AuditEvent{Id: "0123456789abcdef", Time: &timestamppb.Timestamp{}, Action: "a"}
-	for _, d := range []*durationpb.Duration{{}, {Seconds: -1, Nanos: -5}, {Nanos: -5}, {Seconds: 315_576_000_000}, {Nanos: 999_999_999}} {
+	for _, d := range []*durationpb.Duration{
+		{}, {Seconds: -1, Nanos: -5}, {Nanos: -5}, {Seconds: 315_576_000_000}, {Nanos: 999_999_999},
+	} {
 		e := full()
 		e.Duration = d
 		readAsStored(t, e)
@@ -51,7 +57,9 @@ func TestEventIsReadAsItWasStored(t *testing.T) {
 
 // FuzzStoredTexts has each text of an event, and its numbers, come back as they were.
 func FuzzStoredTexts(f *testing.F) {
-	for _, text := range []string{"", "a", "\"", "\\", "</script>", "\x00", "\x7f", "\u2028", "ünïcode", "a\nb", "{}", "\xff"} {
+	for _, text := range []string{
+		"", "a", "\"", "\\", "</script>", "\x00", "\x7f", "\u2028", "ünïcode", "a\nb", "{}", "\xff",
+	} {
 		f.Add(text, int64(len(text)), int32(-3))
 	}
 	f.Fuzz(func(t *testing.T, text string, number int64, code int32) {
@@ -64,7 +72,10 @@ func FuzzStoredTexts(f *testing.F) {
 				e.ProtoReflect().Set(fields.Get(i), protoreflect.ValueOfString(text))
 			}
 		}
-		e.Actor = &consolev1.AuditActor{Kind: text, Name: text, Groups: []string{text, ""}, Uid: text, Extra: []*consolev1.AuditExtra{{Key: text, Values: []string{text, "a"}}}}
+		e.Actor = &consolev1.AuditActor{
+			Kind: text, Name: text, Groups: []string{text, ""}, Uid: text,
+			Extra: []*consolev1.AuditExtra{{Key: text, Values: []string{text, "a"}}},
+		}
 		readAsStored(t, e)
 	})
 }
@@ -89,7 +100,10 @@ func readAsStored(t *testing.T, e *consolev1.AuditEvent) {
 
 // FuzzCheck holds the rules by hand to those of the proto.
 func FuzzCheck(f *testing.F) {
-	for _, text := range []string{"", "a", "A", "a.b", "a..b", ".a", "a-", "a_b", "user", "root", "0123456789abcdef", "ü", "a\n", "a/b", "-", "0123456789ABCDEF"} {
+	for _, text := range []string{
+		"", "a", "A", "a.b", "a..b", ".a", "a-", "a_b", "user", "root", "0123456789abcdef", "ü", "a\n", "a/b", "-",
+		"0123456789ABCDEF",
+	} {
 		for _, n := range []int{1, 16, 32, 33, 63, 64, 65, 253, 254, 1024, 1025, 2048, 2049} {
 			f.Add(text, n)
 		}
@@ -107,8 +121,10 @@ func FuzzCheck(f *testing.F) {
 		}
 		for _, a := range []*consolev1.AuditActor{
 			{Kind: text}, {Name: text}, {Groups: []string{"x", text}}, {Groups: make([]string, min(max(n, 0), 70))},
-			{Uid: text}, {Extra: []*consolev1.AuditExtra{{Key: text}}}, {Extra: []*consolev1.AuditExtra{{}, {Values: []string{"x", text}}}},
-			{Extra: []*consolev1.AuditExtra{{Values: make([]string, min(max(n, 0), 70))}}}, {Extra: slices.Repeat([]*consolev1.AuditExtra{{}}, min(max(n, 0), 70))},
+			{Uid: text}, {Extra: []*consolev1.AuditExtra{{Key: text}}},
+			{Extra: []*consolev1.AuditExtra{{}, {Values: []string{"x", text}}}},
+			{Extra: []*consolev1.AuditExtra{{Values: make([]string, min(max(n, 0), 70))}}},
+			{Extra: slices.Repeat([]*consolev1.AuditExtra{{}}, min(max(n, 0), 70))},
 		} {
 			e := full()
 			e.Actor = a

@@ -36,14 +36,20 @@ func counted(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *atomic.I
 func byAddress(address string, allowed *addresses.Policy) map[string]func() (backend.Backend, error) {
 	return map[string]func() (backend.Backend, error){
 		"vault": func() (backend.Backend, error) {
-			return backend.NewVault(backend.Vault{Address: address, Credentials: map[string]string{"token": "planted-zq81x7"}, Addresses: allowed}, time.Now)
+			return backend.NewVault(backend.Vault{
+				Address: address, Credentials: map[string]string{"token": "planted-zq81x7"}, Addresses: allowed,
+			}, time.Now)
 		},
 		"kubernetes": func() (backend.Backend, error) {
-			return backend.NewKubernetes(backend.Kubernetes{Server: address, Credentials: map[string]string{"token": "planted-zq81x7"}, Addresses: allowed})
+			return backend.NewKubernetes(backend.Kubernetes{
+				Server: address, Credentials: map[string]string{"token": "planted-zq81x7"}, Addresses: allowed,
+			})
 		},
 		"kubeconfig": func() (backend.Backend, error) {
 			text := "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\nclusters: [{name: x, cluster: {server: '" + address + "'}}]\nusers: [{name: x, user: {token: planted-zq81x7}}]\n"
-			return backend.NewKubernetes(backend.Kubernetes{Credentials: map[string]string{"kubeconfig": text}, Addresses: allowed})
+			return backend.NewKubernetes(backend.Kubernetes{
+				Credentials: map[string]string{"kubeconfig": text}, Addresses: allowed,
+			})
 		},
 	}
 }
@@ -70,7 +76,9 @@ func TestBackendsAreNotAskedAtSpecialAddresses(t *testing.T) {
 			if err == nil {
 				err = b.Check(t.Context())
 			}
-			if err == nil || strings.Contains(err.Error(), "planted-zq81x7") || kind != "" && (!strings.Contains(err.Error(), kind) || !strings.Contains(err.Error(), "--allow-addresses")) {
+			if err == nil || strings.Contains(err.Error(), "planted-zq81x7") ||
+				kind != "" && (!strings.Contains(err.Error(), kind) ||
+					!strings.Contains(err.Error(), "--allow-addresses")) {
 				t.Errorf("%s at %s: %v", of, address, err)
 			}
 		}
@@ -91,9 +99,13 @@ func TestBackendsAreNotAskedAtSpecialAddresses(t *testing.T) {
 
 func TestBackendsFollowNoRedirect(t *testing.T) {
 	t.Parallel()
-	inside, asked := counted(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":{"data":{"a":"b"}}}`) })
-	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-		outside, _ := counted(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside.URL+"/latest", code) })
+	inside, asked := counted(t,
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":{"data":{"a":"b"}}}`) })
+	for _, code := range []int{
+		http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
+	} {
+		outside, _ := counted(t,
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside.URL+"/latest", code) })
 		at, err := url.Parse(outside.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +116,10 @@ func TestBackendsFollowNoRedirect(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := map[bool]string{true: "shop/db", false: "secret/shop/db"}[of == "vault"]
-			for what, err := range map[string]error{"check": b.Check(t.Context()), "read": func() error { _, err := b.Read(t.Context(), path); return err }()} {
+			for what, err := range map[string]error{
+				"check": b.Check(t.Context()),
+				"read":  func() error { _, err := b.Read(t.Context(), path); return err }(),
+			} {
 				if err == nil || !strings.Contains(err.Error(), at.Host+" leads elsewhere") {
 					t.Errorf("%s of %s after a %d: %v", what, of, code, err)
 				}
@@ -137,7 +152,9 @@ func TestAnswersOfABackendAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv, _ := counted(t, answer)
-			b, err := backend.NewVault(backend.Vault{Address: srv.URL, Credentials: map[string]string{"token": "x"}, Addresses: thisMachine()}, time.Now)
+			b, err := backend.NewVault(backend.Vault{
+				Address: srv.URL, Credentials: map[string]string{"token": "x"}, Addresses: thisMachine(),
+			}, time.Now)
 			if err != nil {
 				t.Fatal(err)
 			}

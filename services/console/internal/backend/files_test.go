@@ -65,12 +65,15 @@ func TestFilesKeepTheContract(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, "shop"), 0o700); err != nil {
 					t.Fatal(err)
 				}
-				b, err := backend.NewFiles(backend.Files{Dir: dir, Folder: "shop", Credentials: map[string]string{"identity": id.String()}})
+				b, err := backend.NewFiles(backend.Files{
+					Dir: dir, Folder: "shop", Credentials: map[string]string{"identity": id.String()},
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return backendtest.Subject{
-					Backend: b, Credentials: []string{id.String(), dir}, Path: func(name string) string { return name + kind.ext },
+					Backend: b, Credentials: []string{id.String(), dir},
+					Path: func(name string) string { return name + kind.ext },
 					Put: func(_ context.Context, path string, values backend.Values) error {
 						data, err := kind.encode(values)
 						if err != nil {
@@ -78,7 +81,9 @@ func TestFilesKeepTheContract(t *testing.T) {
 						}
 						return durable.WriteFile(filepath.Join(dir, "shop", path), data, 0o600)
 					},
-					Remove: func(_ context.Context, path string) error { return os.Remove(filepath.Join(dir, "shop", path)) },
+					Remove: func(_ context.Context, path string) error {
+						return os.Remove(filepath.Join(dir, "shop", path))
+					},
 				}
 			})
 		})
@@ -106,18 +111,31 @@ func TestFilesAreReadAsTheyAreMeant(t *testing.T) {
 		want backend.Values
 		err  string
 	}{
-		"a.yaml": {text: "user: app\ndb:\n  password: hunter2\n  port: 0123\nlist: [1, {a: true}, x]\nnone: null\nflag: yes\nbase: &b {x: 1}\nagain: *b\n", want: backend.Values{
-			"user": "app", "db.password": "hunter2", "db.port": "0123", "list": `[1,{"a":true},"x"]`, "flag": "yes", "base.x": "1", "again.x": "1",
-		}},
-		"b.json":     {text: `{"n": 1e400, "big": 12345678901234567890}`, want: backend.Values{"n": "1e400", "big": "12345678901234567890"}},
-		"c.env":      {text: "# hello\nexport A=1\nB=\"x y\"\nC=a=b\\nc\n\n", want: backend.Values{"A": "1", "B": "x y", "C": "a=b\nc"}},
+		"a.yaml": {
+			text: "user: app\ndb:\n  password: hunter2\n  port: 0123\nlist: [1, {a: true}, x]\nnone: null\nflag: yes\nbase: &b {x: 1}\nagain: *b\n",
+			want: backend.Values{
+				"user": "app", "db.password": "hunter2", "db.port": "0123", "list": `[1,{"a":true},"x"]`,
+				"flag": "yes", "base.x": "1", "again.x": "1",
+			},
+		},
+		"b.json": {
+			text: `{"n": 1e400, "big": 12345678901234567890}`,
+			want: backend.Values{"n": "1e400", "big": "12345678901234567890"},
+		},
+		"c.env": {
+			text: "# hello\nexport A=1\nB=\"x y\"\nC=a=b\\nc\n\n",
+			want: backend.Values{"A": "1", "B": "x y", "C": "a=b\nc"},
+		},
 		"empty.yaml": {text: "", want: backend.Values{}},
 		"d.yaml":     {text: "hunter2", err: "must be a map"},
 		"e.yaml":     {text: "a: [hunter2", err: "neither YAML nor JSON"},
 		"f.yaml":     {text: "a.b: 1\na: {b: hunter2}", err: `the key "a.b" twice`},
 		"g.yaml":     {text: "a: hunter2\na: 2\n", err: "twice"},
 		"h.env":      {text: "hunter2\n", err: "line 1: must be NAME=value"},
-		"i.yaml":     {text: "a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f]\n", err: "holds more than"},
+		"i.yaml": {
+			text: "a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f,*f]\n",
+			err:  "holds more than",
+		},
 		"j.yaml.age": {text: "hunter2", err: "none of the identities"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +171,9 @@ func TestLinksLeadOutOfNoFolder(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("key: hunter2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, to := range map[string]string{"abs.yaml": secret, "up.yaml": "../" + filepath.Base(outside) + "/master.yaml", "dir": outside} {
+	for name, to := range map[string]string{
+		"abs.yaml": secret, "up.yaml": "../" + filepath.Base(outside) + "/master.yaml", "dir": outside,
+	} {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -164,8 +184,10 @@ func TestLinksLeadOutOfNoFolder(t *testing.T) {
 		}
 	}
 	// As Kubernetes mounts volumes.
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "..v1"), 0o700), os.WriteFile(filepath.Join(dir, "..v1", "a.yaml"), []byte("a: 1\n"), 0o600),
-		os.Symlink("..v1", filepath.Join(dir, "..data")), os.Symlink("..data/a.yaml", filepath.Join(dir, "a.yaml"))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "..v1"), 0o700),
+		os.WriteFile(filepath.Join(dir, "..v1", "a.yaml"), []byte("a: 1\n"), 0o600),
+		os.Symlink("..v1", filepath.Join(dir, "..data")),
+		os.Symlink("..data/a.yaml", filepath.Join(dir, "a.yaml"))); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := read(t, dir, "a.yaml", ""); err != nil || got["a"] != "1" {

@@ -39,13 +39,15 @@ func account(t *testing.T, namespace, verbs string) string {
 	kubectl(t, "", "create", "namespace", namespace)
 	kubectl(t, "", "-n", namespace, "create", "serviceaccount", "reader")
 	kubectl(t, "", "-n", namespace, "create", "role", "reader", "--verb="+verbs, "--resource=secrets,configmaps")
-	kubectl(t, "", "-n", namespace, "create", "rolebinding", "reader", "--role=reader", "--serviceaccount="+namespace+":reader")
+	kubectl(t, "", "-n", namespace, "create", "rolebinding", "reader", "--role=reader",
+		"--serviceaccount="+namespace+":reader")
 	return strings.TrimSpace(kubectl(t, "", "-n", namespace, "create", "token", "reader"))
 }
 
 func authority(t *testing.T) string {
 	t.Helper()
-	text := kubectl(t, "", "config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}")
+	text := kubectl(t, "", "config", "view", "--raw", "-o",
+		"jsonpath={.clusters[0].cluster.certificate-authority-data}")
 	ca, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +65,9 @@ func request(ctx context.Context, token, ca, method, url string, body any) error
 	if err != nil {
 		return err
 	}
-	req.Header = http.Header{"Authorization": {"Bearer " + token}, "X-Vault-Token": {token}, "Content-Type": {"application/json"}}
+	req.Header = http.Header{
+		"Authorization": {"Bearer " + token}, "X-Vault-Token": {token}, "Content-Type": {"application/json"},
+	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ca))
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
@@ -88,20 +92,27 @@ func TestKubernetesKeepsTheContract(t *testing.T) {
 				t.Helper()
 				namespace := "contract-" + kind
 				token := account(t, namespace, "get,create,update,delete")
-				b, err := backend.NewKubernetes(backend.Kubernetes{Addresses: thisMachine(), Server: kube.Cluster(t).Server, Credentials: map[string]string{"token": token, "ca.crt": authority(t)}})
+				b, err := backend.NewKubernetes(backend.Kubernetes{
+					Addresses: thisMachine(), Server: kube.Cluster(t).Server,
+					Credentials: map[string]string{"token": token, "ca.crt": authority(t)},
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				// Faster than kubectl, which is a process each time.
 				call := func(ctx context.Context, method, path string, body any) error {
-					return request(ctx, token, authority(t), method, kube.Cluster(t).Server+"/api/v1/namespaces/"+namespace+"/"+kind+"s"+path, body)
+					return request(ctx, token, authority(t), method,
+						kube.Cluster(t).Server+"/api/v1/namespaces/"+namespace+"/"+kind+"s"+path, body)
 				}
 				name := func(path string) string { return path[strings.LastIndex(path, "/")+1:] }
 				return backendtest.Subject{
-					Backend: b, Credentials: []string{token}, Path: func(name string) string { return kind + "/" + namespace + "/" + name },
+					Backend: b, Credentials: []string{token},
+					Path: func(name string) string { return kind + "/" + namespace + "/" + name },
 					Put: func(ctx context.Context, path string, values backend.Values) error {
 						object := map[string]any{
-							"apiVersion": "v1", "kind": map[string]string{"secret": "Secret", "configmap": "ConfigMap"}[kind],
+							"apiVersion": "v1", "kind": map[string]string{
+								"secret": "Secret", "configmap": "ConfigMap",
+							}[kind],
 							"metadata": map[string]string{"name": name(path)}, field: values,
 						}
 						if call(ctx, http.MethodPut, "/"+name(path), object) == nil {
@@ -109,7 +120,9 @@ func TestKubernetesKeepsTheContract(t *testing.T) {
 						}
 						return call(ctx, http.MethodPost, "", object)
 					},
-					Remove: func(ctx context.Context, path string) error { return call(ctx, http.MethodDelete, "/"+name(path), nil) },
+					Remove: func(ctx context.Context, path string) error {
+						return call(ctx, http.MethodDelete, "/"+name(path), nil)
+					},
 				}
 			})
 		})
@@ -124,14 +137,19 @@ func TestKubernetesIsReadByAKubeconfig(t *testing.T) {
 	}
 	kubectl(t, "", "create", "namespace", "config")
 	kubectl(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "config"}, "data": {"password": "aHVudGVyMg==", "binary": "/w=="}}`, "create", "-f", "-")
-	b, err := backend.NewKubernetes(backend.Kubernetes{Addresses: thisMachine(), Namespaces: []string{"config"}, Credentials: map[string]string{"kubeconfig": string(kubeconfig)}})
+	b, err := backend.NewKubernetes(backend.Kubernetes{
+		Addresses: thisMachine(), Namespaces: []string{"config"},
+		Credentials: map[string]string{"kubeconfig": string(kubeconfig)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Read(t.Context(), "secret/config/db"); err != nil || len(got) != 1 || got["password"] != "hunter2" {
+	if got, err := b.Read(t.Context(), "secret/config/db"); err != nil || len(got) != 1 ||
+		got["password"] != "hunter2" {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := b.Read(t.Context(), "secret/kube-system/db"); !errors.Is(err, backend.ErrPath) || !strings.Contains(err.Error(), "kube-system") {
+	if _, err := b.Read(t.Context(), "secret/kube-system/db"); !errors.Is(err, backend.ErrPath) ||
+		!strings.Contains(err.Error(), "kube-system") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -142,7 +160,9 @@ func TestKubernetesSaysWhatItMayNot(t *testing.T) {
 	server := kube.Cluster(t).Server
 	open := func(token, ca string) backend.Backend {
 		t.Helper()
-		b, err := backend.NewKubernetes(backend.Kubernetes{Addresses: thisMachine(), Server: server, Credentials: map[string]string{"token": token, "ca.crt": ca}})
+		b, err := backend.NewKubernetes(backend.Kubernetes{
+			Addresses: thisMachine(), Server: server, Credentials: map[string]string{"token": token, "ca.crt": ca},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,11 +173,14 @@ func TestKubernetesSaysWhatItMayNot(t *testing.T) {
 		path    string
 	}{
 		"does not let us read secret db of namespace default (403)": {open(token, authority(t)), "secret/default/db"},
-		"does not let us read secret db of namespace refused (401)": {open("another-token", authority(t)), "secret/refused/db"},
+		"does not let us read secret db of namespace refused (401)": {
+			open("another-token", authority(t)), "secret/refused/db",
+		},
 		"certificate": {open(token, ""), "secret/refused/db"},
 	} {
 		_, err := of.backend.Read(t.Context(), of.path)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "another-token") || strings.Contains(err.Error(), token) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "another-token") ||
+			strings.Contains(err.Error(), token) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrPath) {

@@ -75,11 +75,13 @@ func (s server) do(ctx context.Context, method, path string, body any) error {
 // engine mounts a KV engine for a test.
 func (s server) engine(t *testing.T, name string) {
 	t.Helper()
-	if err := s.do(t.Context(), http.MethodPost, "sys/mounts/"+name, map[string]any{"type": "kv", "options": map[string]string{"version": "2"}}); err != nil {
+	if err := s.do(t.Context(), http.MethodPost, "sys/mounts/"+
+		name, map[string]any{"type": "kv", "options": map[string]string{"version": "2"}}); err != nil {
 		t.Fatal(err)
 	}
 	// The engine upgrades itself behind our back.
-	for ctx := t.Context(); s.do(ctx, http.MethodPost, name+"/data/ready", map[string]any{"data": map[string]string{}}) != nil; {
+	for ctx := t.Context(); s.do(ctx, http.MethodPost, name+
+		"/data/ready", map[string]any{"data": map[string]string{}}) != nil; {
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
 		}
@@ -118,7 +120,8 @@ func (s server) role(t *testing.T, name, ttl string, options map[string]any) map
 	policy := map[string]string{"policy": fmt.Sprintf("path %q { capabilities = [\"read\"] }", name+"/data/*")}
 	in := map[string]any{"token_policies": name, "token_ttl": ttl}
 	maps.Copy(in, options)
-	if err := errors.Join(s.do(t.Context(), http.MethodPost, "sys/policies/acl/"+name, policy), s.do(t.Context(), http.MethodPost, "auth/approle/role/"+name, in)); err != nil {
+	if err := errors.Join(s.do(t.Context(), http.MethodPost, "sys/policies/acl/"+name, policy),
+		s.do(t.Context(), http.MethodPost, "auth/approle/role/"+name, in)); err != nil {
 		t.Fatal(err)
 	}
 	data := func(path, method, key string) string {
@@ -134,8 +137,13 @@ func TestVaultKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	s := vaultServer(t)
 	for name, credentials := range map[string]func(t *testing.T, engine string) map[string]string{
-		"token":   func(*testing.T, string) map[string]string { return map[string]string{"token": s.Token, "ca.crt": s.CA} },
-		"approle": func(t *testing.T, engine string) map[string]string { t.Helper(); return s.role(t, engine, "1h", nil) },
+		"token": func(*testing.T, string) map[string]string {
+			return map[string]string{"token": s.Token, "ca.crt": s.CA}
+		},
+		"approle": func(t *testing.T, engine string) map[string]string {
+			t.Helper()
+			return s.role(t, engine, "1h", nil)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,12 +152,15 @@ func TestVaultKeepsTheContract(t *testing.T) {
 				engine := "contract-" + name
 				s.engine(t, engine)
 				of := credentials(t, engine)
-				b, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: s.Address, Mount: engine, Credentials: of}, time.Now)
+				b, err := backend.NewVault(backend.Vault{
+					Addresses: thisMachine(), Address: s.Address, Mount: engine, Credentials: of,
+				}, time.Now)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return backendtest.Subject{
-					Backend: b, Credentials: []string{s.Token, s.CA}, Path: func(name string) string { return "shop/" + name },
+					Backend: b, Credentials: []string{s.Token, s.CA},
+					Path: func(name string) string { return "shop/" + name },
 					Put: func(ctx context.Context, path string, values backend.Values) error {
 						return s.do(ctx, http.MethodPost, engine+"/data/"+path, map[string]any{"data": values})
 					},
@@ -166,16 +177,22 @@ func TestVaultReadsWhatIsNested(t *testing.T) {
 	t.Parallel()
 	s := vaultServer(t)
 	s.engine(t, "nested")
-	data := map[string]any{"n": 1234567890123, "b": true, "none": nil, "db": map[string]any{"password": "hunter2"}, "list": []any{1, "x"}}
+	data := map[string]any{
+		"n": 1234567890123, "b": true, "none": nil, "db": map[string]any{"password": "hunter2"}, "list": []any{1, "x"},
+	}
 	if err := s.do(t.Context(), http.MethodPost, "nested/data/a", map[string]any{"data": data}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: s.Address, Mount: "nested", Credentials: map[string]string{"token": s.Token, "ca.crt": s.CA}}, time.Now)
+	b, err := backend.NewVault(backend.Vault{
+		Addresses: thisMachine(), Address: s.Address, Mount: "nested",
+		Credentials: map[string]string{"token": s.Token, "ca.crt": s.CA},
+	}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := b.Read(t.Context(), "a")
-	if err != nil || got["n"] != "1234567890123" || got["b"] != "true" || got["db.password"] != "hunter2" || got["list"] != `[1,"x"]` || len(got) != 4 {
+	if err != nil || got["n"] != "1234567890123" || got["b"] != "true" || got["db.password"] != "hunter2" ||
+		got["list"] != `[1,"x"]` || len(got) != 4 {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if err := s.do(t.Context(), http.MethodPut, "nested/destroy/a", map[string]any{"versions": []int{1}}); err != nil {
@@ -219,11 +236,16 @@ func TestVaultTokensAreRenewedAndReplaced(t *testing.T) {
 	t.Parallel()
 	s := vaultServer(t)
 	s.engine(t, "renewed")
-	if err := s.do(t.Context(), http.MethodPost, "renewed/data/a", map[string]any{"data": map[string]string{"a": "1"}}); err != nil {
+	if err := s.do(t.Context(), http.MethodPost, "renewed/data/a", map[string]any{
+		"data": map[string]string{"a": "1"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	count, clock := &seen{}, &clock{}
-	b, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: vaultProxy(t, s, count).URL, Mount: "renewed", Credentials: s.role(t, "renewed", "1h", nil)}, clock.now)
+	b, err := backend.NewVault(backend.Vault{
+		Addresses: thisMachine(), Address: vaultProxy(t, s, count).URL, Mount: "renewed",
+		Credentials: s.role(t, "renewed", "1h", nil),
+	}, clock.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +255,8 @@ func TestVaultTokensAreRenewedAndReplaced(t *testing.T) {
 			t.Errorf("got %v, %v", got, err)
 		}
 		if count.logins.Load() != logins || count.renewals.Load() != renewals {
-			t.Errorf("%d logins and %d renewals, want %d and %d", count.logins.Load(), count.renewals.Load(), logins, renewals)
+			t.Errorf("%d logins and %d renewals, want %d and %d", count.logins.Load(), count.renewals.Load(), logins,
+				renewals)
 		}
 	}
 	step(1, 0)
@@ -258,18 +281,32 @@ func TestVaultSaysWhatItMayNot(t *testing.T) {
 	away := httptest.NewServer(nil)
 	away.Close()
 	for want, at := range map[string]backend.Vault{
-		"does not let us read refused/a (403)":       {Addresses: thisMachine(), Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": "planted-zq81x7", "ca.crt": s.CA}},
-		"does not let the role of its Secret log in": {Addresses: thisMachine(), Address: s.Address, Mount: "refused", Credentials: bad},
-		"certificate":                       {Addresses: thisMachine(), Address: s.Address, Mount: "refused", Credentials: map[string]string{"token": s.Token}},
-		"connection refused":                {Addresses: thisMachine(), Address: away.URL, Credentials: map[string]string{"token": s.Token}},
-		"does not let us read secret/a (40": {Addresses: thisMachine(), Address: vaultProxy(t, s, count).URL, Namespace: "team", Credentials: map[string]string{"token": "planted-zq81x7"}},
+		"does not let us read refused/a (403)": {
+			Addresses: thisMachine(), Address: s.Address, Mount: "refused",
+			Credentials: map[string]string{"token": "planted-zq81x7", "ca.crt": s.CA},
+		},
+		"does not let the role of its Secret log in": {
+			Addresses: thisMachine(), Address: s.Address, Mount: "refused", Credentials: bad,
+		},
+		"certificate": {
+			Addresses: thisMachine(), Address: s.Address, Mount: "refused",
+			Credentials: map[string]string{"token": s.Token},
+		},
+		"connection refused": {
+			Addresses: thisMachine(), Address: away.URL, Credentials: map[string]string{"token": s.Token},
+		},
+		"does not let us read secret/a (40": {
+			Addresses: thisMachine(), Address: vaultProxy(t, s, count).URL, Namespace: "team",
+			Credentials: map[string]string{"token": "planted-zq81x7"},
+		},
 	} {
 		b, err := backend.NewVault(at, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = b.Read(t.Context(), "a")
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "planted-zq81x7") || strings.Contains(err.Error(), s.Token) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "planted-zq81x7") ||
+			strings.Contains(err.Error(), s.Token) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if errors.Is(err, backend.ErrNotFound) || errors.Is(err, backend.ErrPath) {
@@ -283,7 +320,9 @@ func TestVaultSaysWhatItMayNot(t *testing.T) {
 		"either token, or roleID and secretID": {"roleID": "x"},
 		"ca.crt":                               {"token": "x", "ca.crt": "x"},
 	} {
-		if _, err := backend.NewVault(backend.Vault{Addresses: thisMachine(), Address: s.Address, Credentials: credentials}, time.Now); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := backend.NewVault(backend.Vault{
+			Addresses: thisMachine(), Address: s.Address, Credentials: credentials,
+		}, time.Now); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

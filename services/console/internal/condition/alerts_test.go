@@ -48,10 +48,13 @@ func TestAlertsOfTheHubThatFire(t *testing.T) {
 	for _, alert := range got.Alerts {
 		names = append(names, alert.Name)
 	}
-	if strings.Join(names, " ") != "FairleadDown FairleadSinkFailing FairleadSourceStale" || !got.Configured || got.Problem != "" || got.Asked.IsZero() {
+	if strings.Join(names, " ") != "FairleadDown FairleadSinkFailing FairleadSourceStale" || !got.Configured ||
+		got.Problem != "" || got.Asked.IsZero() {
 		t.Errorf("got %+v", got)
 	}
-	if down := got.Alerts[0]; down.Severity != "critical" || down.Summary != "it is not there" || down.Description != "For 5 minutes." || len(down.Labels) != 1 || down.Labels["job"] != "fairlead-tunnel" || down.Since.Hour() != 11 {
+	if down := got.Alerts[0]; down.Severity != "critical" || down.Summary != "it is not there" ||
+		down.Description != "For 5 minutes." || len(down.Labels) != 1 || down.Labels["job"] != "fairlead-tunnel" ||
+		down.Since.Hour() != 11 {
 		t.Errorf("got %+v", down)
 	}
 	a.State(t.Context())
@@ -66,12 +69,20 @@ func TestAlertsOfTheHubThatFire(t *testing.T) {
 func TestWhyPrometheusSaysNothing(t *testing.T) {
 	t.Parallel()
 	for want, answer := range map[string]http.HandlerFunc{
-		"check --prometheus-token-file":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
-		"HTTP 404: check":                 func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
-		"not that of a Prometheus":        func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
-		"more than 4 MiB":                 func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.Repeat(" ", maxAlertsBytes+1)) },
-		"does not answer: EOF. Check":     func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"not that of a Prometheus: check": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status": "error"}`) },
+		"check --prometheus-token-file": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusUnauthorized)
+		},
+		"HTTP 404: check": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+		},
+		"not that of a Prometheus": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"more than 4 MiB": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, strings.Repeat(" ", maxAlertsBytes+1))
+		},
+		"does not answer: EOF. Check": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"not that of a Prometheus: check": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"status": "error"}`)
+		},
 	} {
 		a, _ := prometheus(t, answer)
 		if got := a.State(t.Context()); !strings.Contains(got.Problem, want) || len(got.Alerts) > 0 || !got.Configured {

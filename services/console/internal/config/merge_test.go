@@ -41,11 +41,13 @@ func TestLaterLayersWinEntryByEntry(t *testing.T) {
 			layers = append(layers, layer)
 		}
 		got := Merge(layers, nil)
-		if !slices.IsSortedFunc(got, func(a, b Effective) int { return strings.Compare(a.Name, b.Name) }) || len(got) != len(want) {
+		if !slices.IsSortedFunc(got, func(a, b Effective) int { return strings.Compare(a.Name, b.Name) }) ||
+			len(got) != len(want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
 		for _, e := range got {
-			if e.Value != want[e.Name] || e.Problem != "" || !slices.Equal(append([]string{e.Origin}, e.Overrides...), from[e.Name]) {
+			if e.Value != want[e.Name] || e.Problem != "" ||
+				!slices.Equal(append([]string{e.Origin}, e.Overrides...), from[e.Name]) {
 				t.Fatalf("got %+v, want %q of %v", e, want[e.Name], from[e.Name])
 			}
 		}
@@ -63,15 +65,21 @@ func TestReferencesAreResolved(t *testing.T) {
 		"replicas": {Type: Number, Value: "3"},
 		"on":       {Type: Flag, Value: "true"},
 		"list":     {Type: JSON, Value: `["${host}", 1, {"b": "<${domain}>", "a": 1.50}]`},
-		"all":      {Type: JSON, Value: `{"n": "${replicas}", "on": "${on}", "list": "${list}", "text": "n=${replicas}", "big": 12345678901234567890}`},
-		"literal":  {Type: Text, Value: "${pw}", Literal: true},
+		"all": {
+			Type:  JSON,
+			Value: `{"n": "${replicas}", "on": "${on}", "list": "${list}", "text": "n=${replicas}", "big": 12345678901234567890}`,
+		},
+		"literal": {Type: Text, Value: "${pw}", Literal: true},
 	}}}, map[string]string{"cluster.name": "edge-1", "service.name": "web"}))
 	for name, want := range map[string]Effective{
-		"host":    {Type: Text, Value: "web.edge-1.example.com"},
-		"url":     {Type: Text, Value: "postgres://app:hunter2@web.edge-1.example.com/", Secret: true},
-		"plain":   {Type: Text, Value: "${pw} costs $5"},
-		"list":    {Type: JSON, Value: `["web.edge-1.example.com",1,{"a":1.50,"b":"<example.com>"}]`},
-		"all":     {Type: JSON, Value: `{"big":12345678901234567890,"list":["web.edge-1.example.com",1,{"a":1.50,"b":"<example.com>"}],"n":3,"on":true,"text":"n=3"}`},
+		"host":  {Type: Text, Value: "web.edge-1.example.com"},
+		"url":   {Type: Text, Value: "postgres://app:hunter2@web.edge-1.example.com/", Secret: true},
+		"plain": {Type: Text, Value: "${pw} costs $5"},
+		"list":  {Type: JSON, Value: `["web.edge-1.example.com",1,{"a":1.50,"b":"<example.com>"}]`},
+		"all": {
+			Type:  JSON,
+			Value: `{"big":12345678901234567890,"list":["web.edge-1.example.com",1,{"a":1.50,"b":"<example.com>"}],"n":3,"on":true,"text":"n=3"}`,
+		},
 		"literal": {Type: Text, Value: "${pw}"},
 	} {
 		if e := got[name]; e.Type != want.Type || e.Value != want.Value || e.Secret != want.Secret || e.Problem != "" {
@@ -83,10 +91,12 @@ func TestReferencesAreResolved(t *testing.T) {
 func TestCyclesAreNamed(t *testing.T) {
 	t.Parallel()
 	got := byEntry(Merge([]Layer{{Origin: "o", Entries: map[string]Entry{
-		"a": text("${b}"), "b": {Type: JSON, Value: `{"x": "${c}"}`}, "c": text("c ${a}"), "into": text("${a}"), "self": text("${self}"), "well": text("x"),
+		"a": text("${b}"), "b": {Type: JSON, Value: `{"x": "${c}"}`}, "c": text("c ${a}"), "into": text("${a}"),
+		"self": text("${self}"), "well": text("x"),
 	}}}, nil))
 	for name, want := range map[string]string{
-		"a": "refers to itself: a -> b -> c -> a", "b": "refers to itself: a -> b -> c -> a", "c": "refers to itself: a -> b -> c -> a",
+		"a": "refers to itself: a -> b -> c -> a", "b": "refers to itself: a -> b -> c -> a",
+		"c":    "refers to itself: a -> b -> c -> a",
 		"into": "refers to itself: a -> b -> c -> a", "self": "refers to itself: self -> self", "well": "",
 	} {
 		if e := got[name]; e.Problem != want || want != "" && e.Value != "" {
@@ -98,14 +108,18 @@ func TestCyclesAreNamed(t *testing.T) {
 func TestWhatCanNotBeResolvedIsSaid(t *testing.T) {
 	t.Parallel()
 	got := byEntry(Merge([]Layer{{Origin: "o", Entries: map[string]Entry{
-		"unknown": text("${nope}"), "open": text("${nope"), "label": text("${cluster.labels.env}"), "missing": {Type: Text, Problem: "is away"},
-		"uses": text("${missing}"), "secret": {Type: Text, Value: "hunter2-${hunter3", Secret: true}, "unknownsecret": {Type: Text, Value: "${hunter4}", Secret: true},
+		"unknown": text("${nope}"), "open": text("${nope"), "label": text("${cluster.labels.env}"),
+		"missing": {Type: Text, Problem: "is away"},
+		"uses":    text("${missing}"), "secret": {Type: Text, Value: "hunter2-${hunter3", Secret: true},
+		"unknownsecret": {Type: Text, Value: "${hunter4}", Secret: true},
 	}}}, nil))
 	for name, want := range map[string]string{
-		"unknown": "${nope} is neither an entry", "open": "write $${", "label": "no such label", "missing": "is away", "uses": `refers to "missing", which has no value: is away`,
+		"unknown": "${nope} is neither an entry", "open": "write $${", "label": "no such label", "missing": "is away",
+		"uses":   `refers to "missing", which has no value: is away`,
 		"secret": "write $${", "unknownsecret": "a ${...} of it is neither",
 	} {
-		if e := got[name]; !strings.Contains(e.Problem, want) || strings.Contains(e.Problem, "hunter") || e.Value != "" {
+		if e := got[name]; !strings.Contains(e.Problem, want) || strings.Contains(e.Problem, "hunter") ||
+			e.Value != "" {
 			t.Errorf("%s: got %+v", name, e)
 		}
 	}
@@ -129,12 +143,13 @@ func TestBombsAreBounded(t *testing.T) {
 	}
 }
 
-// Long chains would take minutes, during which nobody writes to the catalog. Which entries are too far is the same in whichever order
-// they are resolved.
+// Long chains would take minutes, during which nobody writes to the catalog. Which entries are too far is the same in
+// whichever order they are resolved.
 func TestLongChainsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []func(int) string{
-		func(i int) string { return fmt.Sprintf("x%04d", i) }, func(i int) string { return fmt.Sprintf("x%04d", maxEntries-i) },
+		func(i int) string { return fmt.Sprintf("x%04d", i) },
+		func(i int) string { return fmt.Sprintf("x%04d", maxEntries-i) },
 	} {
 		for last, want := range map[string]int{"${nope}": 0, "${" + name(0) + "}": 0, "x": maxChain + 1} {
 			entries := map[string]Entry{name(maxEntries - 1): text(last)}
@@ -145,7 +160,8 @@ func TestLongChainsAreRefused(t *testing.T) {
 			for i := range maxEntries {
 				e := got[name(i)]
 				if good := i >= maxEntries-want; good != (e.Problem == "") || len(e.Problem) > 1000 {
-					t.Fatalf("%s of a chain that ends in %s: %d bytes of problem, %.200s", name(i), last, len(e.Problem), e.Problem)
+					t.Fatalf("%s of a chain that ends in %s: %d bytes of problem, %.200s", name(i), last,
+						len(e.Problem), e.Problem)
 				}
 			}
 		}

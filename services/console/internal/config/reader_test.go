@@ -27,8 +27,11 @@ func TestConnectionsGoWithTheirBackends(t *testing.T) {
 		Resolver: resolver, ID: "a", Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Open: func(catalog.BackendSpec, map[string]string) (backend.Backend, error) { return empty{}, nil },
 	}
-	in := catalog.Resource[catalog.BackendSpec]{Meta: catalog.Meta{Name: "files"}, Spec: catalog.BackendSpec{Files: &catalog.FilesBackend{}}}
-	if _, _, err := catalog.Put(t.Context(), resolver.catalog, catalog.Self("test"), catalog.Backends(), in, catalog.Expectation{AllowMissing: true}); err != nil {
+	in := catalog.Resource[catalog.BackendSpec]{
+		Meta: catalog.Meta{Name: "files"}, Spec: catalog.BackendSpec{Files: &catalog.FilesBackend{}},
+	}
+	if _, _, err := catalog.Put(t.Context(), resolver.catalog, catalog.Self("test"), catalog.Backends(), in,
+		catalog.Expectation{AllowMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.look(t.Context()); err != nil {
@@ -38,7 +41,8 @@ func TestConnectionsGoWithTheirBackends(t *testing.T) {
 	if n := len(r.connected()); n != 1 {
 		t.Fatalf("%d connections", n)
 	}
-	if err := catalog.Drop(t.Context(), resolver.catalog, catalog.Self("test"), store.KindBackend, "files", ""); err != nil {
+	if err := catalog.Drop(t.Context(), resolver.catalog, catalog.Self("test"), store.KindBackend, "files",
+		""); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.look(t.Context()); err != nil {

@@ -33,7 +33,8 @@ func (s secrets) Check(ctx context.Context) error { return s.store.Ping(ctx) }
 
 func (s secrets) Read(ctx context.Context, path string) (backend.Values, error) {
 	l := &loaded{Resolver: s.Resolver, places: map[place]content{}}
-	if err := s.store.Read(ctx, func(ctx context.Context, v store.View) error { return l.loadSecrets(ctx, v, []string{path}) }); err != nil {
+	if err := s.store.Read(ctx,
+		func(ctx context.Context, v store.View) error { return l.loadSecrets(ctx, v, []string{path}) }); err != nil {
 		return nil, err
 	}
 	switch of := l.places[place{path: path}]; {
@@ -65,16 +66,21 @@ func newResolver(t *testing.T, url string) *Resolver {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	var resolver *Resolver
-	catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
-		resolver = New(c, s, box)
-		return []catalog.Hook{resolver}
-	}})
+	catalog.New(rights.New(s,
+		nil), catalog.Deps{
+		Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
+			resolver = New(c, s, box)
+			return []catalog.Hook{resolver}
+		},
+	})
 	return resolver
 }
 
 func TestSecretsOfTheCatalogKeepTheContractOfBackends(t *testing.T) {
 	t.Parallel()
-	for name, url := range map[string]string{"SQLite": "sqlite:" + filepath.Join(t.TempDir(), "console.db"), "PostgreSQL": postgres.Database(t)} {
+	for name, url := range map[string]string{
+		"SQLite": "sqlite:" + filepath.Join(t.TempDir(), "console.db"), "PostgreSQL": postgres.Database(t),
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newResolver(t, url)
@@ -82,7 +88,8 @@ func TestSecretsOfTheCatalogKeepTheContractOfBackends(t *testing.T) {
 				return backendtest.Subject{
 					Backend: secrets{r}, Path: func(name string) string { return strings.ToLower(name) },
 					Put: func(ctx context.Context, path string, values backend.Values) error {
-						e, err := r.catalog.DraftSecret(catalog.Secret{Meta: catalog.Meta{Name: path}, Data: values}, catalog.Expectation{AllowMissing: true})
+						e, err := r.catalog.DraftSecret(catalog.Secret{Meta: catalog.Meta{Name: path}, Data: values},
+							catalog.Expectation{AllowMissing: true})
 						if err == nil {
 							_, err = r.catalog.PutAll(ctx, catalog.Self("test"), []catalog.Edit{e}, false)
 						}

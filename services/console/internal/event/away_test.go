@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/services/console/internal/store/storetest"
 )
 
-// The alert of a problem that only the hub had ends with it, also while the cluster is away: the cluster will report nothing, because nothing
-// changes there. That the cluster is away is an alert of its own.
+// The alert of a problem that only the hub had ends with it, also while the cluster is away: the cluster will report
+// nothing, because nothing changes there. That the cluster is away is an alert of its own.
 func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	t.Parallel()
 	s := storetest.SQLite(t)
@@ -28,8 +28,14 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	log := slog.New(slog.DiscardHandler)
-	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log, Now: clock, Observer: &Recorder{Store: s, Log: log, Now: clock}})
-	by := catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
+	c := catalog.New(rights.New(s,
+		nil), catalog.Deps{
+		Store: s, Box: box, Log: log, Now: clock, Observer: &Recorder{Store: s, Log: log, Now: clock},
+	})
+	by := catalog.By{
+		Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
+		Subject:  "user:ada",
+	}
 	create := catalog.Expectation{AllowMissing: true}
 	ok := func(err error) {
 		t.Helper()
@@ -37,16 +43,23 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
+	source := catalog.Source{
+		Meta: catalog.Meta{Name: "shop"},
+		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}},
+	}
 	ok(putSource(t.Context(), c, by, source))
 	_, _, err = c.UpdateCluster(t.Context(), by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
 	ok(err)
-	web, _, err := c.UpdateService(t.Context(), by, catalog.Service{Meta: catalog.Meta{Name: "web"}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"}}, create)
+	web, _, err := c.UpdateService(t.Context(), by,
+		catalog.Service{
+			Meta: catalog.Meta{Name: "web"}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"},
+		}, create)
 	ok(err)
 	hub := func(problem *catalog.Problem) {
 		t.Helper()
 		ok(c.RecordHub(t.Context(), []catalog.ServiceHub{{Service: "web", UID: web.Meta.UID, Hub: catalog.HubTruth{
-			Source: "shop", Ref: "HEAD", Digest: "d1", Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}, Problem: problem,
+			Source: "shop", Ref: "HEAD", Digest: "d1",
+			Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}, Problem: problem,
 		}}}, nil))
 	}
 	told := func() (types []string) {
@@ -65,7 +78,10 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	ok(c.RecordSeen(t.Context(), []catalog.ClusterSeen{{Cluster: "edge-1", Time: now}}))
 	hub(nil)
 	_, err = c.RecordReports(t.Context(), []catalog.ClusterReports{{Cluster: "edge-1", Reports: []catalog.Report{
-		{Service: "web", Sequence: 1, Digest: "d1", AppliedDigest: "d1", Phase: catalog.PhaseHealthy, ObjectsTotal: 3, ObjectsHealthy: 3},
+		{
+			Service: "web", Sequence: 1, Digest: "d1", AppliedDigest: "d1", Phase: catalog.PhaseHealthy,
+			ObjectsTotal: 3, ObjectsHealthy: 3,
+		},
 	}}})
 	ok(err)
 	want := []string{ServiceHealthy, ServiceRecovered, ServiceHealthy}

@@ -19,7 +19,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// A lever that ends by its own time is announced once, however often and by however many consoles it is looked at; a short one is not.
+// A lever that ends by its own time is announced once, however often and by however many consoles it is looked at; a
+// short one is not.
 func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, url string) {
@@ -29,21 +30,35 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now().UTC().Truncate(time.Second)
-		now, said := begin, "web: The hold of user:ada (the sale) ends at "+begin.Add(2*time.Hour).Format(time.RFC3339)+"."
+		now, said := begin, "web: The hold of user:ada (the sale) ends at "+
+			begin.Add(2*time.Hour).Format(time.RFC3339)+"."
 		clock := func() time.Time { return now }
-		c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock, Observer: &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock}})
-		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
+		c := catalog.New(rights.New(s,
+			nil), catalog.Deps{
+			Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock,
+			Observer: &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock},
+		})
+		ctx, by := t.Context(), catalog.By{
+			Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
+			Subject:  "user:ada",
+		}
 		create := catalog.Expectation{AllowMissing: true}
 		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
 		if err := putSource(ctx, c, by, source); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create); err != nil {
+		if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}},
+			create); err != nil {
 			t.Fatal(err)
 		}
-		for name, until := range map[string]time.Duration{"web": 2 * time.Hour, "short": 15 * time.Minute, "long": 24 * time.Hour} {
-			if _, _, err := c.UpdateService(ctx, by, catalog.Service{Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"}}, create); err != nil {
+		for name, until := range map[string]time.Duration{
+			"web": 2 * time.Hour, "short": 15 * time.Minute, "long": 24 * time.Hour,
+		} {
+			if _, _, err := c.UpdateService(ctx, by,
+				catalog.Service{
+					Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"},
+				}, create); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := c.Hold(ctx, by, name, "SYNC_MODE_HOLD", "the sale", now.Add(until)); err != nil {
@@ -103,7 +118,8 @@ func announced(t *testing.T, s *store.Store) (out []string) {
 	return out
 }
 
-// A freeze is there, for agents of all distributors alike, until the console ends it, which it does as it ends other levers.
+// A freeze is there, for agents of all distributors alike, until the console ends it, which it does as it ends other
+// levers.
 func TestAFreezeEndsByTheClockAndIsAnnouncedBefore(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, url string) {
@@ -116,16 +132,23 @@ func TestAFreezeEndsByTheClockAndIsAnnouncedBefore(t *testing.T) {
 		now := begin
 		clock := func() time.Time { return now }
 		recorder := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock}
-		c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock, Observer: recorder})
-		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
+		c := catalog.New(rights.New(s,
+			nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock, Observer: recorder})
+		ctx, by := t.Context(), catalog.By{
+			Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
+			Subject:  "user:ada",
+		}
 		for _, name := range []string{"edge-1", "edge-2"} {
-			if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: name}}, catalog.Expectation{AllowMissing: true}); err != nil {
+			if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: name}},
+				catalog.Expectation{AllowMissing: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		freeze := func(name string, until time.Duration) {
 			t.Helper()
-			if _, _, err := c.Freeze(ctx, by, store.KindCluster, name, &catalog.Freeze{Reason: "moves", Until: begin.Add(until)}); err != nil {
+			if _, _, err := c.Freeze(ctx, by, store.KindCluster, name, &catalog.Freeze{
+				Reason: "moves", Until: begin.Add(until),
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -139,7 +162,8 @@ func TestAFreezeEndsByTheClockAndIsAnnouncedBefore(t *testing.T) {
 			}
 			return cluster.Spec.Freeze.Encode() != nil
 		}
-		said := fmt.Sprintf(": The freeze of cluster %q ends at %s: moves.", "edge-1", begin.Add(2*time.Hour).Format(time.RFC3339))
+		said := fmt.Sprintf(": The freeze of cluster %q ends at %s: moves.", "edge-1",
+			begin.Add(2*time.Hour).Format(time.RFC3339))
 		for _, step := range []struct {
 			after      time.Duration
 			said       []string

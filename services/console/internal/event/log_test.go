@@ -121,8 +121,8 @@ func allIDs(t *testing.T, s *store.Store, kind string) (ids []string) {
 	return ids
 }
 
-// Followers are served from one reader's memory: whether they are quick, choosy, or so slow that all they missed has left it, each
-// hears of everything once and in order.
+// Followers are served from one reader's memory: whether they are quick, choosy, or so slow that all they missed has
+// left it, each hears of everything once and in order.
 func TestFollowersMissNothingAndHearNothingTwice(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, url string) {
@@ -131,7 +131,9 @@ func TestFollowersMissNothingAndHearNothingTwice(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		release := make(chan struct{})
-		followers := map[string]*follower{"quick": {enough: total}, "choosy": {enough: total / 2}, "slow": {enough: total, slow: release}}
+		followers := map[string]*follower{
+			"quick": {enough: total}, "choosy": {enough: total / 2}, "slow": {enough: total, slow: release},
+		}
 		ended := make(chan error, len(followers))
 		for name, f := range followers {
 			f.stands = make(chan struct{})

@@ -18,7 +18,8 @@ func draftsOf(typ string, clusters, services int) (list []store.Event) {
 	for c := range clusters {
 		for s := range services {
 			list = append(list, drafted(&consolev1.Event{
-				Type: typ, Severity: info, Project: "shop", Cluster: fmt.Sprintf("edge-%d", c), Service: fmt.Sprintf("s%d-edge-%d", s, c), Commit: "0123456789abcdef", Digest: fmt.Sprintf("d%d", s),
+				Type: typ, Severity: info, Project: "shop", Cluster: fmt.Sprintf("edge-%d", c),
+				Service: fmt.Sprintf("s%d-edge-%d", s, c), Commit: "0123456789abcdef", Digest: fmt.Sprintf("d%d", s),
 				Count: 3, Message: "All 3 objects are healthy.",
 			}, time.Unix(1e9, 0), "uid", fmt.Sprint(c), fmt.Sprint(s)))
 		}
@@ -48,7 +49,8 @@ func TestWhatHappensToManyServicesAtOnceIsOneEvent(t *testing.T) {
 		t.Fatalf("%d events", len(list))
 	}
 	e := list[0]
-	if e.GetCount() != 12 || e.GetMessage() != "All objects of 12 services in 4 clusters are healthy." || e.GetCommit() != "0123456789abcdef" || e.GetDigest() != "" || e.GetService() != "" ||
+	if e.GetCount() != 12 || e.GetMessage() != "All objects of 12 services in 4 clusters are healthy." ||
+		e.GetCommit() != "0123456789abcdef" || e.GetDigest() != "" || e.GetService() != "" ||
 		e.GetProject() != "shop" || len(e.GetMembers()) != 12 {
 		t.Errorf("got %v", e.Event)
 	}
@@ -81,15 +83,19 @@ func TestOfAnEventOfManyEachSeesItsOwn(t *testing.T) {
 		if want == "" && got != nil || want != "" && (got == nil || !strings.Contains(got.GetMessage(), want)) {
 			t.Errorf("%q: %v, want %q", question, got, want)
 		}
-		if one := want == "All 3 objects are healthy."; one && (got.GetService() != "s1-edge-2" || got.GetDigest() != "d1" || got.GetCommit() != "0123456789abcdef" || got.GetCount() != 3 || got.GetProject() != "shop") {
+		if one := want == "All 3 objects are healthy."; one &&
+			(got.GetService() != "s1-edge-2" || got.GetDigest() != "d1" || got.GetCommit() != "0123456789abcdef" ||
+				got.GetCount() != 3 || got.GetProject() != "shop") {
 			t.Errorf("%q: %v", question, got)
 		}
 	}
 	sees := func(_ store.Kind, name, _, cluster string) bool { return cluster == "edge-3" && name != "s0-edge-3" }
-	if got, _ := fitting(list[0], nil, sees, time.Unix(2e9, 0)); got.GetCount() != 2 || len(got.GetMembers()) != 2 || got.GetCluster() != "edge-3" {
+	if got, _ := fitting(list[0], nil, sees, time.Unix(2e9, 0)); got.GetCount() != 2 || len(got.GetMembers()) != 2 ||
+		got.GetCluster() != "edge-3" {
 		t.Errorf("to a person who may see two: %v", got)
 	}
-	if got, _ := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return false }, time.Unix(2e9, 0)); got != nil {
+	if got, _ := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return false },
+		time.Unix(2e9, 0)); got != nil {
 		t.Errorf("to a person who may see nothing: %v", got)
 	}
 }
@@ -98,13 +104,14 @@ func TestMembersThatCannotBeReadAreShownToNobodyWhoMayNotSeeAll(t *testing.T) {
 	t.Parallel()
 	list := told(t, (&Recorder{}).Gather(draftsOf(ServiceHealthy, 4, 3)))
 	list[0].members = []byte("damaged")
-	if got, _ := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return true }, time.Unix(2e9, 0)); got != nil {
+	if got, _ := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return true },
+		time.Unix(2e9, 0)); got != nil {
 		t.Errorf("got %v", got)
 	}
 }
 
-// Beside this console one of before there were such events may run: it judges by the fields of the event alone, and shows one of a cluster to a person
-// who sees the cluster.
+// Beside this console one of before there were such events may run: it judges by the fields of the event alone, and
+// shows one of a cluster to a person who sees the cluster.
 func TestAnEventOfManyIsNoneOfItsClusterToAnEarlierConsole(t *testing.T) {
 	t.Parallel()
 	list := (&Recorder{}).Gather(draftsOf(ServiceHealthy, 1, 12))

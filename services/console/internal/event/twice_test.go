@@ -17,8 +17,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Two distributors tell the same at the same time, each one console of two where these share a database; and an agent that waited for too long says
-// the same to another distributor.
+// Two distributors tell the same at the same time, each one console of two where these share a database; and an agent
+// that waited for too long says the same to another distributor.
 func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, url string) {
@@ -30,7 +30,8 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		}
 		console := func(s *store.Store) *catalog.Catalog {
 			told := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: time.Now}
-			return catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Observer: told})
+			return catalog.New(rights.New(s,
+				nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Observer: told})
 		}
 		consoles := []*catalog.Catalog{console(s), nil}
 		if consoles[1] = consoles[0]; s.Shared() {
@@ -41,7 +42,10 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 			t.Cleanup(func() { _ = other.Close() })
 			consoles[1] = console(other)
 		}
-		ctx, by := t.Context(), catalog.By{Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, Subject: "user:ada"}
+		ctx, by := t.Context(), catalog.By{
+			Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
+			Subject:  "user:ada",
+		}
 		create := catalog.Expectation{AllowMissing: true}
 		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
@@ -53,16 +57,25 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		truths, reports := [2][]catalog.ServiceHub{}, catalog.ClusterReports{Cluster: "edge-1"}
 		for i := range services {
 			name := fmt.Sprint("web-", i)
-			is, _, err := consoles[0].UpdateService(ctx, by, catalog.Service{Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"}}, create)
+			is, _, err := consoles[0].UpdateService(ctx, by,
+				catalog.Service{
+					Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"},
+				}, create)
 			if err != nil {
 				t.Fatal(err)
 			}
-			hub := catalog.HubTruth{Source: source.Meta.Name, Ref: "HEAD", Digest: fmt.Sprintf("%064d", i), Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}}
+			hub := catalog.HubTruth{
+				Source: source.Meta.Name, Ref: "HEAD", Digest: fmt.Sprintf("%064d", i),
+				Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"},
+			}
 			for d := range truths {
 				hub.ResolveTime = time.Now().Add(time.Duration(d) * time.Millisecond)
 				truths[d] = append(truths[d], catalog.ServiceHub{Service: name, UID: is.Meta.UID, Hub: hub})
 			}
-			reports.Reports = append(reports.Reports, catalog.Report{Service: name, Sequence: 1, Digest: hub.Digest, AppliedDigest: hub.Digest, Phase: catalog.PhaseHealthy, ObjectsTotal: 3, ObjectsHealthy: 3})
+			reports.Reports = append(reports.Reports, catalog.Report{
+				Service: name, Sequence: 1, Digest: hub.Digest, AppliedDigest: hub.Digest, Phase: catalog.PhaseHealthy,
+				ObjectsTotal: 3, ObjectsHealthy: 3,
+			})
 		}
 		both := func(tell func(d int) error) {
 			t.Helper()
@@ -79,7 +92,9 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		both(func(d int) error { return consoles[d].RecordHub(ctx, truths[d], nil) })
 		both(func(d int) error {
 			// Other reports to this distributor at that time make another batch of it.
-			_, err := consoles[d].RecordReports(ctx, []catalog.ClusterReports{{Cluster: "edge-1", Reports: reports.Reports[d:]}})
+			_, err := consoles[d].RecordReports(ctx, []catalog.ClusterReports{
+				{Cluster: "edge-1", Reports: reports.Reports[d:]},
+			})
 			return err
 		})
 		counts := map[string]int32{}

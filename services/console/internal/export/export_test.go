@@ -35,7 +35,10 @@ func newTrail(t *testing.T) *audit.Log {
 func record(t *testing.T, trail *audit.Log, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		event := store.AuditEvent{ID: id, Time: time.Now(), Actor: "user:ada", Action: "test.done", Event: fmt.Appendf(nil, `{"id":%q,"action":"test.done"}`, id)}
+		event := store.AuditEvent{
+			ID: id, Time: time.Now(), Actor: "user:ada", Action: "test.done",
+			Event: fmt.Appendf(nil, `{"id":%q,"action":"test.done"}`, id),
+		}
 		if err := trail.Append(t.Context(), []store.AuditEvent{event}); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +272,8 @@ func TestDestinationsThatCanNotBeAreRefusedAtTheStart(t *testing.T) {
 		{TokenFile: "token"},
 		{To: "https://siem.example/", CAFile: "/nowhere"},
 	} {
-		if _, err := c.Open(); err == nil || !strings.Contains(err.Error(), "--audit-export") || strings.Contains(err.Error(), "s3cret") {
+		if _, err := c.Open(); err == nil || !strings.Contains(err.Error(), "--audit-export") ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

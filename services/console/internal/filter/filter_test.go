@@ -12,7 +12,8 @@ import (
 )
 
 var fields = filter.Fields{
-	"name": filter.Text, "labels": filter.Labels, "kind": filter.OneOf("service.up", "cluster.gone"), "size": filter.Number, "time": filter.Time, "severity": filter.Levels("INFO", "WARNING", "ERROR"),
+	"name": filter.Text, "labels": filter.Labels, "kind": filter.OneOf("service.up", "cluster.gone"),
+	"size": filter.Number, "time": filter.Time, "severity": filter.Levels("INFO", "WARNING", "ERROR"),
 }
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -26,7 +27,8 @@ func (r row) Field(name string) (filter.Value, bool) {
 
 func example() row {
 	return row{
-		"name": {Text: "shop-web"}, "kind": {Text: "service.up"}, "size": {Number: 7}, "severity": {Text: "WARNING"}, "labels.env": {Text: "prod"},
+		"name": {Text: "shop-web"}, "kind": {Text: "service.up"}, "size": {Number: 7}, "severity": {Text: "WARNING"},
+		"labels.env":              {Text: "prod"},
 		"labels.fairlead.dev/set": {Text: "a"}, "time": {Number: now.Add(-30 * time.Minute).UnixMicro()},
 	}
 }
@@ -144,7 +146,9 @@ func questions(depth int) *rapid.Generator[model] {
 			if shape == 0 {
 				return model{fmt.Sprintf("size >= %d", n), func(r row) bool { return r["size"].Number >= n }}
 			}
-			return model{fmt.Sprintf("name != x%d", n), func(r row) bool { return r["name"].Text != fmt.Sprint("x", n) }}
+			return model{
+				fmt.Sprintf("name != x%d", n), func(r row) bool { return r["name"].Text != fmt.Sprint("x", n) },
+			}
 		}
 		a, b := questions(depth-1).Draw(t, "a"), questions(depth-1).Draw(t, "b")
 		switch shape {
@@ -165,7 +169,10 @@ func TestFilterAgainstModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(m.text, err)
 		}
-		r := row{"size": {Number: rapid.Int64Range(0, 3).Draw(t, "size")}, "name": {Text: fmt.Sprint("x", rapid.IntRange(0, 3).Draw(t, "name"))}}
+		r := row{
+			"size": {Number: rapid.Int64Range(0, 3).Draw(t, "size")},
+			"name": {Text: fmt.Sprint("x", rapid.IntRange(0, 3).Draw(t, "name"))},
+		}
 		if e.Match(r, now) != m.fits(r) {
 			t.Fatalf("%s on %v: %v", m.text, r, !m.fits(r))
 		}
@@ -178,9 +185,12 @@ func TestOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b, c := row{"name": {Text: "a"}, "severity": {Text: "INFO"}}, row{"name": {Text: "b"}, "severity": {Text: "ERROR"}}, row{"name": {Text: "c"}, "severity": {Text: "ERROR"}}
+	a, b, c := row{
+		"name": {Text: "a"}, "severity": {Text: "INFO"},
+	}, row{"name": {Text: "b"}, "severity": {Text: "ERROR"}}, row{"name": {Text: "c"}, "severity": {Text: "ERROR"}}
 	values := func(r row) []filter.Value { return o.Values(nil, r) }
-	if o.Compare(values(a), values(b)) <= 0 || o.Compare(values(b), values(c)) >= 0 || o.Compare(values(c), values(c)) != 0 {
+	if o.Compare(values(a), values(b)) <= 0 || o.Compare(values(b), values(c)) >= 0 ||
+		o.Compare(values(c), values(c)) != 0 {
 		t.Error("not in order")
 	}
 	for _, bad := range []string{"nope", "name up", "labels", "name,", "name,name,name,name,name,name"} {
@@ -191,7 +201,9 @@ func TestOrder(t *testing.T) {
 }
 
 func FuzzFilter(f *testing.F) {
-	for _, seed := range []string{"name = a AND (labels.x : y OR NOT time < 3d)", `name='\''`, "labels:a", "a:b:c", "size!=1"} {
+	for _, seed := range []string{
+		"name = a AND (labels.x : y OR NOT time < 3d)", `name='\''`, "labels:a", "a:b:c", "size!=1",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(_ *testing.T, question string) {

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// A copy of an agent that never renews is seen by what it asks the distributors with. An agent that did not get the answer to its renewal goes on with
-// its token, and is no copy.
+// A copy of an agent that never renews is seen by what it asks the distributors with. An agent that did not get the
+// answer to its renewal goes on with its token, and is no copy.
 func TestUseOfARenewedTokenRaisesTheAlarmOnceTheNewOneIsInUse(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Microsecond)
@@ -63,7 +63,9 @@ func TestUseOfARenewedTokenRaisesTheAlarmOnceTheNewOneIsInUse(t *testing.T) {
 	used := func(what string, token Token, alarm bool) {
 		t.Helper()
 		tunnel := audit.Who{Identity: platform.Identity{Kind: platform.KindService, Name: platform.ServiceTunnel}}
-		if err := a.Used(t.Context(), tunnel, []TokenUse{{Cluster: "edge-1", TokenID: token.Identity.TokenID, Time: now}}); err != nil {
+		if err := a.Used(t.Context(), tunnel, []TokenUse{
+			{Cluster: "edge-1", TokenID: token.Identity.TokenID, Time: now},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		var seen map[string]store.Seen

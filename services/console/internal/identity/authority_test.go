@@ -85,7 +85,9 @@ func TestAHungDatabaseKeepsNobodyFromWhatIsKnown(t *testing.T) {
 
 	done := make(chan error, 1)
 	go func() {
-		_, err := a.ExchangeHubSecret(t.Context(), audit.Who{}, "peer", secret, platform.Identity{Kind: platform.KindService, Name: platform.ServiceTunnel})
+		_, err := a.ExchangeHubSecret(t.Context(), audit.Who{}, "peer", secret, platform.Identity{
+			Kind: platform.KindService, Name: platform.ServiceTunnel,
+		})
 		if len(a.Bundle().Keys) == 0 {
 			t.Error("no keys")
 		}

@@ -16,7 +16,9 @@ import (
 // logInAs logs a person in with a command.
 func logInAs(t *testing.T, a *Authority, name string) Token {
 	t.Helper()
-	token, err := a.ExchangeHubSecret(t.Context(), audit.Who{Remote: "10.0.0.1", Program: "fairlead\x00/1"}, "peer", secret,
+	token, err := a.ExchangeHubSecret(t.Context(), audit.Who{
+		Remote: "10.0.0.1", Program: "fairlead\x00/1",
+	}, "peer", secret,
 		platform.Identity{Kind: platform.KindUser, Name: name})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +94,8 @@ func TestAUseNeitherShortensALoginNorMakesOneOfAnAPIToken(t *testing.T) {
 		}
 	}
 	list := loginsOf(t, a, token.Identity)
-	if len(list) != 1 || !list[0].ExpireTime.Equal(token.Identity.ExpiresAt) || list[0].UseAddress != "10.0.0.2" || list[0].Program != "fairlead/1" {
+	if len(list) != 1 || !list[0].ExpireTime.Equal(token.Identity.ExpiresAt) || list[0].UseAddress != "10.0.0.2" ||
+		list[0].Program != "fairlead/1" {
 		t.Errorf("got %+v", list)
 	}
 	if err := a.EndLogin(t.Context(), audit.Who{Identity: exchanged.Identity}, token.Identity.TokenID); err == nil {
@@ -124,7 +127,9 @@ func TestWhatOthersMayHaveNeitherSeesNorEndsLogins(t *testing.T) {
 		who := audit.Who{Identity: of}
 		_, _, listed := a.ListLogins(t.Context(), of, store.LoginPlace{}, 100)
 		_, others := a.EndOtherLogins(t.Context(), who)
-		refusals := map[string]error{"lists": listed, "ends one": a.EndLogin(t.Context(), who, token.Identity.TokenID), "ends others": others}
+		refusals := map[string]error{
+			"lists": listed, "ends one": a.EndLogin(t.Context(), who, token.Identity.TokenID), "ends others": others,
+		}
 		if !of.Until.IsZero() {
 			refusals["ends all"] = a.EndAllSessions(t.Context(), who, of)
 		}
@@ -134,7 +139,9 @@ func TestWhatOthersMayHaveNeitherSeesNorEndsLogins(t *testing.T) {
 			}
 		}
 	}
-	for name, of := range map[string]platform.Identity{"an API token": asItIs, "an exchanged token": exchanged.Identity, "a lent token": lent.Identity} {
+	for name, of := range map[string]platform.Identity{
+		"an API token": asItIs, "an exchanged token": exchanged.Identity, "a lent token": lent.Identity,
+	} {
 		mayNot(name, of)
 		session, err := a.Session(t.Context(), audit.Who{}, of, ActionSession)
 		if err != nil {
@@ -142,7 +149,9 @@ func TestWhatOthersMayHaveNeitherSeesNorEndsLogins(t *testing.T) {
 		}
 		mayNot("a session of "+name, session.Identity)
 	}
-	if list := loginsOf(t, a, token.Identity); !slices.ContainsFunc(list, func(l store.Login) bool { return l.ID == token.Identity.TokenID }) {
+	if list := loginsOf(t, a,
+		token.Identity); !slices.ContainsFunc(list,
+		func(l store.Login) bool { return l.ID == token.Identity.TokenID }) {
 		t.Errorf("left are %+v", list)
 	}
 }
@@ -158,7 +167,8 @@ func TestEndingOthersEndsOneThatAnotherConsoleHasRenewed(t *testing.T) {
 	}
 	known := loginOf(other.Identity)
 	known.ExpireTime = time.Now().Add(-time.Second) // as far as the database knows
-	if err := s.Write(t.Context(), "another console", func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, []store.Login{known}) }); err != nil {
+	if err := s.Write(t.Context(), "another console",
+		func(ctx context.Context, tx *store.Tx) error { return tx.NoteLogins(ctx, []store.Login{known}) }); err != nil {
 		t.Fatal(err)
 	}
 	logInAs(t, a, "bob") // logins that have expired are forgotten now

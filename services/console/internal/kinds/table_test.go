@@ -8,7 +8,8 @@ import (
 	"fairlead.dev/services/console/internal/kinds"
 )
 
-// Each kind of the contract has one line in the table, in the order of the contract: engines ask the table by any of these kinds.
+// Each kind of the contract has one line in the table, in the order of the contract: engines ask the table by any of
+// these kinds.
 func TestEachKindOfTheContractIsDescribedOnce(t *testing.T) {
 	t.Parallel()
 	table, all := kinds.Table(), kind.All()

@@ -29,7 +29,9 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 	}
 	log := slog.New(slog.DiscardHandler)
 	keeper := rights.New(s, nil)
-	resources := catalog.New(keeper, catalog.Deps{Store: s, Box: box, Log: log, Hooks: func(*catalog.Catalog) []catalog.Hook { return []catalog.Hook{keeper} }})
+	resources := catalog.New(keeper, catalog.Deps{
+		Store: s, Box: box, Log: log, Hooks: func(*catalog.Catalog) []catalog.Hook { return []catalog.Hook{keeper} },
+	})
 	now := time.Now()
 	k := &lending.Keeper{Store: s, Catalog: resources, Rights: keeper, Log: log, Now: func() time.Time { return now }}
 	person := func(name string, groups ...string) (context.Context, catalog.By) {
@@ -37,10 +39,14 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		return identity.NewContext(t.Context(), id), catalog.By{Identity: id, Subject: id.Subject()}
 	}
 	adaCtx, ada := person("ada", identity.AdminsGroup)
-	if _, _, err := resources.UpdateCluster(adaCtx, ada, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true}); err != nil {
+	if _, _, err := resources.UpdateCluster(adaCtx, ada, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}},
+		catalog.Expectation{AllowMissing: true}); err != nil {
 		t.Fatal(err)
 	}
-	viewers := catalog.Grant{Meta: catalog.Meta{Name: "viewers"}, Spec: catalog.GrantSpec{Users: []string{"bob"}, Role: "viewer", Clusters: catalog.GrantClusters{All: true}}}
+	viewers := catalog.Grant{
+		Meta: catalog.Meta{Name: "viewers"},
+		Spec: catalog.GrantSpec{Users: []string{"bob"}, Role: "viewer", Clusters: catalog.GrantClusters{All: true}},
+	}
 	grant, err := viewers.Draft(catalog.Expectation{AllowMissing: true})
 	if err == nil {
 		_, err = resources.PutAll(adaCtx, ada, []catalog.Edit{grant}, false)

@@ -27,7 +27,9 @@ func TestAProviderThatHangsIsAskedOnceAndHoldsNobody(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": provider.URL, "jwks_uri": provider.URL, "scopes_supported": []string{"groups"}})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": provider.URL, "jwks_uri": provider.URL, "scopes_supported": []string{"groups"},
+		})
 	}))
 	t.Cleanup(provider.Close)
 	p := New(Config{Issuer: provider.URL, ClientID: "fairlead"})
@@ -56,8 +58,10 @@ func TestAProviderThatHangsIsAskedOnceAndHoldsNobody(t *testing.T) {
 func TestAProviderInClearTextIsOnThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	for issuer, good := range map[string]bool{
-		"https://id.example.com": true, "http://127.0.0.1:5556": true, "http://localhost:5556": true, "http://[::1]:5556": true,
-		"http://127.attacker.example": false, "http://127.0.0.1.attacker.example": false, "http://id.example.com": false,
+		"https://id.example.com": true, "http://127.0.0.1:5556": true, "http://localhost:5556": true,
+		"http://[::1]:5556":           true,
+		"http://127.attacker.example": false, "http://127.0.0.1.attacker.example": false,
+		"http://id.example.com": false,
 	} {
 		cfg := Config{Issuer: issuer, ClientID: "fairlead", UserClaim: "email", GroupsClaim: "groups"}
 		if err := cfg.Validate(); (err == nil) != good {

@@ -11,12 +11,14 @@ import (
 func TestAnOutageIsToldOnceAndIsAnErrorWhenItLasts(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
-	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
 	var o Outage
 	begin := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for s := range 45 {

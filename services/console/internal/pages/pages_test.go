@@ -49,12 +49,15 @@ func body(t *testing.T, resp *http.Response) string {
 
 func TestEveryAddressOfPeopleIsThePage(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/", "/services?q=state%20%3E%3D%20degraded", "/service/web", "/clusters", "/no/such/page", "/service/web.js"} {
+	for _, path := range []string{
+		"/", "/services?q=state%20%3E%3D%20degraded", "/service/web", "/clusters", "/no/such/page", "/service/web.js",
+	} {
 		resp := get(t, built(), "GET", path, "Accept", browser)
 		if text := body(t, resp); resp.StatusCode != http.StatusOK || !strings.Contains(text, "the document") {
 			t.Errorf("%s: %d %s", path, resp.StatusCode, text)
 		}
-		if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		if policy := resp.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
+			strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: policy %q", path, policy)
 		}
 		if resp.Header.Get("Cache-Control") != "no-cache" || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
@@ -83,9 +86,13 @@ func TestProgramsThatAskForNothingGetNotFound(t *testing.T) {
 // kubectl proxy without --append-server-path asks the hub itself for what is a cluster's.
 func TestProgramsThatMeanAClusterAreToldSo(t *testing.T) {
 	t.Parallel()
-	for _, c := range [][2]string{{"GET", "/api/v1/namespaces"}, {"GET", "/apis"}, {"POST", "/apis/apps/v1/namespaces/x/deployments"}, {"GET", "/openapi/v3"}} {
+	for _, c := range [][2]string{
+		{"GET", "/api/v1/namespaces"}, {"GET", "/apis"}, {"POST", "/apis/apps/v1/namespaces/x/deployments"},
+		{"GET", "/openapi/v3"},
+	} {
 		resp := get(t, built(), c[0], c[1], "Accept", "application/json, */*")
-		if text := body(t, resp); resp.StatusCode != http.StatusNotFound || !strings.Contains(text, `"kind":"Status"`) || !strings.Contains(text, "--append-server-path") {
+		if text := body(t, resp); resp.StatusCode != http.StatusNotFound ||
+			!strings.Contains(text, `"kind":"Status"`) || !strings.Contains(text, "--append-server-path") {
 			t.Errorf("%v: %d %s", c, resp.StatusCode, text)
 		}
 	}
@@ -96,9 +103,12 @@ func TestProgramsThatMeanAClusterAreToldSo(t *testing.T) {
 
 func TestAssetsAreKeptForEverAndSentSmall(t *testing.T) {
 	t.Parallel()
-	for accepted, want := range map[string]string{"gzip, deflate, br, zstd": "br", "gzip": "gz", "br;q=0, gzip": "gz", "": "the script"} {
+	for accepted, want := range map[string]string{
+		"gzip, deflate, br, zstd": "br", "gzip": "gz", "br;q=0, gzip": "gz", "": "the script",
+	} {
 		resp := get(t, built(), "GET", "/assets/app-1a2b.js", "Accept-Encoding", accepted)
-		if got := body(t, resp); got != want || !strings.Contains(resp.Header.Get("Cache-Control"), "immutable") || !strings.Contains(resp.Header.Get("Content-Type"), "javascript") {
+		if got := body(t, resp); got != want || !strings.Contains(resp.Header.Get("Cache-Control"), "immutable") ||
+			!strings.Contains(resp.Header.Get("Content-Type"), "javascript") {
 			t.Errorf("%q: %q %v", accepted, got, resp.Header)
 		}
 	}
@@ -135,7 +145,8 @@ func (u *unread) WriteHeader(int)                {}
 func TestUnchangedPageIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	tag := get(t, built(), "GET", "/", "Accept", browser).Header.Get("Etag")
-	if resp := get(t, built(), "GET", "/services", "Accept", browser, "If-None-Match", tag); resp.StatusCode != http.StatusNotModified {
+	if resp := get(t, built(), "GET", "/services", "Accept", browser, "If-None-Match",
+		tag); resp.StatusCode != http.StatusNotModified {
 		t.Errorf("%d", resp.StatusCode)
 	}
 }
@@ -167,12 +178,16 @@ func TestNoOtherPageFramesThePages(t *testing.T) {
 	for _, path := range []string{"/", "/service/web", "/v1x"} {
 		resp := get(t, built(), http.MethodGet, path, "Accept", browser)
 		policy := resp.Header.Get("Content-Security-Policy")
-		for _, rule := range []string{"default-src 'none'", "script-src 'self';", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+		for _, rule := range []string{
+			"default-src 'none'", "script-src 'self';", "frame-ancestors 'none'", "base-uri 'none'",
+			"form-action 'self'",
+		} {
 			if !strings.Contains(policy+";", rule) {
 				t.Errorf("%s: the policy has no %s: %s", path, rule, policy)
 			}
 		}
-		if strings.Contains(policy, "unsafe") || resp.Header.Get("Cross-Origin-Opener-Policy") != "same-origin" || resp.Header.Get("Referrer-Policy") != "no-referrer" {
+		if strings.Contains(policy, "unsafe") || resp.Header.Get("Cross-Origin-Opener-Policy") != "same-origin" ||
+			resp.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", path, resp.Header)
 		}
 	}

@@ -34,7 +34,8 @@ func TestPiecesThatWaitAreWrittenTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range pieces {
 			wg.Go(func() {
-				if err := b.append(t.Context(), store.RecordingPiece{Piece: store.Piece{Sequence: int64(i)}}, write); errors.Is(err, store.ErrFull) {
+				if err := b.append(t.Context(), store.RecordingPiece{Piece: store.Piece{Sequence: int64(i)}},
+					write); errors.Is(err, store.ErrFull) {
 					refused.Add(1)
 				} else if err != nil {
 					t.Error(err)
@@ -44,7 +45,8 @@ func TestPiecesThatWaitAreWrittenTogether(t *testing.T) {
 		synctest.Wait() // all but the first one wait for it
 		close(first)
 		wg.Wait()
-		// The first group has one piece, and up to groupPieces if more came before it was taken. The rest are two groups, or one.
+		// The first group has one piece, and up to groupPieces if more came before it was taken. The rest are two
+		// groups, or one.
 		if n := writes.Load(); n != 2 && n != 3 {
 			t.Errorf("%d transactions for %d pieces", n, pieces)
 		}
@@ -59,7 +61,8 @@ func TestATransactionThatFailsFailsItsPiecesOnly(t *testing.T) {
 	t.Parallel()
 	var b batch
 	for _, want := range []error{store.ErrUnavailable, nil} {
-		got := b.append(t.Context(), store.RecordingPiece{}, func(context.Context, []store.RecordingPiece) ([]error, error) { return make([]error, 1), want })
+		got := b.append(t.Context(), store.RecordingPiece{},
+			func(context.Context, []store.RecordingPiece) ([]error, error) { return make([]error, 1), want })
 		if !errors.Is(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}

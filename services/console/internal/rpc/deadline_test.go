@@ -22,10 +22,16 @@ import (
 // flood sends until it is cut.
 type flood struct{ ended chan error }
 
-func (f *flood) Watch(ctx context.Context, _ *consolev1.WatchRequest, stream *connect.ServerStream[consolev1.WatchResponse]) error {
-	m := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: []*consolev1.Change{{
-		Change: &consolev1.Change_Cluster{Cluster: &consolev1.Cluster{Spec: &consolev1.ClusterSpec{Description: strings.Repeat("x", 1<<20)}}},
-	}}}}}
+func (f *flood) Watch(ctx context.Context, _ *consolev1.WatchRequest,
+	stream *connect.ServerStream[consolev1.WatchResponse],
+) error {
+	m := &consolev1.WatchResponse{
+		Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: []*consolev1.Change{{
+			Change: &consolev1.Change_Cluster{
+				Cluster: &consolev1.Cluster{Spec: &consolev1.ClusterSpec{Description: strings.Repeat("x", 1<<20)}},
+			},
+		}}}},
+	}
 	for {
 		if err := bounded(ctx, 200*time.Millisecond, func() error { return stream.Send(m) }); err != nil {
 			f.ended <- err
@@ -52,7 +58,8 @@ func TestFollowerThatDoesNotReadIsCut(t *testing.T) {
 	}
 	f := &flood{ended: make(chan error, 2)}
 	s, err := server.New(server.Config{Listen: "127.0.0.1:0"}, server.Deps{
-		Name: "console", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: verifier, Policy: Policy(nil),
+		Name: "console", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: verifier,
+		Policy: Policy(nil),
 	}, server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		path, h := consolev1connect.NewCatalogServiceHandler(f, o...)
 		return path, withDeadlines(h)
@@ -82,7 +89,8 @@ func TestFollowerThatDoesNotReadIsCut(t *testing.T) {
 		callCtx, hangUp := context.WithCancel(context.Background())
 		t.Cleanup(func() { hangUp(); hc.CloseIdleConnections() })
 		opts := append(client.Options(), client.WithToken(identity.StaticToken(token)))
-		stream, err := consolev1connect.NewCatalogServiceClient(hc, s.URL(), opts...).Watch(callCtx, &consolev1.WatchRequest{})
+		stream, err := consolev1connect.NewCatalogServiceClient(hc, s.URL(), opts...).Watch(callCtx,
+			&consolev1.WatchRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,8 @@ func TestAKindThatNoDescriptorIsThereForIsRefused(t *testing.T) {
 	d := Deps{Kinds: descriptor.Table{sourceKind()}}
 	for _, r := range []*consolev1.Resource{{}, kind.Wrap(&consolev1.Sink{})} {
 		_, err := d.draftAny(r)
-		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.HasSuffix(err.Error(), "this console does not know that yet") {
+		if connect.CodeOf(err) != connect.CodeInvalidArgument ||
+			!strings.HasSuffix(err.Error(), "this console does not know that yet") {
 			t.Errorf("%v: got %v", r, err)
 		}
 	}
@@ -29,7 +30,9 @@ func TestAFollowedKindWithoutAFieldInChangeIsNotSent(t *testing.T) {
 	of := sink.Kind()
 	of.Follow = func(store.Change) (*consolev1.Sink, error) { return &consolev1.Sink{}, nil }
 	s := &follow{Deps{Kinds: descriptor.Table{of}}}
-	if got, err := s.change(store.Change{Kind: store.KindSink, Name: "hook", Resource: store.Resource{Kind: store.KindSink, Name: "hook"}}); err == nil {
+	if got, err := s.change(store.Change{
+		Kind: store.KindSink, Name: "hook", Resource: store.Resource{Kind: store.KindSink, Name: "hook"},
+	}); err == nil {
 		t.Errorf("sent %v", got)
 	}
 }

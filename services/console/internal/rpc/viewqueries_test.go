@@ -22,16 +22,19 @@ func TestAStreamRestsAsItsAnswersOfViewsTakeTime(t *testing.T) {
 	}
 }
 
-// A console that has just begun answers the other queries of a page, and says so with a heartbeat, while it reads the views.
+// A console that has just begun answers the other queries of a page, and says so with a heartbeat, while it reads the
+// views.
 func TestQueriesOfViewsHoldNoStreamUpWhileViewsAreRead(t *testing.T) {
 	t.Parallel()
 	board := clusterviews.New(clusterviews.Deps{}) // nothing reads its views
 	w := &queries{lives: &lives{Deps: Deps{Views: board}}}
 	asked := 0
-	w.viewed = []*viewQuery{{name: "view", ask: func(ctx context.Context, w *queries) (*consolev1.WatchQueriesResponse, error) {
-		asked++
-		return nil, clusterviews.ErrBegins
-	}}}
+	w.viewed = []*viewQuery{
+		{name: "view", ask: func(ctx context.Context, w *queries) (*consolev1.WatchQueriesResponse, error) {
+			asked++
+			return nil, clusterviews.ErrBegins
+		}},
+	}
 	pace := newViewPace(board, nil)
 	defer pace.pause.Stop()
 	if err := w.answerViews(t.Context(), pace); err != nil || asked > 0 || len(w.viewed) != 1 {

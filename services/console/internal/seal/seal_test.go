@@ -71,7 +71,8 @@ func TestFirstKeySealsAndAllOpen(t *testing.T) {
 	if plain, err := both.Open("x", sealed); err != nil || string(plain) != "v" {
 		t.Fatalf("old key does not open: %q, %v", plain, err)
 	}
-	if _, err := old.Open("x", both.Seal("x", []byte("v"))); !errors.Is(err, ErrSealed) || !strings.Contains(err.Error(), "was sealed with master key") {
+	if _, err := old.Open("x", both.Seal("x", []byte("v"))); !errors.Is(err, ErrSealed) ||
+		!strings.Contains(err.Error(), "was sealed with master key") {
 		t.Fatalf("the old key still seals: %v", err)
 	}
 }
@@ -102,9 +103,12 @@ func TestConcurrentStartsAgreeOnOneKey(t *testing.T) {
 
 func TestBadKeyFileIsRefusedWithoutRepeatingIt(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "# only words\n", "hunter2\n", base64.StdEncoding.EncodeToString([]byte("hunter2"))} {
+	for _, text := range []string{
+		"", "# only words\n", "hunter2\n", base64.StdEncoding.EncodeToString([]byte("hunter2")),
+	} {
 		_, err := parse([]byte(text))
-		if err == nil || strings.Contains(err.Error(), "hunter2") || text != "" && strings.Contains(err.Error(), strings.TrimSpace(text)) {
+		if err == nil || strings.Contains(err.Error(), "hunter2") ||
+			text != "" && strings.Contains(err.Error(), strings.TrimSpace(text)) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

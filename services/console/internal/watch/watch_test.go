@@ -61,14 +61,18 @@ func (f *fixture) put(t *testing.T, name string, times int) {
 		r, err := tx.Get(ctx, store.KindCluster, name)
 		if errors.Is(err, store.ErrNotFound) {
 			var list []store.Resource
-			if list, err = tx.Create(ctx, store.Draft{Kind: store.KindCluster, Name: name, Spec: []byte(`{}`)}); err != nil {
+			if list, err = tx.Create(ctx, store.Draft{
+				Kind: store.KindCluster, Name: name, Spec: []byte(`{}`),
+			}); err != nil {
 				return err
 			}
 			r = list[0]
 			times--
 		}
 		for i := 0; i < times && err == nil; i++ {
-			r, err = tx.Update(ctx, r, store.Draft{Kind: store.KindCluster, Name: name, Spec: fmt.Appendf(nil, `{"i":%d}`, i)})
+			r, err = tx.Update(ctx, r, store.Draft{
+				Kind: store.KindCluster, Name: name, Spec: fmt.Appendf(nil, `{"i":%d}`, i),
+			})
 		}
 		return err
 	})
@@ -219,14 +223,18 @@ func TestMemoryOfChangesIsBounded(t *testing.T) {
 	// The changes behind each place that the view has follow without a gap, a batch at a time.
 	for _, seq := range []int64{h.from, h.from + 1, h.end.Seq - 1} {
 		view := h.after(place{store.Cursor{Seq: seq}, h.history})
-		if !view.has || view.changes[0].Cursor.Seq != seq+1 || view.next.Seq != min(seq+batchSize, h.end.Seq) || view.next.Nonce != fmt.Sprint(view.next.Seq) {
+		if !view.has || view.changes[0].Cursor.Seq != seq+1 || view.next.Seq != min(seq+batchSize, h.end.Seq) ||
+			view.next.Nonce != fmt.Sprint(view.next.Seq) {
 			t.Errorf("behind %d: %+v", seq, view)
 		}
 	}
 	if view := h.after(place{h.end, h.history}); !view.has || len(view.changes) != 0 || view.next != h.end {
 		t.Errorf("at the end: %+v", view)
 	}
-	for _, p := range []place{{store.Cursor{Seq: h.from - 1}, h.history}, {store.Cursor{Seq: h.end.Seq + 1}, h.history}, {h.end, h.history - 1}} {
+	for _, p := range []place{
+		{store.Cursor{Seq: h.from - 1}, h.history}, {store.Cursor{Seq: h.end.Seq + 1}, h.history},
+		{h.end, h.history - 1},
+	} {
 		if view := h.after(p); view.has {
 			t.Errorf("%+v: %+v", p, view)
 		}
@@ -264,7 +272,8 @@ func TestDatabasePutBackToAnEarlierStateIsNoticed(t *testing.T) {
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for _, stmt := range []string{
-		"PRAGMA busy_timeout = 10000", "BEGIN IMMEDIATE", "DELETE FROM changes WHERE seq > 1", "DELETE FROM resources WHERE name = 'lost'", "UPDATE log SET seq = 1", "COMMIT",
+		"PRAGMA busy_timeout = 10000", "BEGIN IMMEDIATE", "DELETE FROM changes WHERE seq > 1",
+		"DELETE FROM resources WHERE name = 'lost'", "UPDATE log SET seq = 1", "COMMIT",
 	} {
 		if _, err := db.ExecContext(t.Context(), stmt); err != nil {
 			t.Fatal(err)

@@ -178,8 +178,12 @@ func TestRealNodesCanJoinAtAnotherAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for bind, want := range map[string]string{"127.0.0.3": "are for another address", "0.0.0.0": "must be one IP address", "localhost": "must be one IP address"} {
-		out, err := exec.CommandContext(t.Context(), path, "start", "--dir", dir, "--nodes", "0", "--bind", bind).CombinedOutput()
+	for bind, want := range map[string]string{
+		"127.0.0.3": "are for another address", "0.0.0.0": "must be one IP address",
+		"localhost": "must be one IP address",
+	} {
+		out, err := exec.CommandContext(t.Context(), path, "start", "--dir", dir, "--nodes", "0", "--bind",
+			bind).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("--bind %s: %v, %s; want %q", bind, err, out, want)
 		}

@@ -13,7 +13,8 @@ func TestPodsCanBeEnteredIfAskedFor(t *testing.T) {
 	c.kubectl(t, "", "run", "web", "--image=web")
 	c.kubectl(t, "", "wait", "--for=condition=Ready", "pod/web", "--timeout="+limit.String())
 
-	if out, err := c.tryKubectl(t, "to the end", "exec", "-i", "web", "--", "sh", "-c", "cat; pwd; exit 7"); err == nil ||
+	if out, err := c.tryKubectl(t, "to the end", "exec", "-i", "web", "--", "sh", "-c",
+		"cat; pwd; exit 7"); err == nil ||
 		!strings.Contains(out, "to the end"+filepath.Join(dir, "exec")) || !strings.Contains(out, "exit code 7") {
 		t.Errorf("exec: %v: %s", err, out)
 	}
@@ -27,7 +28,8 @@ func TestPodsAreClosedOtherwise(t *testing.T) {
 	c := startCluster(t, filepath.Join(t.TempDir(), "closed"), "--nodes", "1")
 	c.kubectl(t, "", "run", "web", "--image=web")
 	c.kubectl(t, "", "wait", "--for=condition=Ready", "pod/web", "--timeout="+limit.String())
-	if out, err := c.tryKubectl(t, "", "exec", "web", "--", "true"); err == nil || !strings.Contains(out, "With --exec") {
+	if out, err := c.tryKubectl(t, "", "exec", "web", "--", "true"); err == nil ||
+		!strings.Contains(out, "With --exec") {
 		t.Errorf("exec: %v: %s", err, out)
 	}
 }

@@ -22,7 +22,9 @@ import (
 )
 
 // recalling is run with kept answers. recalling gives those that templates got, too.
-func recalling(t *testing.T, spec *deliveryv1.RenderSpec, files map[string]string, kept []render.Answer) (map[string]string, []render.Answer) {
+func recalling(t *testing.T, spec *deliveryv1.RenderSpec, files map[string]string,
+	kept []render.Answer,
+) (map[string]string, []render.Answer) {
 	t.Helper()
 	folder, err := scan(t, spec, files)
 	if err != nil {
@@ -141,7 +143,9 @@ func TestAnswersAreThoseOfTheirTemplate(t *testing.T) {
 		names = append(names, answer.Template)
 	}
 	slices.Sort(names)
-	if want := []string{"web/charts/db/templates/c.yaml", "web/templates/a.yaml", "web/templates/b.yaml"}; !slices.Equal(names, want) {
+	if want := []string{
+		"web/charts/db/templates/c.yaml", "web/templates/a.yaml", "web/templates/b.yaml",
+	}; !slices.Equal(names, want) {
 		t.Errorf("answers of %v, want %v", names, want)
 	}
 	delete(chart, "templates/a.yaml")
@@ -154,7 +158,9 @@ func TestAnswersAreThoseOfTheirTemplate(t *testing.T) {
 // A certificate is made again in good time, with all that it signs; a password beside it stays.
 func TestACertificateIsRenewedAloneWithWhatItSigned(t *testing.T) {
 	t.Parallel()
-	chart := map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": `{{ $ca := genCA "ca" 90 }}{{ $leaf := genSignedCert "a" nil nil 365 $ca }}
+	chart := map[string]string{
+		"Chart.yaml": chartYAML,
+		"templates/a.yaml": `{{ $ca := genCA "ca" 90 }}{{ $leaf := genSignedCert "a" nil nil 365 $ca }}
 apiVersion: v1
 kind: Secret
 metadata: {name: tls}
@@ -162,7 +168,8 @@ data:
   ca: {{ $ca.Cert | b64enc }}
   crt: {{ $leaf.Cert | b64enc }}
   password: {{ randAlphaNum 12 | b64enc }}
-`}
+`,
+	}
 	first, kept := recalling(t, nil, chart, nil)
 	soon, late := time.Now().AddDate(0, 0, 90*7/12-1), time.Now().AddDate(0, 0, 90*2/3)
 	for i, answer := range kept {
@@ -181,7 +188,8 @@ data:
 			t.Fatal(err)
 		}
 	}
-	if before.Data["ca"] == after.Data["ca"] || before.Data["crt"] == after.Data["crt"] || before.Data["password"] != after.Data["password"] {
+	if before.Data["ca"] == after.Data["ca"] || before.Data["crt"] == after.Data["crt"] ||
+		before.Data["password"] != after.Data["password"] {
 		t.Errorf("it was %v, and is %v", before.Data, after.Data)
 	}
 	if err := parse(t, after.Data["crt"]).CheckSignatureFrom(parse(t, after.Data["ca"])); err != nil {
@@ -211,8 +219,9 @@ func TestACertificateOfAnyLifeIsNotDueAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, days := range []string{"-1", "0", "53376", "73000", "99999"} {
 		_, answers := recalling(t, nil, map[string]string{
-			"Chart.yaml":       "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-			"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {ca: {{ (genCA \"web\" " + days + ").Cert | quote }}}\n",
+			"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {ca: {{ (genCA \"web\" " +
+				days + ").Cert | quote }}}\n",
 		}, nil)
 		if len(answers) != 1 || answers[0].Due(time.Now().Add(time.Hour)) {
 			t.Errorf("%s days: %d answers, renewed at %v", days, len(answers), answers[0].Renew)
@@ -237,7 +246,8 @@ func TestWhatIsTooMuchToBeKeptIsNamed(t *testing.T) {
 	var answers []render.Answer
 	err = renderer.Render(t.Context(), render.Input{
 		Folder: folder, Scope: scope(),
-		Answers: func(used []render.Answer) { answers = used }, Warn: func(text string) { warnings = append(warnings, text) },
+		Answers: func(used []render.Answer) { answers = used },
+		Warn:    func(text string) { warnings = append(warnings, text) },
 	}, func(*unstructured.Unstructured, manifest.Position) error { return nil })
 	if want := "Random values are made again by every render, because they are too many to be kept: web/templates/_parts.tpl, line 2 (randAlphaNum)."; err != nil || !slices.Contains(warnings, want) {
 		t.Errorf("warned of %q, want %q: %v", warnings, want, err)
@@ -254,20 +264,27 @@ func TestWhatIsTooMuchToBeKeptIsNamed(t *testing.T) {
 // The mark by which a template says its name is in no error.
 func TestErrorsNameTheColumnOfTheTemplate(t *testing.T) {
 	t.Parallel()
-	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": `{{ fail "say what" }}`}, "web/templates/a.yaml:1:3")
-	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": "a: b\n" + `{{ fail "say what" }}`}, "web/templates/a.yaml:2:3")
+	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": `{{ fail "say what" }}`},
+		"web/templates/a.yaml:1:3")
+	refuses(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": "a: b\n" + `{{ fail "say what" }}`},
+		"web/templates/a.yaml:2:3")
 }
 
 func TestValuesThatCantBeRecalledFailTheRenderAndNotTheFolder(t *testing.T) {
 	t.Parallel()
-	folder, err := scan(t, nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", `{{ uuidv4 }}`)})
+	folder, err := scan(t, nil, map[string]string{
+		"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", `{{ uuidv4 }}`),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	renderer := render.New(os.Args[0], asChild)
 	renderer.CPU, renderer.Time = processor, patience
 	err = renderer.Render(t.Context(), render.Input{
-		Folder: folder, Scope: scope(), Recall: func(context.Context) ([]render.Answer, error) { return nil, fmt.Errorf("the API server is not there") },
+		Folder: folder, Scope: scope(),
+		Recall: func(context.Context) ([]render.Answer, error) {
+			return nil, fmt.Errorf("the API server is not there")
+		},
 	}, func(*unstructured.Unstructured, manifest.Position) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "the API server is not there") {
 		t.Errorf("got %v", err)
@@ -277,7 +294,8 @@ func TestValuesThatCantBeRecalledFailTheRenderAndNotTheFolder(t *testing.T) {
 	}
 }
 
-// A schema that allows no other values than its own is about the chart's values, not about the configuration beside them.
+// A schema that allows no other values than its own is about the chart's values, not about the configuration beside
+// them.
 func TestAClosedSchemaLetsTheConfigurationIn(t *testing.T) {
 	t.Parallel()
 	chart := map[string]string{

@@ -28,7 +28,9 @@ func TestKustomizeBuildsAnOverlayWithItsBasesBesideIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		service := desired.Service{Name: "shop", Path: "deploy/overlays/dev", Render: &deliveryv1.RenderSpec{Path: path}}
+		service := desired.Service{
+			Name: "shop", Path: "deploy/overlays/dev", Render: &deliveryv1.RenderSpec{Path: path},
+		}
 		got, err := runPacked(t, service, packFor(t, service.Path, files), nil)
 		if err != nil || len(got) < 2 || !maps.Equal(got, want) {
 			t.Errorf("%q: got %v, %v\nwant %v", path, got, err, want)
@@ -40,7 +42,8 @@ func TestKustomizeBuildsAnOverlayWithItsBasesBesideIt(t *testing.T) {
 		"../../../deploy":                  "cycle detected: candidate root '/deploy' contains visited root '/deploy/overlays/dev'",
 	} {
 		files["deploy/overlays/dev/kustomization.yaml"] = "resources: [" + reference + "]\n"
-		_, err := runPacked(t, desired.Service{Name: "shop", Path: "deploy/overlays/dev"}, packFor(t, "deploy/overlays/dev", files), nil)
+		_, err := runPacked(t, desired.Service{Name: "shop", Path: "deploy/overlays/dev"},
+			packFor(t, "deploy/overlays/dev", files), nil)
 		if err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "fairlead-artifact") {
 			t.Errorf("%s: %v", reference, err)
 		}
@@ -50,10 +53,12 @@ func TestKustomizeBuildsAnOverlayWithItsBasesBesideIt(t *testing.T) {
 func TestOnlyTheServicesFolderIsReadAsPlainManifests(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
-		".deploy/shop/a.yaml": "-> ../../shared/a.yaml", ".deploy/shop/b.yaml": configMap("b", "x"), "shared/a.yaml": configMap("a", "x"), "shared/c.yaml": configMap("c", "x"), "shared/Chart.yaml": chartYAML,
+		".deploy/shop/a.yaml": "-> ../../shared/a.yaml", ".deploy/shop/b.yaml": configMap("b", "x"),
+		"shared/a.yaml": configMap("a", "x"), "shared/c.yaml": configMap("c", "x"), "shared/Chart.yaml": chartYAML,
 	}
 	for _, spec := range []*deliveryv1.RenderSpec{nil, with(templates)} {
-		got, err := runPacked(t, desired.Service{Name: "shop", Path: ".deploy/shop", Render: spec}, packFor(t, ".deploy/shop", files), nil)
+		got, err := runPacked(t, desired.Service{Name: "shop", Path: ".deploy/shop", Render: spec},
+			packFor(t, ".deploy/shop", files), nil)
 		if err != nil || len(got) != 2 || got["ConfigMap a"] == "" || got["ConfigMap b"] == "" {
 			t.Errorf("%v: got %v, %v", spec, got, err)
 		}
@@ -75,13 +80,17 @@ func TestHelmRendersAChartWithTheTargetsOfItsLinks(t *testing.T) {
 		"charts/library/Chart.yaml":   "apiVersion: v2\nname: library\nversion: 1.0.0\n",
 		"charts/library/templates/_x": `{{ define "x" }}seen{{ end }}`,
 	}
-	service := desired.Service{Name: "shop", Path: "charts/web", Render: &deliveryv1.RenderSpec{Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{"prod.yaml"}}}}
+	service := desired.Service{
+		Name: "shop", Path: "charts/web",
+		Render: &deliveryv1.RenderSpec{Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{"prod.yaml"}}},
+	}
 	got, err := runPacked(t, service, packFor(t, "charts/web", files), nil)
 	if err != nil || len(got) != 1 || !strings.Contains(got["ConfigMap a"], `"seen-prod"`) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	service.Render.Helm.ValuesFiles = []string{"stage.yaml"}
-	if _, err := runPacked(t, service, packFor(t, "charts/web", files), nil); err == nil || !strings.HasPrefix(err.Error(), "charts/web/stage.yaml: there is no such file of values") {
+	if _, err := runPacked(t, service, packFor(t, "charts/web", files), nil); err == nil ||
+		!strings.HasPrefix(err.Error(), "charts/web/stage.yaml: there is no such file of values") {
 		t.Errorf("got %v", err)
 	}
 }

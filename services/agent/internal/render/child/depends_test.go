@@ -24,24 +24,52 @@ func TestWhatDependsOnTheClusterIsTold(t *testing.T) {
 		files map[string]string
 		want  bool
 	}{
-		"chart":                {nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", reads)}, true},
-		"chart in a chart":     {nil, map[string]string{"Chart.yaml": chartYAML, "charts/b/Chart.yaml": strings.Replace(chartYAML, "web", "b", 1), "charts/b/templates/a.yaml": configMap("a", reads)}, true},
-		"chart with versions":  {nil, map[string]string{"Chart.yaml": chartYAML + "kubeVersion: '>=1.20.0-0'\n", "templates/a.yaml": configMap("a", "b")}, true},
-		"chart that does not":  {nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", "{{ .Release.Name }}")}, false},
-		"templates":            {with(templates), map[string]string{"a.yaml": configMap("a", "{{ .Cluster.KubernetesVersion }}")}, true},
-		"templates that don't": {with(templates), map[string]string{"a.yaml": configMap("a", "{{ .Cluster.Name }}")}, false},
-		"kustomize":            {with(kustomize), map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": configMap("a", "b")}, false},
+		"chart": {
+			nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", reads)}, true,
+		},
+		"chart in a chart": {
+			nil,
+			map[string]string{
+				"Chart.yaml": chartYAML, "charts/b/Chart.yaml": strings.Replace(chartYAML, "web", "b", 1),
+				"charts/b/templates/a.yaml": configMap("a", reads),
+			},
+			true,
+		},
+		"chart with versions": {
+			nil,
+			map[string]string{
+				"Chart.yaml": chartYAML + "kubeVersion: '>=1.20.0-0'\n", "templates/a.yaml": configMap("a", "b"),
+			},
+			true,
+		},
+		"chart that does not": {
+			nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", "{{ .Release.Name }}")},
+			false,
+		},
+		"templates": {
+			with(templates), map[string]string{"a.yaml": configMap("a", "{{ .Cluster.KubernetesVersion }}")}, true,
+		},
+		"templates that don't": {
+			with(templates), map[string]string{"a.yaml": configMap("a", "{{ .Cluster.Name }}")}, false,
+		},
+		"kustomize": {
+			with(kustomize),
+			map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": configMap("a", "b")}, false,
+		},
 	} {
 		packed := pack(t, one.files)
 		service := desired.Service{Name: "shop", Namespace: "web", Path: "apps", Render: one.spec}
-		folder, err := render.Scan(service, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil })
+		folder, err := render.Scan(service,
+			func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		renderer, told := render.New(os.Args[0], asChild), false
 		renderer.CPU, renderer.Time = processor, patience
 		add := func(*unstructured.Unstructured, manifest.Position) error { return nil }
-		if err := renderer.Render(t.Context(), render.Input{Folder: folder, Scope: scope(), Depends: func() { told = true }}, add); err != nil || told != one.want {
+		if err := renderer.Render(t.Context(),
+			render.Input{Folder: folder, Scope: scope(), Depends: func() { told = true }}, add); err != nil ||
+			told != one.want {
 			t.Errorf("%s: told: %t, %v", name, told, err)
 		}
 	}

@@ -21,9 +21,12 @@ func chart(templates map[string]string) map[string]string {
 // Whitespace control often eats the line break after a separator. Helm cuts there all the same.
 func TestHelmSplitsAtGluedSeparators(t *testing.T) {
 	t.Parallel()
-	glued := "---\n\n{{- if true -}}\n# a comment\n" + configMap("a", "x") + "{{- end }}\n---\n\n{{- if true -}}\n" + configMap("b", "x") + "{{ end }}---\n{{- /* nothing */ -}}\n---\n" + configMap("c", "x")
+	glued := "---\n\n{{- if true -}}\n# a comment\n" + configMap("a", "x") + "{{- end }}\n---\n\n{{- if true -}}\n" +
+		configMap("b", "x") + "{{ end }}---\n{{- /* nothing */ -}}\n---\n" + configMap("c", "x")
 	got, err := run(t, nil, chart(map[string]string{"a.yaml": glued}), nil)
-	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), []string{"ConfigMap a", "ConfigMap b", "ConfigMap c"}) {
+	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), []string{
+		"ConfigMap a", "ConfigMap b", "ConfigMap c",
+	}) {
 		t.Errorf("got %v %v", got, err)
 	}
 }
@@ -34,15 +37,21 @@ func TestBlockScalarsEndAsInTheManifestThatHelmStores(t *testing.T) {
 	text := func(name, scalar string) string {
 		return "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + name + "\ndata:\n  a: " + scalar
 	}
-	hook := strings.Replace(text("hook", "|+\n    x\n"), "metadata:\n", "metadata:\n  annotations: {helm.sh/hook: pre-install}\n", 1)
+	hook := strings.Replace(text("hook", "|+\n    x\n"), "metadata:\n",
+		"metadata:\n  annotations: {helm.sh/hook: pre-install}\n", 1)
 	got, err := run(t, nil, chart(map[string]string{
-		"a.yaml": strings.Join([]string{text("keep", "|+\n    x\n\n"), text("clip", "|\n    x\n\n\n"), text("strip", "|-\n    x\n\n"), hook, text("last", "|+\n    x")}, "---\n"),
+		"a.yaml": strings.Join([]string{
+			text("keep", "|+\n    x\n\n"), text("clip", "|\n    x\n\n\n"), text("strip", "|-\n    x\n\n"), hook,
+			text("last", "|+\n    x"),
+		}, "---\n"),
 		"b.yaml": text("open", "|\n    x"),
 	}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"keep": `x\n\n\n`, "clip": `x\n`, "strip": "x", "last": `x\n`, "open": `x\n`, "hook": `x\n`} {
+	for name, want := range map[string]string{
+		"keep": `x\n\n\n`, "clip": `x\n`, "strip": "x", "last": `x\n`, "open": `x\n`, "hook": `x\n`,
+	} {
 		if !strings.Contains(got["ConfigMap "+name], `"data":{"a":"`+want+`"}`) {
 			t.Errorf("%s: got %s, want %s", name, got["ConfigMap "+name], want)
 		}
@@ -53,8 +62,10 @@ func TestBlockScalarsEndAsInTheManifestThatHelmStores(t *testing.T) {
 func TestHelmRendersFilesOfAnyName(t *testing.T) {
 	t.Parallel()
 	got, err := run(t, nil, chart(map[string]string{
-		"a.tpl": configMap("a", "x"), "plain": configMap("b", "x"), "c.yaml": strings.ReplaceAll("---\n"+configMap("c", "x")+"---\n"+configMap("d", "x"), "\n", "\r\n"),
-		"e.yaml": "\xef\xbb\xbf" + configMap("e", "\tx"), "OLD-NOTES.txt": "no manifest", "_f.tpl": "{{ define \"f\" }}{{ end }}",
+		"a.tpl": configMap("a", "x"), "plain": configMap("b", "x"),
+		"c.yaml": strings.ReplaceAll("---\n"+configMap("c", "x")+"---\n"+configMap("d", "x"), "\n", "\r\n"),
+		"e.yaml": "\xef\xbb\xbf" + configMap("e", "\tx"), "OLD-NOTES.txt": "no manifest",
+		"_f.tpl":     "{{ define \"f\" }}{{ end }}",
 		"sub/g.json": `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "g"}}`,
 	}), nil)
 	want := []string{"ConfigMap a", "ConfigMap b", "ConfigMap c", "ConfigMap d", "ConfigMap e", "ConfigMap g"}
@@ -92,9 +103,13 @@ func TestHelmTakesTheLastOfTwoEqualKeysAndWarns(t *testing.T) {
 // kubectl ends a document at "...", and reads nothing after that.
 func TestTextAfterADocumentEndIsLeftOutWithAWarning(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{"a.yaml": configMap("a", "x") + "...\n# nothing\n---\n" + configMap("b", "x") + "...\n" + configMap("c", "x")}
+	files := map[string]string{
+		"a.yaml": configMap("a", "x") + "...\n# nothing\n---\n" + configMap("b", "x") + "...\n" + configMap("c", "x"),
+	}
 	got, warnings, err := runWarned(t, nil, files)
-	want := []string{`apps/a.yaml, document 2: text after a line "..." is left out, as kubectl and Helm do. Begin it with a line "---".`}
+	want := []string{
+		`apps/a.yaml, document 2: text after a line "..." is left out, as kubectl and Helm do. Begin it with a line "---".`,
+	}
 	if err != nil || len(got) != 2 || !slices.Equal(warnings, want) {
 		t.Errorf("got %v %q %v", got, warnings, err)
 	}
@@ -104,7 +119,10 @@ func TestTextAfterADocumentEndIsLeftOutWithAWarning(t *testing.T) {
 func TestKustomizeRefusesNumbersThatJSONDoesNotHave(t *testing.T) {
 	t.Parallel()
 	refuses(t, nil, map[string]string{
-		"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": "apiVersion: x.dev/v1\nkind: A\nmetadata: {name: a}\nspec: {x: .nan}\n",
+		"kustomization.yaml": "resources: [a.yaml]\n",
+		"a.yaml":             "apiVersion: x.dev/v1\nkind: A\nmetadata: {name: a}\nspec: {x: .nan}\n",
 	}, "A a holds NaN: infinity and NaN are no values in Kubernetes")
-	refuses(t, nil, chart(map[string]string{"a.yaml": "apiVersion: x.dev/v1\nkind: A\nmetadata: {name: a}\nspec: {x: .inf}\n"}), "infinity and NaN are no values in Kubernetes")
+	refuses(t, nil, chart(map[string]string{
+		"a.yaml": "apiVersion: x.dev/v1\nkind: A\nmetadata: {name: a}\nspec: {x: .inf}\n",
+	}), "infinity and NaN are no values in Kubernetes")
 }

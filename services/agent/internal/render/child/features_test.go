@@ -50,7 +50,9 @@ patches:
 `, "../../patches/replicas.yaml": "- {op: replace, path: /spec/replicas, value: 3}\n- {op: remove, path: /metadata/annotations/old}\n",
 			"../../patches/strategic.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: side, $patch: delete}, {name: web, env: [{name: B, value: b}]}]}}}\n",
 		},
-		"57: $patch: delete": {"kustomization.yaml": "resources: [../../base]\npatches:\n- patch: |-\n    $patch: delete\n    apiVersion: v1\n    kind: Service\n    metadata: {name: web}\n"},
+		"57: $patch: delete": {
+			"kustomization.yaml": "resources: [../../base]\npatches:\n- patch: |-\n    $patch: delete\n    apiVersion: v1\n    kind: Service\n    metadata: {name: web}\n",
+		},
 		"58: images, prefixes, labels": {"kustomization.yaml": `resources: [../../base]
 namePrefix: dev-
 nameSuffix: '-1'

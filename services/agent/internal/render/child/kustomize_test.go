@@ -71,7 +71,8 @@ func builds(t *testing.T, root string, files map[string]string) {
 func TestKustomizeTakesEveryNameThatADiskTakes(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"high-availability-1.21+", "a b", "a,b", "ä ö", "(x)", "[x]", "{x}", "x@y", "x:y", "x;y", "x&y", "x'y", `x"y`, `x\y`, "x|y", "x?y", "x*y", "x$y", "~x", "^", "%41", "#x", "!x",
+		"high-availability-1.21+", "a b", "a,b", "ä ö", "(x)", "[x]", "{x}", "x@y", "x:y", "x;y", "x&y", "x'y", `x"y`,
+		`x\y`, "x|y", "x?y", "x*y", "x$y", "~x", "^", "%41", "#x", "!x",
 		"...", "a..b", "..a", "-", "-rf", ".hidden", " ", "\t", "\x1b[31m", "\n", "\u202e", "名前", "x,y=z",
 	} {
 		quoted, err := json.Marshal("../" + name + "/base")
@@ -116,7 +117,9 @@ func TestKustomizeIgnoresWhatTheRootDoesNotReach(t *testing.T) {
 	}
 	builds(t, "prod", files)
 	files["prod/kustomization.yaml"] = "resources: [../base, ../remote]\n"
-	refuses(t, &deliveryv1.RenderSpec{Path: "prod"}, files, `apps/remote/kustomization.yaml, line 1: "https://example.com/a.yaml" is not in the service's folder, and nothing is fetched`)
+	refuses(t, &deliveryv1.RenderSpec{Path: "prod"}, files,
+		`apps/remote/kustomization.yaml, line 1: "https://example.com/a.yaml" is not in the service's folder, and nothing is fetched`)
 	files["prod/kustomization.yaml"] = "resources: [../base]\ncomponents: [../charts]\n"
-	refuses(t, &deliveryv1.RenderSpec{Path: "prod"}, files, "apps/charts/kustomization.yaml, line 1: helmCharts would fetch a chart")
+	refuses(t, &deliveryv1.RenderSpec{Path: "prod"}, files,
+		"apps/charts/kustomization.yaml, line 1: helmCharts would fetch a chart")
 }

@@ -10,16 +10,41 @@ import (
 func TestKustomizeFollowsLinks(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]map[string]string{
-		"to a file":               {"a.yaml": "-> real/a", "real/a": configMap("a", "x"), "k": "resources: [a.yaml]"},
-		"to a folder":             {"base": "-> real", "real/kustomization.yaml": "resources: [a]", "real/a": configMap("a", "x"), "k": "resources: [base]"},
-		"to a kustomization":      {"base/kustomization.yaml": "-> ../real", "real": "resources: [a]", "base/a": configMap("a", "x"), "k": "resources: [base]"},
-		"to a link":               {"a.yaml": "-> b", "b": "-> c/d", "c": "-> real", "real/d": configMap("a", "x"), "k": "resources: [a.yaml]"},
-		"\"..\" after a name":     {"a.yaml": "-> none/../../overlay/real", "none/x": "", "real": configMap("a", "x"), "k": "resources: [a.yaml]"},
-		"\"..\" after a link":     {"a.yaml": "-> far/../real", "far": "-> one/two", "one/two/x": "", "one/real": configMap("a", "x"), "k": "resources: [a.yaml]"},
-		"base below a link":       {"up": "-> one/two", "one/two/kustomization.yaml": "resources: [../near]", "one/near/kustomization.yaml": "resources: [a]", "one/near/a": configMap("a", "x"), "k": "resources: [up]"},
-		"values of a generator":   {"v": "-> real/v", "real/v": "a=b\n", "k": "configMapGenerator: [{name: m, envs: [v], files: [f=v]}]"},
-		"a patch":                 {"p": "-> real/p", "real/p": configMap("a", "y"), "a": configMap("a", "x"), "k": "resources: [a]\npatches: [{path: p}]"},
-		"unused, out":             {"out": "-> ../../../etc/passwd", "abs": "-> /etc", "gone": "-> nothing", "git": "-> .git/config", "loop": "-> loop", "a": configMap("a", "x"), "k": "resources: [a]"},
+		"to a file": {"a.yaml": "-> real/a", "real/a": configMap("a", "x"), "k": "resources: [a.yaml]"},
+		"to a folder": {
+			"base": "-> real", "real/kustomization.yaml": "resources: [a]", "real/a": configMap("a", "x"),
+			"k": "resources: [base]",
+		},
+		"to a kustomization": {
+			"base/kustomization.yaml": "-> ../real", "real": "resources: [a]", "base/a": configMap("a", "x"),
+			"k": "resources: [base]",
+		},
+		"to a link": {
+			"a.yaml": "-> b", "b": "-> c/d", "c": "-> real", "real/d": configMap("a", "x"), "k": "resources: [a.yaml]",
+		},
+		"\"..\" after a name": {
+			"a.yaml": "-> none/../../overlay/real", "none/x": "", "real": configMap("a", "x"),
+			"k": "resources: [a.yaml]",
+		},
+		"\"..\" after a link": {
+			"a.yaml": "-> far/../real", "far": "-> one/two", "one/two/x": "", "one/real": configMap("a", "x"),
+			"k": "resources: [a.yaml]",
+		},
+		"base below a link": {
+			"up": "-> one/two", "one/two/kustomization.yaml": "resources: [../near]",
+			"one/near/kustomization.yaml": "resources: [a]", "one/near/a": configMap("a", "x"), "k": "resources: [up]",
+		},
+		"values of a generator": {
+			"v": "-> real/v", "real/v": "a=b\n", "k": "configMapGenerator: [{name: m, envs: [v], files: [f=v]}]",
+		},
+		"a patch": {
+			"p": "-> real/p", "real/p": configMap("a", "y"), "a": configMap("a", "x"),
+			"k": "resources: [a]\npatches: [{path: p}]",
+		},
+		"unused, out": {
+			"out": "-> ../../../etc/passwd", "abs": "-> /etc", "gone": "-> nothing", "git": "-> .git/config",
+			"loop": "-> loop", "a": configMap("a", "x"), "k": "resources: [a]",
+		},
 		"unused, out, roundabout": {"out": "-> a/../../../x", "a": configMap("a", "x"), "k": "resources: [a]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +68,9 @@ func TestKustomizeLinkOutOfTheFolderIsNamed(t *testing.T) {
 		"a.yaml":       `through more links than are followed`,
 		"nothing":      `no such file`,
 	} {
-		refuses(t, nil, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": "-> " + target, "b/c": "x"}, words)
+		refuses(t, nil, map[string]string{
+			"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": "-> " + target, "b/c": "x",
+		}, words)
 	}
 }
 
@@ -60,7 +87,8 @@ func TestHelmFollowsLinks(t *testing.T) {
 		"chart/.helmignore":               "*.bak\nout/\n",
 		"chart/charts/library":            "-> ../../shared/library",
 		"chart/crds":                      "-> ../shared/crds",
-		"chart/templates/a.yaml":          configMap("a", `{{ include "library.a" . }}-{{ .Files.Get "files/dashboard" }}-{{ .Values.one }}`),
+		"chart/templates/a.yaml": configMap("a",
+			`{{ include "library.a" . }}-{{ .Files.Get "files/dashboard" }}-{{ .Values.one }}`),
 		"chart/templates/extra.yaml":      "-> ../../shared/extra.yaml",
 		"chart/files/dashboard":           "-> ../../shared/../shared/dashboard",
 		"chart/values.yaml":               "-> ../values/chart.yaml",
@@ -74,12 +102,15 @@ func TestHelmFollowsLinks(t *testing.T) {
 	}
 	spec := &deliveryv1.RenderSpec{Path: "chart", Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{"values/now.yaml"}}}
 	got, err := run(t, spec, files, nil)
-	if err != nil || len(got) != 3 || !strings.Contains(got["ConfigMap a"], `"from-library-{}-prod"`) || !strings.Contains(got["ConfigMap extra"], `"web"`) || got["CustomResourceDefinition boats.x.dev"] == "" {
+	if err != nil || len(got) != 3 || !strings.Contains(got["ConfigMap a"], `"from-library-{}-prod"`) ||
+		!strings.Contains(got["ConfigMap extra"], `"web"`) || got["CustomResourceDefinition boats.x.dev"] == "" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for target, words := range map[string]string{
 		"../../../x": `apps/chart/templates/b.yaml: is a link that can't be followed: link "chart/templates/b.yaml" -> "../../../x" leads out of the folder`,
-		"/etc":       "leads out of the folder", "nothing": "file does not exist", "b.yaml": "more links than are followed", "..": "is a link to a folder that it is in", "../templates": "is a link to a folder that it is in",
+		"/etc":       "leads out of the folder", "nothing": "file does not exist",
+		"b.yaml": "more links than are followed", "..": "is a link to a folder that it is in",
+		"../templates": "is a link to a folder that it is in",
 	} {
 		files["chart/templates/b.yaml"] = "-> " + target
 		refuses(t, spec, files, words)
