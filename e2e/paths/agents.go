@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,8 +35,11 @@ type fleet struct {
 	Tokens  map[string]string // of the agents, by cluster
 }
 
+// mallocsQuestion is a line to Agents, as a text in JSON.
+const mallocsQuestion = "mallocs"
+
 // Agents is the part of agents that holds the tunnel, without a cluster. Agents answers each further line on in with
-// how many of them are connected.
+// how many of them are connected, and mallocsQuestion with how many objects the process has allocated.
 func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,9 +84,16 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 		group.Go(func() error { return one.Run(ctx) })
 	}
 	for {
-		if _, err := lines.ReadBytes('\n'); err != nil {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
 			cancel()
 			return group.Wait()
+		}
+		if strings.Contains(string(line), mallocsQuestion) {
+			var stats runtime.MemStats
+			runtime.ReadMemStats(&stats)
+			fmt.Fprintln(out, stats.Mallocs)
+			continue
 		}
 		connected := 0
 		for _, one := range all {

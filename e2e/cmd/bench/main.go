@@ -57,6 +57,7 @@ func benches() map[string]bench {
 		"tunnel":          paths.All,
 		"tunnel-rates":    paths.Rates,
 		"tunnel-cpu":      paths.CPU,
+		"tunnel-counts":   paths.Counts,
 		"tunnel-sessions": paths.Sessions,
 	}
 }
