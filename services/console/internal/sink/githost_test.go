@@ -208,6 +208,55 @@ func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
 	}
 }
 
+// TestServicesOfSeveralSourcesHaveAStatusAtEachRepository at the commits that their revision is made of.
+func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
+	t.Parallel()
+	const combination = "combination:0123"
+	service := func(digest, subject string) catalog.Service {
+		s := at("edge-1", "together", digest, nil)
+		s.Spec.Ref, s.Spec.Source = combination, "charts"
+		s.Spec.Sources = []catalog.ServiceSource{{Name: "chart", Source: "charts"}, {Name: "values", Source: "config", Ref: "main"}, {Name: "base", Source: "elsewhere"}}
+		s.Status.Hub.Revision.Subject = subject
+		return s
+	}
+	old, head := strings.Repeat("b", 40), strings.Repeat("a", 40)
+	sources := map[string]sourceOf{
+		"charts": {}, "config": {url: "https://github.com/acme/config", commits: map[string]string{"refs/heads/main": head}},
+		"elsewhere": {url: "https://git.example.com/acme/base", commits: map[string]string{"HEAD": head}},
+	}
+	b := &batch{target: hostAt("github", "")}
+	const together = "chart 1.2.0 · values aaaaaaaa · base aaaaaaaa"
+	for name, tc := range map[string]struct {
+		service      catalog.Service
+		last         store.CommitStatus
+		want, digest string
+	}{
+		"new":                           {service("d1", together), store.CommitStatus{Commit: old, Digest: "d0"}, head, "d1"},
+		"a commit that changes nothing": {service("d0", together), store.CommitStatus{Commit: old, Digest: "d0"}, old, "d0"},
+		"overtaken":                     {service("d1", "chart 1.2.0 · values cccccccc"), store.CommitStatus{}, "", ""},
+		"of no such source":             {service("d1", "values-2 aaaaaaaa"), store.CommitStatus{}, "", ""},
+	} {
+		key := store.CommitStatusKey{Context: "fairlead/web", Ref: combination + "/values"}
+		tc.last.CommitStatusKey = key
+		set := b.changed(&group{context: "fairlead/web"}, []catalog.Service{tc.service}, sources, map[store.CommitStatusKey]store.CommitStatus{key: tc.last})
+		if tc.want == "" {
+			if len(set) != 0 {
+				t.Errorf("%s: %+v", name, set)
+			}
+			continue
+		}
+		if len(set) != 1 || set[0].Commit != tc.want || set[0].Digest != tc.digest || set[0].Repository != "acme/config" || set[0].name != "fairlead/web/values" {
+			t.Errorf("%s: %+v", name, set)
+		}
+	}
+	broken := service("d0", together)
+	broken.Status.Hub.Problem = &catalog.Problem{Message: "no such folder"}
+	broken.Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Subject: together}}
+	if commit, digest := commitOfPart([]catalog.Service{broken}, "values", head, store.CommitStatus{Commit: old, Digest: "d0"}); commit != head || digest != "" {
+		t.Errorf("of a revision that can't be delivered: %s %s", commit, digest)
+	}
+}
+
 // GitHub takes 80 requests a minute: what waits behind the statuses of a pass waits for it, also with a shorter interval.
 func TestStatusesArePaced(t *testing.T) {
 	t.Parallel()

@@ -194,30 +194,60 @@ func (d *Deliverer) loadServices(ctx context.Context, v store.View, t target, ro
 	return list, nil
 }
 
-// sourcesOf returns the URLs of the sources of services, by name.
-func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []catalog.Service) (map[string]string, error) {
-	var wanted []string
+// sourceOf is what statuses need of a source.
+type sourceOf struct {
+	url string // of Git; empty: there is none
+	// commits are those that refs point to, of sources of services with several.
+	commits map[string]string
+}
+
+// sourcesOf returns the sources of services, by name.
+func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []catalog.Service) (map[string]sourceOf, error) {
+	var wanted, parts []string
 	for _, s := range services {
 		wanted = append(wanted, s.Spec.Source)
+		for _, part := range s.Spec.Sources {
+			parts = append(parts, part.Source)
+		}
 	}
+	wanted = append(wanted, parts...)
 	slices.Sort(wanted)
 	found, err := v.Named(ctx, store.KindSource, slices.Compact(wanted))
 	if err != nil {
 		return nil, err
 	}
-	urls := map[string]string{}
+	var uids []string
+	for _, name := range parts {
+		uids = append(uids, found[name].UID)
+	}
+	slices.Sort(uids)
+	heads, err := v.Heads(ctx, slices.Compact(uids))
+	if err != nil {
+		return nil, err
+	}
+	sources := map[string]sourceOf{}
 	for name, row := range found {
 		source, err := catalog.ReadSource(row)
 		if err != nil {
 			return nil, err
 		}
-		urls[name] = source.Spec.Git.URL
+		is := sourceOf{url: source.Spec.Git.URL, commits: map[string]string{}}
+		if of, has := heads[row.UID]; has {
+			status, err := catalog.ReadHeads(of)
+			if err != nil {
+				return nil, err
+			}
+			for _, head := range status.Heads {
+				is.commits[head.Ref] = head.Revision.Commit
+			}
+		}
+		sources[name] = is
 	}
-	return urls, nil
+	return sources, nil
 }
 
 // changed are the statuses of a group that are not set yet: one for each ref that its services follow.
-func (b *batch) changed(g *group, services []catalog.Service, sources map[string]string, last map[store.CommitStatusKey]store.CommitStatus) (out []commitStatus) {
+func (b *batch) changed(g *group, services []catalog.Service, sources map[string]sourceOf, last map[store.CommitStatusKey]store.CommitStatus) (out []commitStatus) {
 	byRef := map[string][]catalog.Service{}
 	var refs []string
 	for _, s := range services {
@@ -228,32 +258,51 @@ func (b *batch) changed(g *group, services []catalog.Service, sources map[string
 	}
 	for _, ref := range refs {
 		of := unpinned(byRef[ref])
-		repository := b.repository(sources[of[0].Spec.Source])
-		if repository == "" || platform.IsCombination(ref) { // of several sources Git hosts know no commit
+		if platform.IsCombination(ref) {
+			out = append(out, b.changedParts(g, of, sources, last)...)
 			continue
 		}
 		key := store.CommitStatusKey{Context: g.context, Ref: ref}
 		commit, digest := commitOf(of, g.events, last[key])
-		if commit == "" {
-			continue
+		name := g.context
+		if g.global != "" && ref != g.ref { // both refs may point to the same commit, and a name must not depend on what other services follow
+			name += "/" + ref
 		}
-		state, description := outcome(of)
-		if b.spec.CommitStatus().Brief {
-			description = brief(description)
-		}
-		is := store.CommitStatus{
-			CommitStatusKey: key, Repository: repository, Commit: commit, Digest: digest, State: state,
-			Description: describe(description, hostOf(b.spec).description),
-		}
-		if is != last[key] {
-			name := g.context
-			if g.global != "" && ref != g.ref { // both refs may point to the same commit, and a name must not depend on what other services follow
-				name += "/" + ref
-			}
-			out = append(out, commitStatus{CommitStatus: is, name: name})
-		}
+		is := store.CommitStatus{CommitStatusKey: key, Repository: b.repository(sources[of[0].Spec.Source].url), Commit: commit, Digest: digest}
+		out = b.addStatus(out, is, name, of, last)
 	}
 	return out
+}
+
+// changedParts is changed for services with the same several sources: each repository of Git at the sink's host has a status of its own, at the
+// commit that the hub's revision is made of.
+func (b *batch) changedParts(g *group, of []catalog.Service, sources map[string]sourceOf, last map[store.CommitStatusKey]store.CommitStatus) (out []commitStatus) {
+	for _, part := range of[0].Spec.Sources {
+		source := sources[part.Source]
+		key := store.CommitStatusKey{Context: g.context, Ref: of[0].Spec.Ref + "/" + part.Name}
+		commit, digest := commitOfPart(of, part.Name, source.commits[platform.CanonicalRef(part.Ref)], last[key])
+		is := store.CommitStatus{CommitStatusKey: key, Repository: b.repository(source.url), Commit: commit, Digest: digest}
+		out = b.addStatus(out, is, g.context+"/"+part.Name, of, last)
+	}
+	return out
+}
+
+// addStatus adds a status of services, if it has a commit and is news.
+func (b *batch) addStatus(
+	out []commitStatus, is store.CommitStatus, name string, of []catalog.Service, last map[store.CommitStatusKey]store.CommitStatus,
+) []commitStatus {
+	if is.Repository == "" || is.Commit == "" {
+		return out
+	}
+	var description string
+	if is.State, description = outcome(of); b.spec.CommitStatus().Brief {
+		description = brief(description)
+	}
+	is.Description = describe(description, hostOf(b.spec).description)
+	if is == last[is.CommitStatusKey] {
+		return out
+	}
+	return append(out, commitStatus{CommitStatus: is, name: name})
 }
 
 // unpinned leaves services with a pin out, unless all have one: they stay at another commit than the others.
@@ -315,6 +364,28 @@ func commitOf(services []catalog.Service, events []waiting, last store.CommitSta
 	}
 	hub := newest(services).Status.Hub
 	return hub.Revision.Commit, hub.Digest
+}
+
+// commitOfPart is commitOf for one of several sources. Revisions name the first letters of commits; head is the one that the source's ref points to. The
+// status of a commit that was overtaken stays as it was.
+func commitOfPart(services []catalog.Service, part, head string, last store.CommitStatus) (commit, digest string) {
+	hub := newest(services).Status.Hub
+	revision, digest := hub.Revision, hub.Digest
+	for i := range services {
+		if s := &services[i]; s.Status.Hub.Problem != nil && s.Followed() != nil {
+			revision, digest = s.Followed().Revision, ""
+			break
+		}
+	}
+	if digest != "" && slices.ContainsFunc(services, func(s catalog.Service) bool { return s.Status.Hub.HandsOut(last.Digest) }) {
+		return last.Commit, last.Digest
+	}
+	for one := range strings.SplitSeq(revision.Subject, " · ") {
+		if name, short, ok := strings.Cut(one, " "); ok && name == part && short != "" && strings.HasPrefix(head, short) {
+			return head, digest
+		}
+	}
+	return "", ""
 }
 
 // outcome is the state of services that share a status, in words.
@@ -425,7 +496,7 @@ func (d *Deliverer) trial(ctx context.Context, v store.View, t target) (is commi
 		}
 		for i := range services {
 			s := &services[i]
-			repository := t.repository(sources[s.Spec.Source])
+			repository := t.repository(sources[s.Spec.Source].url)
 			if repository == "" || s.Followed() == nil || platform.IsCombination(s.Spec.Ref) {
 				continue
 			}
