@@ -10,6 +10,7 @@ import { Keys, useKeys } from './Keys'
 import { labelOnPhones } from './labels'
 import { Newer } from './Newer'
 import { Palette } from './Palette'
+import { Undo } from './Undo'
 import { Version } from './Version'
 
 const places = [
@@ -84,6 +85,7 @@ export function Shell({
       </main>
       <Keys help={help} />
       <Palette />
+      <Undo />
     </div>
   )
 }

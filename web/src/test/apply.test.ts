@@ -1,6 +1,8 @@
+import { Text } from '@codemirror/state'
 import { describe, expect, test } from 'vitest'
 import { ranked } from '../app/ranked'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
+import { marks } from '../heavy/diff'
 import { completeAt, fieldsAt, pathOf, read } from '../pages/apply/documents'
 
 const service = (spec: string) =>
@@ -99,4 +101,12 @@ test('an editor completes fields, kinds and the words of a field', () => {
 test('what is called so comes first', () => {
   const list = ['a-web', 'xweby', 'web-2', 'web', 'api'].map((name) => ({ name, to: name, what: '' }))
   expect(ranked('web', list).map((f) => f.name)).toEqual(['web', 'web-2', 'a-web', 'xweby'])
+})
+
+test('lines of a difference are marked by their signs, and the names of files are not', () => {
+  const lines = ['--- web', '+++ web', '@@ -1,2 +1,2 @@', ' a: 1', '-b: 2', '+b: 3', '----']
+  const at: number[] = []
+  const doc = Text.of(lines)
+  marks(doc).between(0, doc.length, (from) => void at.push(doc.lineAt(from).number))
+  expect(at).toEqual([3, 5, 6, 7])
 })

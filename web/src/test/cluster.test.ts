@@ -3,6 +3,7 @@ import { expect, test, vi } from 'vitest'
 import { Exec } from '../cluster/exec'
 import { kindsOf, pathOf, sectioned } from '../cluster/kinds'
 import { type LogLine, Logs, merge, parsed } from '../cluster/logs'
+import { listsFor, owners, readOwned } from '../cluster/owned'
 import { diffLines, patchOf } from '../cluster/patch'
 import { type Ask, json, linesOf, read, refusal } from '../cluster/request'
 import { Watched } from '../cluster/table'
@@ -278,4 +279,67 @@ test('a socket that is refused says why', async () => {
   await settled()
   expect(words).toBe('a shell needs role operator')
   vi.unstubAllGlobals()
+})
+
+test('what a cluster made of objects hangs below them', () => {
+  const table = (columns: string[], ...rows: [string, string, ...string[]][]) => ({
+    columnDefinitions: columns.map((name) => ({ name, type: 'string', priority: 0, description: '' })),
+    rows: rows.map(([owner, ...cells]) => {
+      const [kind = '', name = ''] = owner.split('/')
+      const ownerReferences = [
+        { kind: 'Rival', name: 'r' },
+        { kind, name, controller: true },
+      ]
+      return { cells, object: { metadata: { name: cells[0] ?? '', namespace: 'shop', ownerReferences } } }
+    }),
+  })
+  const sets = table(
+    ['Name', 'Desired', 'Current', 'Ready'],
+    ['Deployment/web', 'web-7d9', '2', '2', '1'],
+    ['Deployment/web', 'web-old', '0', '0', '0'],
+  )
+  const pods = table(
+    ['Name', 'Ready', 'Status', 'Restarts'],
+    ['ReplicaSet/web-7d9', 'web-7d9-b', '0/1', 'CrashLoopBackOff', '14 (4m ago)'],
+    ['ReplicaSet/web-7d9', 'web-7d9-a', '1/1', 'Running', '0'],
+    ['Job/migrate', 'migrate-x', '0/1', 'Completed', '0'],
+    ['DaemonSet/log', 'log-x', '0/1', 'Init:0/2', '0'],
+  )
+  const at = { group: '', namespace: 'shop', cut: false }
+  const of = owners([
+    { ...at, kind: 'ReplicaSet', table: sets },
+    { ...at, kind: 'Pod', table: pods },
+  ])
+  const below = (kind: string, name: string) =>
+    of.get(`${kind}/shop/${name}`)?.map((o) => [o.name, o.state, o.says])
+  expect(below('Deployment', 'web')).toEqual([['web-7d9', 'progressing', '1 of 2 ready']])
+  expect(of.get('Deployment/shop/web')?.[0]?.below.map((o) => [o.name, o.state, o.says])).toEqual([
+    ['web-7d9-a', 'healthy', 'Running, 1/1 ready'],
+    ['web-7d9-b', 'degraded', 'CrashLoopBackOff, 0/1 ready, 14 restarts'],
+  ])
+  expect(below('Job', 'migrate')).toEqual([['migrate-x', 'healthy', 'Completed, 0/1 ready']])
+  expect(below('DaemonSet', 'log')?.[0]?.[1]).toBe('progressing')
+})
+
+test('of each namespace the lists are read once, and of kinds that make nothing none', () => {
+  const object = (kind: string, namespace: string, name = 'x') => ({ kind, namespace, name })
+  const objects = [
+    object('Deployment', 'a'),
+    object('Deployment', 'a', 'y'),
+    object('Job', 'b'),
+    object('ConfigMap', 'c'),
+  ]
+  expect(listsFor(objects)).toEqual(['Pod/a', 'Pod/b', 'ReplicaSet/a'])
+  expect(listsFor([object('ConfigMap', 'c')])).toEqual([])
+})
+
+test('a list that goes on is told, and one that is refused fails', async () => {
+  const asked: string[] = []
+  const ask: Ask = async (path) => {
+    asked.push(path)
+    return new Response(JSON.stringify({ metadata: { continue: 'more' }, rows: [] }))
+  }
+  expect((await readOwned(ask, ['Pod/a'])).cut).toEqual(['Pods of namespace a'])
+  expect(asked).toEqual(['/api/v1/namespaces/a/pods?limit=500&includeObject=Metadata'])
+  await expect(readOwned(() => Promise.reject(new Error('no')), ['Pod/a'])).rejects.toThrow('no')
 })

@@ -1,16 +1,21 @@
+import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { isNewer } from '../app/newer'
 import { castOf, playTimes } from '../cluster/cast'
 import { eventsOfObjects } from '../cluster/events'
 import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
+import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
 import { programOf } from '../pages/me/programs'
+import { undoOf } from '../pages/service/undo'
 import { textOf } from '../pages/source/content'
 import { bytesOf } from '../ui/text'
+import { Tray } from '../ui/tray'
 
 test('a trace has the address that the hub gives, and nothing else comes into it', () => {
   const id = '0af7651916cd43dd8448eb211c80319c'
@@ -285,4 +290,48 @@ test('a page knows that the hub has another one, and takes no answer of a proxy 
   expect(isNewer(document('index-old'), '/assets/index-old.js')).toBe(false)
   expect(isNewer('<html>502 Bad Gateway', '/assets/index-old.js')).toBe(false)
   expect(isNewer('', '/assets/index-old.js')).toBe(false)
+})
+
+test('what was done is undone once, or tried again, and five are kept', async () => {
+  const tray = new Tray()
+  let fails = true
+  const undo = vi.fn(() => (fails ? Promise.reject(new Error('no')) : Promise.resolve()))
+  tray.add('Hold web', undo)
+  const last = () => tray.snapshot()[0] ?? expect.fail()
+  await tray.undo(last().id)
+  expect(last()).toMatchObject({ what: 'Hold web', state: 'failed' })
+  fails = false
+  await Promise.all([tray.undo(last().id), tray.undo(last().id)])
+  await tray.undo(last().id)
+  expect(last().state).toBe('undone')
+  expect(undo).toHaveBeenCalledTimes(2)
+  for (let i = 0; i < 7; i++) tray.add(`Pin ${i}`, undo)
+  expect(tray.snapshot().map((d) => d.what)).toEqual(['Pin 6', 'Pin 5', 'Pin 4', 'Pin 3', 'Pin 2'])
+})
+
+test('a lever goes back to where it was, as far as a lever can', async () => {
+  const asked: unknown[] = []
+  const note = (what: string) => async (r: object) => void asked.push([what, r])
+  const hub = { holdService: note('hold'), resumeService: note('resume'), pinService: note('pin') }
+  const commit = 'a'.repeat(40)
+  const service = (levers: object) => create(ServiceSchema, { metadata: { name: 'web' }, levers })
+  const undone = async (verb: string, levers: object) => {
+    asked.length = 0
+    await undoOf(verb, service(levers), hub)?.()
+    return asked[0]
+  }
+  expect(await undone('Hold', {})).toEqual(['resume', { name: 'web' }])
+  expect(await undone('Pin', {})).toMatchObject(['pin', { name: 'web', commit: '' }])
+  expect(await undone('Resume', { mode: { mode: SyncMode.SUSPEND, reason: 'night' } })).toEqual([
+    'hold',
+    { name: 'web', mode: SyncMode.SUSPEND, reason: 'night' },
+  ])
+  expect(await undone('Unpin', { pin: { commit, reason: 'bad', unpinAfter: commit } })).toMatchObject([
+    'pin',
+    { commit, reason: 'bad', untilNext: true },
+  ])
+  // What files say, and a rollback, are no levers to put back.
+  expect(await undone('Resume', {})).toBeUndefined()
+  expect(await undone('Unpin', {})).toBeUndefined()
+  expect(await undone('Unpin', { pin: { commit, deployment: 41n } })).toBeUndefined()
 })

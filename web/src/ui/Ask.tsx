@@ -5,9 +5,11 @@ import { useEffect, useRef, useState } from 'react'
 import { useLocation } from 'react-router'
 import { failureOf } from '../hub/errors'
 import { Failed } from './Panel'
+import { tray } from './tray'
 
 export type Pulled<I extends DescMessage> = {
-  pull: (request: MessageInitShape<I>) => void
+  // done is called when the hub has taken it in, also when what asked for it is gone from the page.
+  pull: (request: MessageInitShape<I>, done?: () => void) => void
   pending: boolean
   error: unknown
   done: boolean
@@ -18,9 +20,18 @@ export function useLever<I extends DescMessage, O extends DescMessage>(
   method: DescMethodUnary<I, O>,
   changed: () => void,
 ): Pulled<I> {
-  const m = useMutation(method, { onSuccess: changed })
+  const then = useRef<() => void>(undefined)
+  const m = useMutation(method, {
+    onSuccess: () => {
+      then.current?.()
+      changed()
+    },
+  })
   return {
-    pull: (request) => m.mutate(request),
+    pull: (request, done) => {
+      then.current = done
+      m.mutate(request)
+    },
     pending: m.isPending,
     error: m.error,
     done: m.isSuccess,
@@ -38,6 +49,7 @@ export function Ask<I extends DescMessage>({
   request,
   choices,
   ends,
+  undo,
   children,
 }: {
   verb: string
@@ -46,6 +58,8 @@ export function Ask<I extends DescMessage>({
   wants?: boolean
   lever: Pulled<I>
   request: (reason: string, choice: string, until: { untilTime?: Timestamp }) => MessageInitShape<I>
+  // How it is undone, from what is shown now.
+  undo?: (() => Promise<unknown>) | undefined
   // Whether the person may say when it ends by itself.
   ends?: boolean
   // Ways to do it: words and what they mean to request, the first one unless the person chooses another.
@@ -94,6 +108,7 @@ export function Ask<I extends DescMessage>({
                 String(typed.get('choice') ?? choices?.[0]?.[1] ?? ''),
                 hours > 0 ? { untilTime: timestampFromMs(Date.now() + hours * 3_600_000) } : {},
               ),
+              undo && (() => tray.add(title, undo)),
             )
           }}
         >

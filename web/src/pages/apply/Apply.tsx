@@ -13,6 +13,7 @@ import {
 import type { Metadata } from '../../gen/fairlead/console/v1/resources_pb'
 import type { YamlEditor } from '../../heavy/yaml'
 import { failureOf } from '../../hub/errors'
+import { Difference } from '../../ui/Difference'
 import { useDraft } from '../../ui/draft'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
@@ -205,7 +206,7 @@ function Results({ of, dry }: { of: ApplyResponse; dry: boolean }) {
               {kind?.name} {dry ? r.name : <Link to={`/${kind?.path}/${r.name}`}>{r.name}</Link>}{' '}
               {outcomes[r.outcome] ?? ''}
               {r.note && <div className="notice">{plain(r.note, 1000)}</div>}
-              {r.diff && <pre className="diff">{plain(r.diff, 200_000)}</pre>}
+              {r.diff && <Difference text={r.diff} />}
             </li>
           )
         })}

@@ -5,6 +5,7 @@ import { diffLines, type Operation, patchOf } from '../../cluster/patch'
 import { type Ask, json } from '../../cluster/request'
 import { useRight } from '../../cluster/rights'
 import { failureOf } from '../../hub/errors'
+import { Difference } from '../../ui/Difference'
 import { useDraft } from '../../ui/draft'
 import { Failed } from '../../ui/Panel'
 import { plain } from '../../ui/text'
@@ -122,7 +123,7 @@ export function Edit({
       {tried && tried.patch.length > 0 && (
         <section className="panel" aria-label="What changes">
           <h3>What the cluster would make of it</h3>
-          <pre className="diff">{lines.map((l) => `${l.sign} ${plain(l.text, 2000)}`).join('\n')}</pre>
+          <Difference text={lines.map((l) => `${l.sign} ${l.text}`).join('\n')} />
         </section>
       )}
       <Yaml text={text} changed={setText} />

@@ -1,11 +1,16 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt'
+import { createClient } from '@connectrpc/connect'
 import { Link } from 'react-router'
 import type { Lever as PulledLever, Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
+import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
 import { Ask, useLever } from '../../ui/Ask'
 import { plain, shortCommit } from '../../ui/text'
+import { undoOf } from './undo'
+
+const hub = createClient(SyncService, transport)
 
 const modes: Record<number, string> = {
   [SyncMode.DRY_RUN]: 'In dry run',
@@ -141,6 +146,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
           title={`Resume ${name}`}
           words="What waits is applied, and changes of others in the cluster are undone."
           lever={resume}
+          undo={undoOf('Resume', of, hub)}
           request={() => ({ name })}
         >
           {behind(of)} <Link to="?tab=diff">What would change</Link>
@@ -153,6 +159,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
           words="What is applied stays, and newer revisions wait until somebody resumes the service. The reason is shown to everybody."
           wants
           lever={hold}
+          undo={undoOf('Hold', of, hub)}
           choices={[
             ['Hold: newer revisions wait, and changes of others are undone', String(SyncMode.HOLD)],
             ['Suspend: the agent only looks, and undoes nothing', String(SyncMode.SUSPEND)],
@@ -173,6 +180,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
           words={`The service stays at commit ${shortCommit(of.status.cluster.report.appliedCommit)}, which is applied now, wherever its ref points.`}
           wants
           lever={unpin}
+          undo={undoOf('Pin', of, hub)}
           choices={[
             ['Until the ref points to another commit', 'next'],
             ['Until somebody unpins it', 'stay'],
@@ -194,6 +202,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
           title={`Unpin ${name}`}
           words="The service follows its ref again."
           lever={unpin}
+          undo={undoOf('Unpin', of, hub)}
           request={(reason) => ({ name, commit: '', reason })}
         >
           {behind(of)}

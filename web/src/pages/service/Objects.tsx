@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@connectrpc/connect-query'
 import { useEffect, useState } from 'react'
-import { Link } from 'react-router'
+import { Link, useSearchParams } from 'react-router'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
@@ -13,7 +13,8 @@ import { Ask, useLever } from '../../ui/Ask'
 import { Export } from '../../ui/Export'
 import { Failed, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
-import { grouped, mostAtOnce, syncedAs } from './grouped'
+import { explored, grouped, mostAtOnce, syncedAs } from './grouped'
+import { Branches, OwnedSays, useOwned } from './Tree'
 
 // The objects that are not well, as the report tells of them.
 export function Troubled({ of }: { of: Service }) {
@@ -53,13 +54,6 @@ export function Troubled({ of }: { of: Service }) {
   )
 }
 
-// Where the explorer shows an object, which it finds by its kind.
-const explored = (
-  cluster: string,
-  o: { group: string; kind: string; namespace: string; name: string } | undefined,
-) =>
-  `/cluster/${cluster}/explore?${new URLSearchParams({ kind: `${o?.kind}.${o?.group}`, obj: o?.namespace ? `${o.namespace}/${o.name}` : (o?.name ?? '') })}`
-
 function Health({ of }: { of: ObjectReport | undefined }) {
   const state = healthState[of?.health ?? ''] ?? 'unknown'
   return (
@@ -89,7 +83,8 @@ const byItself = 5
 export function Objects({ service, cluster }: { service: string; cluster: string }) {
   const [find, setFind] = useState('')
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
-  const [as, setAs] = useState('kind')
+  const [params, setParams] = useSearchParams()
+  const as = params.get('as') ?? 'kind'
   const list = useInfiniteQuery(
     ObjectService.method.listObjects,
     { service, pageSize: 1000, pageToken: '' },
@@ -100,10 +95,16 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   useEffect(() => {
     if (hasNextPage && !isFetchingNextPage && pages < byItself) void fetchNextPage()
   }, [hasNextPage, isFetchingNextPage, fetchNextPage, pages])
+  const objects = list.data?.pages.flatMap((p) => p.objects) ?? []
+  const owned = useOwned(cluster, objects, as === 'tree')
+  const setAs = (chosen: string) =>
+    setParams((now) => {
+      now.set('as', chosen)
+      return now
+    })
   if (list.error && !list.data)
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
   if (!list.data) return <Waiting what="objects" />
-  const objects = list.data.pages.flatMap((p) => p.objects)
   const words = find.toLowerCase().split(/\s+/)
   const fitting = objects.filter((o) => {
     const text = `${o.object?.kind} ${o.object?.namespace} ${o.object?.name}`.toLowerCase()
@@ -126,6 +127,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
         />
         <select aria-label="Show as" value={as} onChange={(e) => setAs(e.target.value)}>
           <option value="kind">by kind</option>
+          <option value="tree">by kind, with what the cluster made of them</option>
           <option value="namespace">by namespace and kind</option>
           <option value="wave">by wave</option>
         </select>
@@ -143,6 +145,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
           }))}
         />
       </div>
+      {as === 'tree' && <OwnedSays of={owned} />}
       <SyncChosen service={service} chosen={chosen} clear={() => setChosen(new Set())} />
       {grouped(fitting, as).map(({ kind, list: of, worst }) => (
         <details key={kind} open={of.length <= 10 || worst !== 'healthy'}>
@@ -172,6 +175,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
                 <span className="quiet">
                   <Reason of={o.report} />
                 </span>
+                {as === 'tree' && <Branches of={owned} object={o} cluster={cluster} />}
               </li>
             ))}
             {of.length > 500 && <li className="quiet">and {of.length - 500} more</li>}

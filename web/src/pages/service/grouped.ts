@@ -8,6 +8,13 @@ export const mostAtOnce = 64
 export const syncedAs = (o: { kind: string; namespace: string; name: string } | undefined) =>
   [o?.kind, o?.namespace, o?.name].filter(Boolean).join('/')
 
+// Where the explorer shows an object, which it finds by its kind.
+export const explored = (
+  cluster: string,
+  o: { group: string; kind: string; namespace: string; name: string } | undefined,
+) =>
+  `/cluster/${cluster}/explore?${new URLSearchParams({ kind: `${o?.kind}.${o?.group}`, obj: o?.namespace ? `${o.namespace}/${o.name}` : (o?.name ?? '') })}`
+
 export type Group = { kind: string; list: ClusterObject[]; worst: State }
 
 const stateOf = (o: ClusterObject): State => healthState[o.report?.health ?? ''] ?? 'unknown'

@@ -1,0 +1,39 @@
+import { useSyncExternalStore } from 'react'
+import { failureOf } from '../hub/errors'
+import { clock } from '../live/ages'
+import { plain } from '../ui/text'
+import { type Done, tray } from '../ui/tray'
+
+const words: Record<Done['state'], string> = {
+  done: 'taken in',
+  undoing: 'is being undone',
+  undone: 'undone',
+  failed: 'is not undone',
+}
+
+// What a person has done in this tab and can undo, the newest first.
+export function Undo() {
+  const list = useSyncExternalStore(tray.subscribe, tray.snapshot)
+  if (list.length === 0) return null
+  return (
+    <section className="notice tray" aria-label="What you did">
+      <ul className="lines">
+        {list.map((d) => (
+          <li key={d.id}>
+            {plain(d.what, 200)}: {words[d.state]}{' '}
+            {d.state !== 'undoing' && <span className="quiet">{clock(d.at)}</span>}{' '}
+            {(d.state === 'done' || d.state === 'failed') && (
+              <button type="button" onClick={() => void tray.undo(d.id)}>
+                {d.state === 'done' ? 'Undo' : 'Try again'}
+              </button>
+            )}
+            {d.state === 'failed' && <div className="cause">{plain(failureOf(d.failure).message, 600)}</div>}
+          </li>
+        ))}
+      </ul>
+      <button type="button" onClick={() => tray.clear()}>
+        Close
+      </button>
+    </section>
+  )
+}

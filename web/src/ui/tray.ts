@@ -1,0 +1,59 @@
+// Done is an action that the hub has taken in, and how to undo it.
+export type Done = {
+  id: number
+  what: string
+  at: number
+  undo: () => Promise<unknown>
+  state: 'done' | 'undoing' | 'undone' | 'failed'
+  failure?: unknown
+}
+
+// So many are kept, the newest.
+const most = 5
+
+// Tray keeps what a person has done in this tab, so that it can be undone where the page has moved on.
+export class Tray {
+  #list: readonly Done[] = []
+  #last = 0
+  #listeners = new Set<() => void>()
+
+  subscribe = (listener: () => void) => {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  snapshot = () => this.#list
+
+  add(what: string, undo: () => Promise<unknown>) {
+    const done: Done = { id: ++this.#last, what, at: Date.now(), state: 'done', undo }
+    this.#set([done, ...this.#list].slice(0, most))
+  }
+
+  // An action is undone once. One that failed can be tried again.
+  async undo(id: number): Promise<void> {
+    const done = this.#list.find((d) => d.id === id)
+    if (!done || done.state === 'undoing' || done.state === 'undone') return
+    this.#change(id, { state: 'undoing' })
+    try {
+      await done.undo()
+      this.#change(id, { state: 'undone', at: Date.now() })
+    } catch (failure) {
+      this.#change(id, { state: 'failed', failure })
+    }
+  }
+
+  clear() {
+    this.#set([])
+  }
+
+  #change(id: number, to: Partial<Done>) {
+    this.#set(this.#list.map((d) => (d.id === id ? { ...d, ...to } : d)))
+  }
+
+  #set(list: readonly Done[]) {
+    this.#list = list
+    for (const listener of this.#listeners) listener()
+  }
+}
+
+export const tray = new Tray()
