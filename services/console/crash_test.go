@@ -22,6 +22,7 @@ import (
 const crashEnv = "CONSOLE_TEST_CRASH"
 
 func crashChild() {
+	profileSteps(os.Getenv(profileEnv))
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	service, err := console.New(console.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: os.Getenv(crashEnv), DatabaseURL: os.Getenv(crashEnv + "_DB"),

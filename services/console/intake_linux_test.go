@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -216,6 +217,9 @@ func (i *intake) cost(t *testing.T) (c cost) {
 // firstDelivery has all of it come, and returns what that cost.
 func (i *intake) firstDelivery(t *testing.T) cost {
 	t.Helper()
+	if os.Getenv(profileEnv) != "" {
+		_ = syscall.Kill(i.pid, syscall.SIGUSR1)
+	}
 	begin := i.cost(t)
 	step := begin
 	note := func(what string) {
@@ -223,6 +227,9 @@ func (i *intake) firstDelivery(t *testing.T) cost {
 		d := now.since(step)
 		t.Logf("%-12s %6.2f s of CPU, %7.1f MiB written, %7.1f MiB read", what, d.cpu.Seconds(), mib(d.written), mib(d.read))
 		step = now
+		if os.Getenv(profileEnv) != "" {
+			_ = syscall.Kill(i.pid, syscall.SIGUSR1)
+		}
 	}
 	i.see(t)
 	note("seen")
