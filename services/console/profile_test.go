@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// profileEnv is a folder for CPU profiles of a console that is a process of its own: one for each step of a first delivery.
+// profileEnv is a folder for CPU profiles of a console that is a process of its own: one for each step of a first
+// delivery.
 const profileEnv = "INTAKE_PROFILE"
 
 // profileSteps writes a profile from one SIGUSR1 to the next.

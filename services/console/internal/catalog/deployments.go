@@ -77,9 +77,6 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	var uids []string
 	names := map[string]bool{}
 	for i := range list {
-		if err := decode(list[i].service, &list[i].spec); err != nil {
-			return nil, nil, err
-		}
 		uids, names[list[i].spec.Source] = append(uids, list[i].service.UID), true
 	}
 	sources, err := v.Named(ctx, store.KindSource, trueKeys(names))
@@ -109,6 +106,12 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	if err != nil {
 		return nil, nil, err
 	}
+	statuses := make(map[string]SourceStatus, len(heads)) // by uid: many services have few sources
+	for uid, h := range heads {
+		if statuses[uid], err = ReadHeads(h); err != nil {
+			return nil, nil, err
+		}
+	}
 	written, err := v.LastRevisions(ctx, uids)
 	if err != nil {
 		return nil, nil, err
@@ -117,12 +120,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 	became := make(map[string]deployed, len(list))
 	for _, d := range list {
 		next := Deployment{SpecRevision: cmp.Or(d.revision, d.service.Revision), ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
-		var status SourceStatus
-		if h, ok := heads[sources[d.spec.Source].UID]; ok {
-			if status, err = ReadHeads(h); err != nil {
-				return nil, nil, err
-			}
-		}
+		status := statuses[sources[d.spec.Source].UID]
 		if d.hub.follows() {
 			next.Commit = followed(d.hub, status.Heads, known)
 		}

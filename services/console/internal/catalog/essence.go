@@ -15,7 +15,9 @@ type Essence struct {
 	ref           unique.Handle[string]       // in Git
 	of            unique.Handle[store.HubRef] // whose commit the hub hands out
 	commit        unique.Handle[string]       // that the hub hands out
+	digest        unique.Handle[string]       // that the hub hands out
 	phase         unique.Handle[string]       // that the cluster reports
+	sequence      int64                       // of that report
 	resolved      int64                       // microseconds, as all times here; 0: never
 	hubProblem    int64
 	configProblem int64
@@ -23,7 +25,7 @@ type Essence struct {
 	flags         essenceFlags
 }
 
-type essenceFlags uint8
+type essenceFlags uint16
 
 const (
 	hasDigest        essenceFlags = 1 << iota // the hub hands something out
@@ -34,6 +36,7 @@ const (
 	reportsDigest                             // on what the hub hands out
 	appliedDigest                             // and it is applied
 	ofCatalog                                 // the service is for the catalog and no cluster
+	hasAlike                                  // the hub handed out the same content under other digests
 )
 
 // Essence returns what the state comes of.
@@ -41,10 +44,11 @@ func (s *Service) Essence() Essence {
 	hub, report := &s.Status.Hub, s.Status.Cluster.Report
 	e := Essence{
 		ref: unique.Make(s.Spec.EffectiveRef()), of: unique.Make(store.HubRef{Source: hub.Source, Ref: hub.Ref}),
-		commit: unique.Make(hub.Revision.Commit), resolved: store.Micros(hub.ResolveTime),
+		commit: unique.Make(hub.Revision.Commit), digest: unique.Make(hub.Digest), resolved: store.Micros(hub.ResolveTime),
 	}
 	e.set(ofCatalog, s.Spec.Catalog)
 	e.set(hasDigest, hub.Digest != "")
+	e.set(hasAlike, len(hub.Alike) > 0)
 	e.set(followsRef, hub.follows() || hub.ofRef)
 	if p := hub.Problem; p != nil {
 		e.set(hasHubProblem, true)
@@ -58,12 +62,32 @@ func (s *Service) Essence() Essence {
 		e.set(hasReport, true)
 		e.set(reportsDigest, hub.reportedBy(report))
 		e.set(appliedDigest, hub.appliedBy(report))
-		e.phase, e.reported = unique.Make(string(report.Phase)), store.Micros(report.ObservedTime)
+		e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), int64(report.Sequence), store.Micros(report.ObservedTime)
 		if e.reported == 0 {
 			e.reported = store.Micros(s.Status.Cluster.ReceiveTime)
 		}
 	}
 	return e
+}
+
+// Report takes over what the service's cluster reports. false: what comes of the report has to be read.
+func (e *Essence) Report(row store.Report) bool {
+	report, ok := row.Value.(*Report)
+	switch {
+	case !ok || e.has(hasAlike):
+		return false
+	case e.has(hasReport) && row.Sequence <= e.sequence: // it was read with what is kept
+		return true
+	}
+	hub := HubTruth{Digest: text(e.digest)}
+	e.set(hasReport, true)
+	e.set(reportsDigest, hub.reportedBy(report))
+	e.set(appliedDigest, hub.appliedBy(report))
+	e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), row.Sequence, store.Micros(report.ObservedTime)
+	if e.reported == 0 {
+		e.reported = store.Micros(row.ReceiveTime)
+	}
+	return true
 }
 
 // Known is a service of which all is known but what hub and cluster say now.
@@ -142,7 +166,7 @@ func (e *Essence) Judge(source *Source, cluster *Cluster, updated time.Time) (St
 }
 
 func (e *Essence) set(flag essenceFlags, is bool) {
-	if is {
+	if e.flags &^= flag; is {
 		e.flags |= flag
 	}
 }

@@ -45,6 +45,21 @@ func TestEssenceJudgesLikeTheWhole(t *testing.T) {
 			}}
 		}
 		essence := s.Essence()
+		if is := s.Status.Cluster.Report; is != nil {
+			is.Sequence = 2
+			essence = s.Essence()
+			before := s
+			before.Status.Cluster = ClusterTruth{}
+			if rapid.Bool().Draw(t, "reported before") {
+				before.Status.Cluster.Report = &Report{
+					Sequence: 1, Phase: PhaseHealthy, Digest: "d1", AppliedDigest: "d1", ObservedTime: now,
+				}
+			}
+			told := before.Essence()
+			if !told.Report(store.Report{Sequence: 2, ReceiveTime: now, Value: is}) || told != essence {
+				t.Fatalf("told %+v, read %+v", told, essence)
+			}
+		}
 		s.Status.Git = gitTruth(&source, s.Spec.EffectiveRef())
 		want, _, since := judge(s, cluster, now)
 		if got, at := essence.Judge(&source, &cluster, s.Meta.UpdateTime); got != want || !at.Equal(since) {

@@ -100,12 +100,12 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if known && !changed {
 				continue
 			}
-			if after.Digest != "" && after.Digest != before.Digest {
-				moved = append(moved, delivery{service: services[s.Service], hub: after, revision: s.Revision})
-			}
 			service := Service{Meta: metaOf(services[s.Service])}
 			if err := decode(services[s.Service], &service.Spec); err != nil {
 				return err
+			}
+			if after.Digest != "" && after.Digest != before.Digest {
+				moved = append(moved, delivery{service: services[s.Service], spec: service.Spec, hub: after, revision: s.Revision})
 			}
 			news = append(news, said{service, before, after})
 		}

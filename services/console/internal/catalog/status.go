@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -41,79 +40,29 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) (acks 
 
 func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
 	acks := make([]map[string]uint64, len(in))
-	var rows []store.Report
-	var news *reporting
-	var steps []store.Step
-	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		clusters, services, err := reported(ctx, v, in)
-		if err != nil {
-			return err
+	for tries := 1; ; tries++ {
+		b := &reporting{Catalog: c, acks: acks, known: map[string]*heard{}, rows: map[string]*news{}}
+		if err := b.prepare(ctx, in, tries > 1); err != nil {
+			return nil, err
 		}
-		if news, err = c.reporting(ctx, v, services, in); err != nil {
-			return err
+		lost, err := b.write(ctx)
+		if err != nil || len(lost) == 0 {
+			return acks, err
 		}
-		for i, cr := range in {
-			acks[i] = map[string]uint64{}
-			cluster, known := clusters[cr.Cluster]
-			for _, r := range cr.Reports {
-				acks[i][r.Service] = max(acks[i][r.Service], r.Sequence)
-				service, ok := services[r.Service]
-				// SQL has no unsigned 64 bits; a counter can't get there honestly.
-				if !known || !ok || service.Spec.Cluster != cr.Cluster || r.Sequence > math.MaxInt64 {
-					continue
-				}
-				row, err := encodeReport(service.Meta.UID, cluster.UID, r)
-				if err != nil {
-					return err
-				}
-				rows = append(rows, row)
-				key := store.ReportKey{Service: row.Service, Cluster: row.Cluster}
-				if before := news.last[key]; before != nil { // the last report may be ahead of this one
-					acks[i][r.Service] = max(acks[i][r.Service], before.Sequence)
-				}
-				if err := news.tell(service, key, r); err != nil {
-					return err
-				}
-				steps = append(steps, stepsOf(row.Service, r)...)
-			}
+		if tries == maxHubTries {
+			return nil, fmt.Errorf("write reports: %w: others go on changing %d services", store.ErrUnavailable, len(lost))
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		in = reportsAbout(in, lost)
 	}
-	if err := c.store.PutReports(ctx, rows, steps, news.events...); err != nil {
-		return nil, err
-	}
-	return acks, nil
 }
 
-// reported returns the clusters and services that reports name.
-func reported(ctx context.Context, v store.View, in []ClusterReports) (map[string]store.Resource, map[string]Service, error) {
-	clusterNames, serviceNames := map[string]bool{}, map[string]bool{}
-	for _, cr := range in {
-		clusterNames[cr.Cluster] = dnsLabel.MatchString(cr.Cluster)
-		for _, r := range cr.Reports {
-			serviceNames[r.Service] = dnsLabel.MatchString(r.Service)
-		}
+// reportsAbout are the reports about some services, in the places of their clusters.
+func reportsAbout(in []ClusterReports, services map[string]bool) []ClusterReports {
+	out := make([]ClusterReports, len(in))
+	for i, cr := range in {
+		out[i] = ClusterReports{cr.Cluster, slices.DeleteFunc(slices.Clone(cr.Reports), func(r Report) bool { return !services[r.Service] })}
 	}
-	clusters, err := v.Named(ctx, store.KindCluster, trueKeys(clusterNames))
-	if err != nil {
-		return nil, nil, err
-	}
-	rows, err := v.Named(ctx, store.KindService, trueKeys(serviceNames))
-	if err != nil {
-		return nil, nil, err
-	}
-	services := make(map[string]Service, len(rows))
-	for name, r := range rows {
-		s := Service{Meta: metaOf(r)}
-		if err := decode(r, &s.Spec); err != nil {
-			return nil, nil, err
-		}
-		services[name] = s
-	}
-	return clusters, services, nil
+	return out
 }
 
 // trueKeys returns the keys whose value is true: a name that no resource can have is not looked up.

@@ -20,6 +20,12 @@ func newMoved() moved {
 	return moved{refs: map[store.HubRef]catalog.RefHub{}, sources: map[word]*catalog.Source{}, clusters: map[word]bool{}}
 }
 
+// origin is a ref of a source.
+type origin struct {
+	source word
+	ref    string
+}
+
 // derive gives services the states that come of what moved. A source may have tens of thousands of them: only those that
 // a follower looks at are read anew, to be shown. The caller holds mu.
 func (b *Board) derive(now time.Time) {
@@ -29,31 +35,59 @@ func (b *Board) derive(now time.Time) {
 		return
 	}
 	b.dirty = newMoved()
-	type place struct {
-		source word
-		ref    string
+	fetched := map[origin]bool{} // whether something else is known of a ref
+	if len(m.refs)+len(m.sources) > 0 {
+		for _, r := range b.rows[store.KindService] {
+			b.deriveOf(r, m, fetched, now)
+		}
+		return
 	}
-	fetched := map[place]bool{} // whether something else is known of a ref
-	for _, r := range b.rows[store.KindService] {
-		if r.essence == nil {
-			continue // the status is going to be read
+	for cluster := range m.clusters { // which come one after the other, while a fleet comes
+		for name := range b.services[cluster] {
+			b.deriveOf(b.rows[store.KindService][name], m, fetched, now)
 		}
-		essence := *r.essence
-		follows := essence.Follow(m.refs)
-		if was, ok := m.sources[r.source]; ok && !follows && !m.clusters[r.cluster] {
-			for _, at := range []place{{r.source, essence.Ref()}, {r.source, r.ref.Value()}} { // of a pin and of the ref, which are both shown
-				other, known := fetched[at]
-				if !known {
-					other = was == nil || b.sources[r.source] == nil || !catalog.SameTruth(was, b.sources[r.source], at.ref)
-					fetched[at] = other
-				}
-				follows = follows || other
+	}
+}
+
+// deriveOf gives one service the state that comes of what moved. The caller holds mu.
+func (b *Board) deriveOf(r *row, m moved, fetched map[origin]bool, now time.Time) {
+	if r.essence == nil {
+		return // the status is going to be read
+	}
+	essence := *r.essence
+	follows := essence.Follow(m.refs)
+	if was, ok := m.sources[r.source]; ok && !follows && !m.clusters[r.cluster] {
+		for _, at := range []origin{{r.source, essence.Ref()}, {r.source, r.ref.Value()}} { // of a pin and of the ref, which are both shown
+			other, known := fetched[at]
+			if !known {
+				other = was == nil || b.sources[r.source] == nil || !catalog.SameTruth(was, b.sources[r.source], at.ref)
+				fetched[at] = other
 			}
+			follows = follows || other
 		}
-		if !follows && !m.clusters[r.cluster] {
-			continue
-		}
+	}
+	if follows || m.clusters[r.cluster] {
 		b.replace(r, b.judged(r, &essence), now)
+	}
+}
+
+// index keeps which services each cluster has. The caller holds mu.
+func (b *Board) index(before, after *row) {
+	if before != nil && after != nil && before.cluster == after.cluster {
+		return
+	}
+	if before != nil && before.kind == store.KindService {
+		if of := b.services[before.cluster]; len(of) > 1 {
+			delete(of, before.name)
+		} else {
+			delete(b.services, before.cluster)
+		}
+	}
+	if after != nil && after.kind == store.KindService {
+		if b.services[after.cluster] == nil {
+			b.services[after.cluster] = map[string]struct{}{}
+		}
+		b.services[after.cluster][after.name] = struct{}{}
 	}
 }
 
@@ -133,10 +167,37 @@ func (b *Board) renew(services []*row, essences map[string]catalog.Essence) {
 	b.announce()
 }
 
+// report gives a service the state that comes of a report, or has the service read anew: nothing is read of one that nobody looks at if
+// the report is all that is new. The caller holds mu.
+func (b *Board) report(report store.Report, now time.Time) {
+	known := b.byUID[report.Service]
+	if known == nil {
+		return // the service will come with its status
+	}
+	ref := store.Ref{Kind: known.kind, Name: known.name}
+	r := b.rows[store.KindService][known.name]
+	if r == nil || r.uid != report.Service || r.essence == nil || b.urgent[ref] || b.later[ref] || b.lookedAt(r, now) {
+		b.later[ref] = true
+		return
+	}
+	cluster := b.rows[store.KindCluster][r.cluster.Value()]
+	essence := *r.essence
+	if cluster == nil || cluster.uid != report.Cluster || !essence.Report(report) {
+		b.later[ref] = true
+		return
+	}
+	if is := b.judged(r, &essence); is != r {
+		b.replace(r, is, now)
+	}
+}
+
 // replace puts a derived row on the board: whoever looks at it will be told when it is read. The caller holds mu.
 func (b *Board) replace(r, is *row, now time.Time) {
-	unread := *is
-	unread.sum, is = 0, &unread // the next status that is read of it is news
+	if is == r { // which others look at; any other one is new
+		unread := *r
+		is = &unread
+	}
+	is.sum = 0 // the next status that is read of it is news
 	b.step(b.rows[store.KindService][r.name], is)
 	b.rows[store.KindService][r.name] = is
 	if b.lookedAt(is, now) {

@@ -22,6 +22,7 @@ func quiet(t *testing.T) *Board {
 	essence := (&catalog.Service{Spec: catalog.ServiceSpec{Ref: "main"}}).Essence()
 	service.essence = &essence
 	b.kind(store.KindService)["web"] = service
+	b.index(nil, service)
 	l := &look{Board: b, exprs: map[store.Kind]*filter.Expr{store.KindService: nil}}
 	b.looks[l] = true
 	return b
@@ -82,5 +83,32 @@ func TestABoardThatBeginsAnewForgetsSources(t *testing.T) {
 	b.begin(t.Context(), watch.Event{Kind: watch.Snapshot})
 	if len(b.sources) > 0 {
 		t.Errorf("sources are %v", b.sources)
+	}
+}
+
+// A service that goes to another cluster is told of that one only.
+func TestTheBoardKnowsWhichServicesAClusterHas(t *testing.T) {
+	t.Parallel()
+	b := quiet(t)
+	moved := structure(store.Resource{
+		Kind: store.KindService, Name: "web", UID: "s", Spec: []byte(`{"source": "shop", "cluster": "edge-2"}`),
+	})
+	b.step(b.rows[store.KindService]["web"], moved)
+	b.rows[store.KindService]["web"] = moved
+	moved.keep(nil)
+	essence := (&catalog.Service{}).Essence()
+	moved.essence = &essence
+	at := store.Ref{Kind: store.KindService, Name: "web"}
+	for name, want := range map[string]bool{"edge-1": false, "edge-2": true} {
+		clear(b.later)
+		status := catalog.ClusterStatus{Connected: true, LastSeen: time.Unix(1000, 0)}
+		b.said(store.KindCluster, name, 1, catalog.Cluster{Meta: catalog.Meta{Name: name}, Status: status})
+		if b.later[at] != want {
+			t.Errorf("%s: read anew %v, want %v", name, b.later[at], want)
+		}
+	}
+	b.step(moved, nil)
+	if len(b.services) > 0 {
+		t.Errorf("services of clusters are %v", b.services)
 	}
 }

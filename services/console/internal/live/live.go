@@ -107,10 +107,11 @@ type Board struct {
 	// With statuses up to this one and so many touches.
 	settled, taken int64
 	rows           map[store.Kind]map[string]*row
-	number         int64   // of the last delta
-	ring           []delta // the last ones, without gaps
-	stepped        int64   // number of the last step
-	steps          []step  // the last ones, without gaps
+	services       map[word]map[string]struct{} // names, by their cluster
+	number         int64                        // of the last delta
+	ring           []delta                      // the last ones, without gaps
+	stepped        int64                        // number of the last step
+	steps          []step                       // the last ones, without gaps
 
 	answers answers
 
@@ -166,7 +167,7 @@ func New(d Deps) *Board {
 	}
 	b := &Board{
 		Deps: d, nonce: store.NewEventID(), wake: make(chan struct{}, 1), moved: make(chan struct{}),
-		rows: map[store.Kind]map[string]*row{}, byUID: map[string]*row{}, urgent: map[store.Ref]bool{}, later: map[store.Ref]bool{}, seen: map[store.Touch]bool{},
+		rows: map[store.Kind]map[string]*row{}, services: map[word]map[string]struct{}{}, byUID: map[string]*row{}, urgent: map[store.Ref]bool{}, later: map[store.Ref]bool{}, seen: map[store.Touch]bool{},
 		looks: map[*look]bool{}, refs: map[string]bool{}, dirty: newMoved(), sources: map[word]*catalog.Source{},
 	}
 	d.Store.OnTouch(b.touched)
@@ -180,6 +181,7 @@ func (b *Board) touched(t store.Touched) {
 	b.pending.Services = append(b.pending.Services, t.Services...)
 	b.pending.Clusters = append(b.pending.Clusters, t.Clusters...)
 	b.pending.Sources = append(b.pending.Sources, t.Sources...)
+	b.pending.Reports = append(b.pending.Reports, t.Reports...)
 	b.pendingMu.Unlock()
 	select {
 	case b.wake <- struct{}{}:
@@ -342,6 +344,10 @@ func (b *Board) lay(e watch.Event) (services []*row) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.services = map[word]map[string]struct{}{}
+	for _, r := range services {
+		b.index(nil, r)
+	}
 	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
 	b.byUID, b.urgent, b.later = byUID, urgent, map[store.Ref]bool{}
 	b.sources, b.dirty = map[word]*catalog.Source{}, newMoved()
@@ -405,6 +411,13 @@ func (b *Board) touch(t store.Touched) {
 		if r := b.byUID[uid]; r != nil {
 			b.later[store.Ref{Kind: r.kind, Name: r.name}] = true
 		}
+	}
+	stepped, now := b.stepped, b.Now()
+	for _, report := range t.Reports {
+		b.report(report, now)
+	}
+	if b.stepped != stepped {
+		b.announce()
 	}
 	for _, uid := range t.Sources {
 		b.refs[uid] = true

@@ -53,6 +53,7 @@ type step struct{ before, after *row }
 
 // step keeps a step for standing questions. The caller holds mu.
 func (b *Board) step(before, after *row) {
+	b.index(before, after)
 	b.stepped++
 	b.steps = append(b.steps, step{before, after})
 	if over := len(b.steps) - stepsSize; over > stepsSize {

@@ -40,6 +40,8 @@ type Step struct {
 	Outcome, Message string
 	// Trace is the context of the commit's; it is not kept.
 	Trace string
+	// Of is the report that says it, for PutReports.
+	Of ReportKey
 }
 
 const deploymentColumns = "service_uid, number, digest, state, deliver_time, apply_time, healthy_time, end_time, outcome, message, content_digest, tests"
@@ -48,6 +50,7 @@ func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
 	var delivered, applied, healthy, ended int64
 	err = rows.Scan(&d.Service, &d.Number, &d.Digest, &d.State, &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message, &d.Content, &d.Tests)
 	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = FromMicros(delivered), FromMicros(applied), FromMicros(healthy), FromMicros(ended)
+	d.Content = cmp.Or(d.Content, d.Digest)
 	return d, err
 }
 
@@ -82,6 +85,11 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 			last[d.Service] = maxDeployments
 		}
 	}
+	first := slices.DeleteFunc(slices.Clone(list), func(d Deployment) bool { return last[d.Service] > 0 })
+	if err := addFirst(ctx, v, tx, first); err != nil {
+		return fmt.Errorf("write first deployments: %w", err)
+	}
+	list = slices.DeleteFunc(list, func(d Deployment) bool { return last[d.Service] == 0 })
 	for _, step := range []struct {
 		from int64 // number of a service's last deployment before, at least
 		text string
@@ -95,12 +103,12 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 			},
 		},
 		{
-			0, "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest)" +
+			1, "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest)" +
 				" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT), CAST($5 AS TEXT)" +
 				" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
 				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
 			func(d *Deployment) []any {
-				return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime), cmp.Or(d.Content, d.Digest)}
+				return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime), d.content()}
 			},
 		},
 		{
@@ -118,6 +126,39 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 		}
 	}
 	return nil
+}
+
+// addFirst begins the first deployments of services, which are sorted.
+func addFirst(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error {
+	if len(list) == 0 {
+		return nil
+	}
+	const into = "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest) "
+	if !v.dialect.arrays {
+		const row = into + "SELECT $1, 1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1) ON CONFLICT DO NOTHING"
+		return each(ctx, tx, len(list), row, func(i int) []any {
+			d := &list[i]
+			return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime), d.content()}
+		})
+	}
+	var services, digests, states, contents []string
+	var delivered []int64
+	for _, d := range list {
+		services, digests, states = append(services, d.Service), append(digests, d.Digest), append(states, string(d.State))
+		delivered, contents = append(delivered, Micros(d.DeliverTime)), append(contents, d.content())
+	}
+	_, err := tx.ExecContext(ctx, into+"SELECT p.service, 1, p.digest, p.said, p.delivered, p.content"+
+		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS TEXT[]), CAST($4 AS BIGINT[]), CAST($5 AS TEXT[])) AS p (service, digest, said, delivered, content)"+
+		" JOIN resources r ON r.uid = p.service ORDER BY p.service ON CONFLICT DO NOTHING", services, digests, states, delivered, contents)
+	return err
+}
+
+// content is the digest of the content as it is stored: most have that of the deployment.
+func (d *Deployment) content() string {
+	if d.Content == d.Digest {
+		return ""
+	}
+	return d.Content
 }
 
 // lastNumbers returns the number of the last deployment of each service that has one.
@@ -242,25 +283,36 @@ func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step)
 	if d.arrays && !stepsTwice(steps) {
 		return stepTogether(ctx, tx, steps)
 	}
+	var well []Step // which may have become healthy
 	err = prepared(ctx, tx, "UPDATE deployments SET apply_time = CASE WHEN apply_time = 0 THEN CAST($3 AS BIGINT) ELSE apply_time END,"+
 		" healthy_time = CASE WHEN healthy_time = 0 THEN CAST($4 AS BIGINT) ELSE healthy_time END, outcome = CAST($5 AS TEXT), message = CAST($6 AS TEXT)"+
 		" WHERE service_uid = $1 AND digest = $2 AND end_time = 0"+
-		" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))"+
-		" RETURNING "+deploymentColumns, func(stmt *sql.Stmt) error {
-		for _, p := range steps {
-			rows, err := stmt.QueryContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message)
-			changed, err := collect(rows, err, scanDeployment)
-			if err != nil {
-				return fmt.Errorf("write deployment: %w", err)
-			}
-			for _, d := range changed {
-				if !d.HealthyTime.IsZero() && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
-					healthy = append(healthy, became{d, p.Trace})
+		" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))",
+		func(stmt *sql.Stmt) error {
+			for _, p := range steps {
+				written, err := wrote(stmt.ExecContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message))
+				if err != nil {
+					return fmt.Errorf("write deployment: %w", err)
+				}
+				if written && !p.Healthy.IsZero() {
+					well = append(well, p)
 				}
 			}
+			return nil
+		})
+	if err != nil || len(well) == 0 {
+		return nil, err
+	}
+	uids := make([]string, len(well))
+	for i, p := range well {
+		uids[i] = p.Service
+	}
+	now, err := View{tx, d}.LastDeployments(ctx, uids)
+	for _, p := range well {
+		if d := now[p.Service]; d.Digest == p.Digest && d.HealthyTime.Equal(FromMicros(Micros(p.Healthy))) {
+			healthy = append(healthy, became{d, p.Trace})
 		}
-		return nil
-	})
+	}
 	return healthy, err
 }
 

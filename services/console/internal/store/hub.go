@@ -33,7 +33,7 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, begu
 	}
 	uids := sortedKeys(states)
 	var healthy []became
-	err = s.status(ctx, Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
+	err = s.status(ctx, &Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
 		if len(begun) > 0 { // before any row: a console of an earlier version that writes the same ones takes it first
 			if err := s.dialect.lock(ctx, tx, s.dialect.lockBegun); err != nil {
 				return nil, err

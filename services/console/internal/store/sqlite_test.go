@@ -42,7 +42,7 @@ func TestAWriteWaitsForOneTransactionOfStatuses(t *testing.T) {
 	var wg sync.WaitGroup
 	begun, release := make(chan struct{}), make(chan struct{})
 	status := func(fn func()) {
-		err := s.status(t.Context(), Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
+		err := s.status(t.Context(), &Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
 			fn()
 			note("status")
 			return nil, nil
@@ -95,7 +95,7 @@ func TestAStatusThatNobodyWaitsForIsNotBegun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.status(ctx, Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
+		ended <- s.status(ctx, &Touched{}, nil, func(context.Context, *sql.Tx) (map[ReportKey]bool, error) {
 			t.Error("it was begun")
 			return nil, nil
 		})

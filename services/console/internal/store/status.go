@@ -27,7 +27,22 @@ type Report struct {
 	ReceiveTime time.Time
 	// State is JSON.
 	State []byte
+	// Basis is what the caller went by, for PutReports; nil: nothing.
+	Basis *Basis
+	// Value is what State was made of, for those who are told of the report; it is not kept.
+	Value any
 }
+
+// Basis is what is kept of a service as the writer of a report knows it: it may be old, or another console may have written meanwhile.
+type Basis struct {
+	// Revision is that of the service.
+	Revision int64
+	// Sequence is that of the report that is kept; NoReport: there is none.
+	Sequence int64
+}
+
+// NoReport is the sequence of a report that there is not.
+const NoReport = -1
 
 // Seen is a cluster's last sign of life.
 type Seen struct {
@@ -88,7 +103,8 @@ func byKey[K comparable, V any](ctx context.Context, v View, query string, keys 
 func byKeys[K comparable, V any](ctx context.Context, v View, query string, keys []string, after string, scan func(*sql.Rows) (K, V, error)) (map[K]V, error) {
 	found := make(map[K]V, len(keys))
 	for chunk := range slices.Chunk(keys, chunkSize) {
-		rows, err := v.q.QueryContext(ctx, query+v.dialect.placeholders(1, len(chunk))+after, anys(chunk)...)
+		in, args := v.dialect.list(chunk)
+		rows, err := v.q.QueryContext(ctx, query+in+after, args...)
 		if _, err := collect(rows, err, func(rows *sql.Rows) (struct{}, error) {
 			k, val, err := scan(rows)
 			found[k] = val
@@ -160,11 +176,12 @@ func (t *Tx) ForgetReports(ctx context.Context, service string) error {
 	return nil
 }
 
-// PutReports keeps each report whose sequence is above the kept one's, all in one commit with how far deployments are and events about them. An event
-// that is Of a report goes with it: of two calls that say the same at the same time one writes it.
-func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, events ...Event) error {
+// PutReports keeps each report whose sequence is above the kept one's and whose basis is what is kept, all in one commit with how far deployments are
+// and events about them. What belongs to a report goes with it, steps and the events that are Of it: of two calls that say the same at the same time
+// one writes it. PutReports returns the reports that were written.
+func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, events ...Event) (kept map[ReportKey]bool, err error) {
 	if len(reports) == 0 {
-		return nil
+		return nil, nil
 	}
 	// One order for all consoles, so that they can't wait for each other.
 	reports = slices.SortedFunc(slices.Values(reports), func(a, b Report) int {
@@ -176,59 +193,150 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 		touched.Services = append(touched.Services, r.Service)
 	}
 	var healthy []became
-	err := s.status(ctx, touched, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
+	err = s.status(ctx, &touched, events, func(ctx context.Context, tx *sql.Tx) (_ map[ReportKey]bool, err error) {
 		if len(steps) > 0 {
 			if err := s.dialect.lock(ctx, tx, s.dialect.lockSteps); err != nil {
 				return nil, err
 			}
 		}
-		if healthy, err = s.dialect.stepDeployments(ctx, tx, steps); err != nil {
+		standing, err := (View{tx, &s.dialect}).standing(ctx, reports)
+		if err != nil {
 			return nil, err
 		}
-		return s.putReports(ctx, tx, reports, now)
+		if kept, err = s.putReports(ctx, tx, standing, now); err != nil {
+			return nil, err
+		}
+		touched = told(reports, kept, now)
+		ours := slices.DeleteFunc(slices.Clone(steps), func(p Step) bool { return p.Of != ReportKey{} && !kept[p.Of] })
+		healthy, err = s.dialect.stepDeployments(ctx, tx, ours)
+		return kept, err
 	})
-	if err == nil {
-		s.tellHealthy(healthy)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	s.tellHealthy(healthy)
+	return kept, nil
 }
 
-// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in one. putReports returns the reports that
+// told is what there is to tell of reports that were written.
+func told(reports []Report, kept map[ReportKey]bool, now int64) (t Touched) {
+	for _, r := range reports {
+		switch {
+		case !kept[ReportKey{r.Service, r.Cluster}]:
+		case r.Value == nil:
+			t.Services = append(t.Services, r.Service)
+		default:
+			r.State, r.Basis, r.ReceiveTime = nil, nil, FromMicros(now)
+			t.Reports = append(t.Reports, r)
+		}
+	}
+	return t
+}
+
+// standing returns the reports whose service is the one that they are based on, and whose cluster is there.
+func (v View) standing(ctx context.Context, reports []Report) ([]Report, error) {
+	named := make(map[string]int64, len(reports))
+	for _, r := range reports {
+		if r.Basis != nil {
+			named[r.Service], named[r.Cluster] = 0, 0
+		}
+	}
+	revisions, err := v.revisionsOf(ctx, sortedKeys(named))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(reports), func(r Report) bool {
+		if r.Basis == nil {
+			return false
+		}
+		_, there := revisions[r.Cluster]
+		return revisions[r.Service] != r.Basis.Revision || !there && r.Cluster != ""
+	}), nil
+}
+
+// revisionsOf returns the revisions of the resources that are there, by uid.
+func (v View) revisionsOf(ctx context.Context, uids []string) (map[string]int64, error) {
+	return byKey(ctx, v, "SELECT uid, revision FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid string, revision int64, err error) {
+		err = rows.Scan(&uid, &revision)
+		return uid, revision, err
+	})
+}
+
+// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in few. putReports returns the reports that
 // were written.
 func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) (kept map[ReportKey]bool, err error) {
 	kept = make(map[ReportKey]bool, len(reports))
-	if !s.dialect.arrays {
-		err := prepared(ctx, tx, s.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")"), func(stmt *sql.Stmt) error {
-			for _, r := range reports {
-				written, err := wrote(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, string(r.State)))
-				if err != nil {
-					return err
-				}
-				if written {
-					kept[ReportKey{r.Service, r.Cluster}] = true
-				}
+	if s.dialect.arrays {
+		return kept, s.putReportsTogether(ctx, tx, reports, now, kept)
+	}
+	query := s.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")") + " AND ($6 IS NULL OR reports.sequence = $6)"
+	err = prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
+		for _, r := range reports {
+			var before any // NULL: any
+			if r.Basis != nil {
+				before = r.Basis.Sequence
 			}
-			return nil
-		})
-		return kept, err
-	}
-	var services, clusters, states []string
-	var sequences []int64
-	for i, r := range reports {
-		if i+1 < len(reports) && reports[i+1].Service == r.Service && reports[i+1].Cluster == r.Cluster {
-			continue // overtaken: one statement writes a row once
+			written, err := wrote(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, string(r.State), before))
+			if err != nil {
+				return err
+			}
+			if written {
+				kept[ReportKey{r.Service, r.Cluster}] = true
+			}
 		}
-		services, clusters, sequences, states = append(services, r.Service), append(clusters, r.Cluster), append(sequences, r.Sequence), append(states, string(r.State))
-	}
-	rows, err := tx.QueryContext(ctx, s.dialect.putReport("SELECT service, cluster, number, CAST($4 AS BIGINT), said, "+s.dialect.now+
-		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS BIGINT[]), CAST($5 AS TEXT[])) AS new (service, cluster, number, said)")+
-		" RETURNING service_uid, cluster_uid", services, clusters, sequences, now, states)
-	_, err = collect(rows, err, func(rows *sql.Rows) (k ReportKey, err error) {
-		err = rows.Scan(&k.Service, &k.Cluster)
-		kept[k] = true
-		return k, err
+		return nil
 	})
 	return kept, err
+}
+
+// putReportsTogether is putReports in a statement for reports that are the first of their services, one for those that follow another, and one for
+// those without a basis. Rows are locked in the order of services, so that consoles can't wait for each other.
+func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Report, now int64, kept map[ReportKey]bool) error {
+	var first, next, free []Report
+	for i, r := range reports {
+		switch {
+		case i+1 < len(reports) && reports[i+1].Service == r.Service && reports[i+1].Cluster == r.Cluster: // overtaken: one statement writes a row once
+		case r.Basis == nil:
+			free = append(free, r)
+		case r.Basis.Sequence == NoReport:
+			first = append(first, r)
+		default:
+			next = append(next, r)
+		}
+	}
+	const said = " FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS BIGINT[]), CAST($5 AS TEXT[]), CAST($6 AS BIGINT[])) AS p (service, cluster, number, said, before)"
+	rows := "SELECT service, cluster, number, CAST($4 AS BIGINT), said, " + s.dialect.now + said
+	for _, part := range []struct {
+		of   []Report
+		text string
+	}{
+		{next, "UPDATE reports SET sequence = new.number, receive_time = CAST($4 AS BIGINT), state = new.said, touch_time = " + s.dialect.now +
+			" FROM (SELECT p.*" + said + " JOIN reports r ON r.service_uid = p.service AND r.cluster_uid = p.cluster AND r.sequence = p.before AND r.sequence < p.number" +
+			" ORDER BY r.service_uid, r.cluster_uid FOR UPDATE OF r) new WHERE service_uid = new.service AND cluster_uid = new.cluster"},
+		{first, "INSERT INTO reports (service_uid, cluster_uid, sequence, receive_time, state, touch_time) " + rows + " ON CONFLICT (service_uid, cluster_uid) DO NOTHING"},
+		{free, s.dialect.putReport(rows)},
+	} {
+		if len(part.of) == 0 {
+			continue
+		}
+		n := len(part.of)
+		services, clusters, states, numbers, before := make([]string, n), make([]string, n), make([]string, n), make([]int64, n), make([]int64, n)
+		for i, r := range part.of {
+			services[i], clusters[i], numbers[i], states[i] = r.Service, r.Cluster, r.Sequence, string(r.State)
+			if r.Basis != nil {
+				before[i] = r.Basis.Sequence
+			}
+		}
+		rows, err := tx.QueryContext(ctx, part.text+" RETURNING service_uid, cluster_uid", services, clusters, numbers, now, states, before)
+		if _, err = collect(rows, err, func(rows *sql.Rows) (k ReportKey, err error) {
+			err = rows.Scan(&k.Service, &k.Cluster)
+			kept[k] = true
+			return k, err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wrote says whether a statement wrote a row.
@@ -249,12 +357,12 @@ func (d *dialect) putReport(rows string) string {
 
 // PutReport keeps a report with what a write did, if its sequence is above the kept one's, and how far deployments are.
 func (t *Tx) PutReport(ctx context.Context, r Report, steps []Step) error {
+	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+t.dialect.now+")"), r.Service, r.Cluster, r.Sequence, Micros(t.now), string(r.State)); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
 	healthy, err := t.dialect.stepDeployments(ctx, t.tx, steps)
 	if err != nil {
 		return err
-	}
-	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+t.dialect.now+")"), r.Service, r.Cluster, r.Sequence, Micros(t.now), string(r.State)); err != nil {
-		return fmt.Errorf("write report: %w", err)
 	}
 	t.touched.Services = append(t.touched.Services, r.Service)
 	t.healthy = append(t.healthy, healthy...)
@@ -294,7 +402,7 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 	if n == 0 {
 		return nil
 	}
-	return s.status(ctx, touched, nil, func(ctx context.Context, tx *sql.Tx) (map[ReportKey]bool, error) {
+	return s.status(ctx, &touched, nil, func(ctx context.Context, tx *sql.Tx) (map[ReportKey]bool, error) {
 		return nil, each(ctx, tx, n, query, args)
 	})
 }
@@ -325,14 +433,15 @@ func (s *Store) fitRows(n int, took time.Duration) {
 	}
 }
 
-// status writes statuses in one commit with events about them. write returns those that it wrote.
-func (s *Store) status(ctx context.Context, touched Touched, events []Event, write func(context.Context, *sql.Tx) (kept map[ReportKey]bool, err error)) error {
+// status writes statuses in one commit with events about them. write returns those that it wrote, and may change touched to what was.
+func (s *Store) status(ctx context.Context, touched *Touched, events []Event, write func(context.Context, *sql.Tx) (kept map[ReportKey]bool, err error)) error {
+	n := len(touched.Services)
 	events, took, err := s.writeStatus(ctx, events, write)
-	s.fitRows(len(touched.Services), took)
+	s.fitRows(n, took)
 	if err != nil {
 		return err
 	}
-	s.tellTouched(touched)
+	s.tellTouched(*touched)
 	s.tellEvents(events)
 	return nil
 }
@@ -346,7 +455,13 @@ func (s *Store) writeStatus(ctx context.Context, events []Event, write func(cont
 	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		begin := time.Now() // others wait from here on
 		defer func() { took = time.Since(begin) }()
-		kept, err := write(ctx, tx)
+		of := ctx
+		if s.dialect.insertRows == 1 {
+			// SQLite's driver has a goroutine watch the context of each statement. These take microseconds, and none runs after ctx: the transaction ends
+			// with it.
+			of = context.WithoutCancel(ctx)
+		}
+		kept, err := write(of, tx)
 		if err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}

@@ -7,15 +7,19 @@ import (
 	"time"
 )
 
-// Touched are the uids of what has another status.
-type Touched struct{ Services, Clusters, Sources []string }
+// Touched is what has another status.
+type Touched struct {
+	Services, Clusters, Sources []string // uids
+	// Reports were written about other services, and nothing else was. They have a Value and no State.
+	Reports []Report
+}
 
 // OnTouch has touched called after each commit of statuses by this console. touched must not block. Call it before Run
 // of anything.
 func (s *Store) OnTouch(touched func(Touched)) { s.touched = touched }
 
 func (s *Store) tellTouched(t Touched) {
-	if s.touched != nil && len(t.Services)+len(t.Clusters)+len(t.Sources) > 0 {
+	if s.touched != nil && len(t.Services)+len(t.Clusters)+len(t.Sources)+len(t.Reports) > 0 {
 		s.touched(t)
 	}
 }

@@ -57,7 +57,7 @@ func testEvents(t *testing.T, open Open) {
 	report := store.Report{Service: service.UID, Cluster: "c", Sequence: 1, State: []byte(`{}`)}
 	other := happened("c", now)
 	other.Service, other.Cluster, other.Type = "api", "edge-2", "service.failed"
-	if err := s.PutReports(t.Context(), []store.Report{report}, nil, other); err != nil {
+	if _, err := s.PutReports(t.Context(), []store.Report{report}, nil, other); err != nil {
 		t.Fatal(err)
 	}
 	if told != 3 {
@@ -171,7 +171,7 @@ func testTouch(t *testing.T, open Open) {
 	for _, err := range []error{
 		putHub(t, s, map[string][]byte{service.UID: []byte("{}")}, nil, nil),
 		s.PutHubRefs(t.Context(), map[store.HubRef][]byte{{Source: source.UID, Ref: "HEAD"}: []byte("{}")}),
-		s.PutReports(t.Context(), []store.Report{{Service: service.UID, Cluster: cluster.UID, Sequence: 1, State: []byte("{}")}}, nil),
+		putReports(t, s, store.Report{Service: service.UID, Cluster: cluster.UID, Sequence: 1, State: []byte("{}")}),
 		s.PutSeen(t.Context(), map[string]store.Seen{cluster.UID: {SeenTime: time.Now(), State: []byte("{}")}}),
 	} {
 		if err != nil {
@@ -257,7 +257,7 @@ func testEventsOfStatuses(t *testing.T, open Open) {
 		for _, uid := range uids {
 			reports, keys = append(reports, store.Report{Service: uid, Cluster: "c", Sequence: sequence, State: []byte("{}")}), append(keys, store.ReportKey{Service: uid, Cluster: "c"})
 		}
-		if err := at.PutReports(t.Context(), reports, nil, of(name, keys...)...); err != nil {
+		if _, err := at.PutReports(t.Context(), reports, nil, of(name, keys...)...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"StatusesStayOutOfTheLog":              testChatter,
 		"OnlyOneClaimGetsAnEpoch":              testClaim,
 		"LatestReportWins":                     testReports,
+		"AReportKeepsToItsBasis":               testReportsOnABasis,
 		"SeenKeepsTheLatest":                   testSeen,
 		"JoinTokenWorksOnce":                   testJoinToken,
 		"RevocationsExpire":                    testRevocations,
@@ -448,7 +449,7 @@ func testChatter(t *testing.T, open Open) {
 	svc := create(t, s, draft(store.KindService, "web", `{}`))
 	before := read(t, s, func(ctx context.Context, v store.View) (store.Cursor, error) { return v.End(ctx) })
 	err := errors.Join(
-		s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil),
+		putReports(t, s, store.Report{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}),
 		putHub(t, s, map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil),
 		s.PutSeen(t.Context(), map[string]store.Seen{"c1": {SeenTime: time.Now(), State: []byte(`{}`)}}))
 	if err != nil {
@@ -496,11 +497,57 @@ func testClaim(t *testing.T, open Open) {
 	}
 }
 
+func putReports(t *testing.T, s *store.Store, reports ...store.Report) error {
+	t.Helper()
+	_, err := s.PutReports(t.Context(), reports, nil)
+	return err
+}
+
+func testReportsOnABasis(t *testing.T, open Open) {
+	s, other := open(store.Options{}), open(store.Options{})
+	svc := create(t, s, draft(store.KindService, "web", `{}`))
+	cluster := create(t, s, draft(store.KindCluster, "edge", `{}`))
+	key := store.ReportKey{Service: svc.UID, Cluster: cluster.UID}
+	put := func(at *store.Store, want bool, sequence, before, revision int64) {
+		t.Helper()
+		r := store.Report{Service: key.Service, Cluster: key.Cluster, Sequence: sequence, State: []byte("{}")}
+		r.Basis = &store.Basis{Revision: revision, Sequence: before}
+		steps := []store.Step{{Service: key.Service, Digest: "d", Outcome: fmt.Sprint(sequence), Of: key}}
+		kept, err := at.PutReports(t.Context(), []store.Report{r}, steps)
+		if err != nil || kept[key] != want {
+			t.Errorf("report %d after %d of revision %d: written %v, %v", sequence, before, revision, kept, err)
+		}
+	}
+	begin := []store.Deployment{{Service: svc.UID, Digest: "d", State: []byte("{}"), DeliverTime: time.Now()}}
+	said := func(store.Report) ([]store.Step, error) { return nil, nil }
+	if err := putHub(t, s, map[string][]byte{svc.UID: []byte(`{}`)}, begin, said); err != nil {
+		t.Fatal(err)
+	}
+	put(s, true, 3, store.NoReport, svc.Revision)
+	put(other, false, 4, store.NoReport, svc.Revision) // it does not know of 3
+	put(other, true, 4, 3, svc.Revision)
+	put(s, false, 5, 3, svc.Revision)   // it does not know of 4
+	put(s, false, 4, 4, svc.Revision)   // nothing new
+	put(s, false, 5, 4, svc.Revision+1) // of another service
+	key.Cluster = "gone"
+	put(s, false, 5, store.NoReport, svc.Revision)
+	last := read(t, s, func(ctx context.Context, v store.View) (map[string]store.Deployment, error) {
+		return v.LastDeployments(ctx, []string{svc.UID})
+	})
+	if got := last[svc.UID].Outcome; got != "4" {
+		t.Errorf("the deployment is at %q, want what the last report that was written says", got)
+	}
+	remove(t, s, svc)
+	key.Cluster = cluster.UID
+	put(s, false, 5, 4, svc.Revision)
+	put(s, false, 5, store.NoReport, svc.Revision)
+}
+
 func testReports(t *testing.T, open Open) {
 	s := open(store.Options{})
 	put := func(reports ...store.Report) {
 		t.Helper()
-		if err := s.PutReports(t.Context(), reports, nil); err != nil {
+		if _, err := s.PutReports(t.Context(), reports, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -822,7 +869,7 @@ func testStrangeText(t *testing.T, open Open) {
 func testDeleteStatuses(t *testing.T, open Open) {
 	s := open(store.Options{})
 	svc := create(t, s, draft(store.KindService, "web", `{}`))
-	if err := s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil); err != nil {
+	if _, err := s.PutReports(t.Context(), []store.Report{{Service: svc.UID, Cluster: "c1", Sequence: 1, State: []byte(`{}`)}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := putHub(t, s, map[string][]byte{svc.UID: []byte(`{}`)}, nil, nil); err != nil {
@@ -853,7 +900,7 @@ func testSweep(t *testing.T, open Open) {
 		}
 		reports, uids = append(reports, gone), append(uids, gone.Service)
 	}
-	if err := s.PutReports(t.Context(), reports, nil); err != nil {
+	if _, err := s.PutReports(t.Context(), reports, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.PutSeen(t.Context(), map[string]store.Seen{cluster.UID: {}, "gone": {}}); err != nil {
