@@ -416,3 +416,93 @@ func TestOverridesOfGlobalServicesConfigure(t *testing.T) {
 		}
 	})
 }
+
+// users are those of a resource, a line per service, on pages of two.
+func (a api) users(t testing.TB, kind consolev1.Kind, name, entry string) string {
+	t.Helper()
+	var lines []string
+	for token := ""; ; {
+		resp, err := a.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: kind, Name: name, Entry: entry, PageSize: 2, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(resp.GetUsers()) > 2 {
+			t.Errorf("a page has %v", resp.GetUsers())
+		}
+		for _, u := range resp.GetUsers() {
+			line := u.GetService() + " on " + u.GetCluster() + ":"
+			for _, e := range u.GetEntries() {
+				line += " " + e.GetName()
+				if e.GetOverriddenBy() != "" {
+					line += " (over it " + e.GetOverriddenBy() + ")"
+				}
+			}
+			lines = append(lines, line)
+		}
+		if token = resp.GetNextPageToken(); token == "" {
+			return strings.Join(lines, "\n")
+		}
+	}
+}
+
+func TestUsersOfValuesAreListed(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		plain := func(name, set string) *consolev1.Service {
+			return configured(newService(name, "shop", "edge-1"), []string{set}, nil)
+		}
+		own := configured(newService("c", "shop", "edge-1"), []string{"base"}, settings{"level": textOf("debug")})
+		admin.must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "hunter2"),
+			newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "password")}), newSet("other", settings{"level": textOf("warn")}),
+			newSet("unused", settings{"a": textOf("1")}), plain("a", "base"), plain("b", "base"), own, plain("d", "other"), newService("e", "shop", "edge-1"))
+		set, secret := consolev1.Kind_KIND_CONFIG_SET, consolev1.Kind_KIND_SECRET
+		for _, want := range []struct {
+			kind        consolev1.Kind
+			name, entry string
+			users       string
+		}{
+			{set, "base", "", "a on edge-1: level pw\nb on edge-1: level pw\nc on edge-1: level (over it service/c) pw"},
+			{set, "base", "level", "a on edge-1: level\nb on edge-1: level\nc on edge-1: level (over it service/c)"},
+			{set, "base", "none", ""},
+			{set, "unused", "", ""},
+			{secret, "pw", "", "a on edge-1: pw\nb on edge-1: pw\nc on edge-1: pw"},
+			{consolev1.Kind_KIND_CLUSTER, "edge-1", "", ""},
+		} {
+			if got := admin.users(t, want.kind, want.name, want.entry); got != want.users {
+				t.Errorf("%s %q of %s:\n%s\nwant\n%s", want.kind, want.entry, want.name, got, want.users)
+			}
+		}
+		_, err := admin.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: set, Name: "nowhere"})
+		wantCode(t, err, connect.CodeNotFound, `"nowhere"`)
+		_, err = admin.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: set, Name: "base", PageToken: "?"})
+		wantCode(t, err, connect.CodeInvalidArgument, "page_token")
+	})
+}
+
+// A person gets to know neither the services of others nor whether there is a secret.
+func TestUsersOfValuesAreThoseThatTheCallerSees(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, "")
+	r := h.start(t)
+	admin := r.admin(t)
+	admin.must(t, newSource("shop"), newCluster("edge-1"), newCluster("edge-2"), newSecret("pw", "password", "hunter2"),
+		newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "password")}),
+		configured(newService("mine", "shop", "edge-1"), []string{"base"}, nil), configured(newService("foreign", "shop", "edge-2"), []string{"base"}, nil),
+		&consolev1.Grant{Metadata: meta("team"), Spec: &consolev1.GrantSpec{
+			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "viewer", Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
+		}})
+	eve := r.as(t, h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "eve"}))
+	_, own := eve.sets.GetConfigSet(t.Context(), &consolev1.GetConfigSetRequest{Name: "base"})
+	resp, err := eve.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_CONFIG_SET, Name: "base"})
+	if connect.CodeOf(own) != connect.CodeOf(err) || err == nil && (len(resp.GetUsers()) != 1 || resp.GetUsers()[0].GetService() != "mine") {
+		t.Errorf("the set: %v, its users: %v, %v", own, resp, err)
+	}
+	if got := eve.users(t, consolev1.Kind_KIND_CLUSTER, "edge-1", ""); got != "" {
+		t.Errorf("users of the cluster: %s", got)
+	}
+	_, err = eve.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "pw"})
+	_, none := eve.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "no"})
+	if err == nil || none == nil || strings.ReplaceAll(none.Error(), `"no"`, `"pw"`) != err.Error() {
+		t.Errorf("of a secret that there is\n%v\nof another\n%v", err, none)
+	}
+}

@@ -7,11 +7,14 @@ import { eventsOfObjects } from '../cluster/events'
 import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
+import { ConfigSetSchema, ConfigUserSchema } from '../gen/fairlead/console/v1/config_set_service_pb'
+import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
 import { programOf } from '../pages/me/programs'
+import { entriesOf, hasUsers, namesOf, rowsOf } from '../pages/resource/entries'
 import { undoOf } from '../pages/service/undo'
 import { textOf } from '../pages/source/content'
 import { bytesOf } from '../ui/text'
@@ -290,6 +293,30 @@ test('a page knows that the hub has another one, and takes no answer of a proxy 
   expect(isNewer(document('index-old'), '/assets/index-old.js')).toBe(false)
   expect(isNewer('<html>502 Bad Gateway', '/assets/index-old.js')).toBe(false)
   expect(isNewer('', '/assets/index-old.js')).toBe(false)
+})
+
+test('the users of values are told by what they get, and from where instead', () => {
+  const users = [
+    create(ConfigUserSchema, {
+      service: 'web',
+      cluster: 'edge-1',
+      entries: [
+        { name: 'level', origin: 'configset/base', overriddenBy: 'service/web' },
+        { name: 'host', origin: 'configset/base' },
+      ],
+    }),
+  ]
+  const [web] = users
+  expect(web && [namesOf(web, false), namesOf(web, true)]).toEqual(['host', 'level (service/web)'])
+  expect(rowsOf(users)).toMatchObject([
+    { service: 'web', entry: 'level', over: 'service/web' },
+    { service: 'web', entry: 'host', over: '' },
+  ])
+  const set = create(ConfigSetSchema, { spec: { entries: { b: {}, a: {} } } })
+  expect(entriesOf('configset', set)).toEqual(['a', 'b'])
+  expect(['configset', 'sink'].map((path) => hasUsers(path, set))).toEqual([true, false])
+  expect(hasUsers('project', create(ProjectSchema, {}))).toBe(false)
+  expect(hasUsers('project', create(ProjectSchema, { spec: { config: { a: {} } } }))).toBe(true)
 })
 
 test('what was done is undone once, or tried again, and five are kept', async () => {

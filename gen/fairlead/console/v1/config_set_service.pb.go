@@ -518,6 +518,265 @@ func (x *EffectiveConfig) GetStale() string {
 	return ""
 }
 
+type ListConfigUsersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a ConfigSet, Project, Cluster, Secret or Backend; no other kind has users.
+	Kind Kind   `protobuf:"varint,1,opt,name=kind,proto3,enum=fairlead.console.v1.Kind" json:"kind,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Of this entry only; empty: of all.
+	Entry string `protobuf:"bytes,3,opt,name=entry,proto3" json:"entry,omitempty"`
+	// At most this many; 0 means 100, the most is 1000.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before, with the same resource and entry.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConfigUsersRequest) Reset() {
+	*x = ListConfigUsersRequest{}
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConfigUsersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConfigUsersRequest) ProtoMessage() {}
+
+func (x *ListConfigUsersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConfigUsersRequest.ProtoReflect.Descriptor instead.
+func (*ListConfigUsersRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListConfigUsersRequest) GetKind() Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Kind_KIND_UNSPECIFIED
+}
+
+func (x *ListConfigUsersRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListConfigUsersRequest) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+func (x *ListConfigUsersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListConfigUsersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListConfigUsersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A page may have fewer than asked for, or none, and others behind it.
+	Users []*ConfigUser `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListConfigUsersResponse) Reset() {
+	*x = ListConfigUsersResponse{}
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListConfigUsersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListConfigUsersResponse) ProtoMessage() {}
+
+func (x *ListConfigUsersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListConfigUsersResponse.ProtoReflect.Descriptor instead.
+func (*ListConfigUsersResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListConfigUsersResponse) GetUsers() []*ConfigUser {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *ListConfigUsersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ConfigUser is a service that gets values from a resource.
+type ConfigUser struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Cluster string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// In the order of their names.
+	Entries       []*UsedConfig `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigUser) Reset() {
+	*x = ConfigUser{}
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigUser) ProtoMessage() {}
+
+func (x *ConfigUser) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigUser.ProtoReflect.Descriptor instead.
+func (*ConfigUser) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ConfigUser) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ConfigUser) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ConfigUser) GetEntries() []*UsedConfig {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// UsedConfig is an entry that a service has from a resource.
+type UsedConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As in EffectiveConfig.
+	Origin string `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Where the service gets the entry from instead, because that layer is over this one. Empty: it gets this one.
+	OverriddenBy  string `protobuf:"bytes,3,opt,name=overridden_by,json=overriddenBy,proto3" json:"overridden_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsedConfig) Reset() {
+	*x = UsedConfig{}
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsedConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsedConfig) ProtoMessage() {}
+
+func (x *UsedConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsedConfig.ProtoReflect.Descriptor instead.
+func (*UsedConfig) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UsedConfig) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UsedConfig) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *UsedConfig) GetOverriddenBy() string {
+	if x != nil {
+		return x.OverriddenBy
+	}
+	return ""
+}
+
 type AccessConfigsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Services      []*ConfigWanted        `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
@@ -527,7 +786,7 @@ type AccessConfigsRequest struct {
 
 func (x *AccessConfigsRequest) Reset() {
 	*x = AccessConfigsRequest{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -539,7 +798,7 @@ func (x *AccessConfigsRequest) String() string {
 func (*AccessConfigsRequest) ProtoMessage() {}
 
 func (x *AccessConfigsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -552,7 +811,7 @@ func (x *AccessConfigsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfigsRequest.ProtoReflect.Descriptor instead.
 func (*AccessConfigsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AccessConfigsRequest) GetServices() []*ConfigWanted {
@@ -573,7 +832,7 @@ type ConfigWanted struct {
 
 func (x *ConfigWanted) Reset() {
 	*x = ConfigWanted{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +844,7 @@ func (x *ConfigWanted) String() string {
 func (*ConfigWanted) ProtoMessage() {}
 
 func (x *ConfigWanted) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +857,7 @@ func (x *ConfigWanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigWanted.ProtoReflect.Descriptor instead.
 func (*ConfigWanted) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ConfigWanted) GetServiceUid() string {
@@ -624,7 +883,7 @@ type AccessConfigsResponse struct {
 
 func (x *AccessConfigsResponse) Reset() {
 	*x = AccessConfigsResponse{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +895,7 @@ func (x *AccessConfigsResponse) String() string {
 func (*AccessConfigsResponse) ProtoMessage() {}
 
 func (x *AccessConfigsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +908,7 @@ func (x *AccessConfigsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfigsResponse.ProtoReflect.Descriptor instead.
 func (*AccessConfigsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AccessConfigsResponse) GetServices() []*AccessedConfig {
@@ -671,7 +930,7 @@ type AccessedConfig struct {
 
 func (x *AccessedConfig) Reset() {
 	*x = AccessedConfig{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +942,7 @@ func (x *AccessedConfig) String() string {
 func (*AccessedConfig) ProtoMessage() {}
 
 func (x *AccessedConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +955,7 @@ func (x *AccessedConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessedConfig.ProtoReflect.Descriptor instead.
 func (*AccessedConfig) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AccessedConfig) GetServiceUid() string {
@@ -734,7 +993,7 @@ type ConfigValue struct {
 
 func (x *ConfigValue) Reset() {
 	*x = ConfigValue{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +1005,7 @@ func (x *ConfigValue) String() string {
 func (*ConfigValue) ProtoMessage() {}
 
 func (x *ConfigValue) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +1018,7 @@ func (x *ConfigValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigValue.ProtoReflect.Descriptor instead.
 func (*ConfigValue) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ConfigValue) GetName() string {
@@ -799,7 +1058,7 @@ type GetConfigSetRequest struct {
 
 func (x *GetConfigSetRequest) Reset() {
 	*x = GetConfigSetRequest{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +1070,7 @@ func (x *GetConfigSetRequest) String() string {
 func (*GetConfigSetRequest) ProtoMessage() {}
 
 func (x *GetConfigSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +1083,7 @@ func (x *GetConfigSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigSetRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigSetRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetConfigSetRequest) GetName() string {
@@ -843,7 +1102,7 @@ type GetConfigSetResponse struct {
 
 func (x *GetConfigSetResponse) Reset() {
 	*x = GetConfigSetResponse{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1114,7 @@ func (x *GetConfigSetResponse) String() string {
 func (*GetConfigSetResponse) ProtoMessage() {}
 
 func (x *GetConfigSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +1127,7 @@ func (x *GetConfigSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigSetResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigSetResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetConfigSetResponse) GetConfigSet() *ConfigSet {
@@ -896,7 +1155,7 @@ type ListConfigSetsRequest struct {
 
 func (x *ListConfigSetsRequest) Reset() {
 	*x = ListConfigSetsRequest{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1167,7 @@ func (x *ListConfigSetsRequest) String() string {
 func (*ListConfigSetsRequest) ProtoMessage() {}
 
 func (x *ListConfigSetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1180,7 @@ func (x *ListConfigSetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigSetsRequest.ProtoReflect.Descriptor instead.
 func (*ListConfigSetsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListConfigSetsRequest) GetPageSize() int32 {
@@ -970,7 +1229,7 @@ type ListConfigSetsResponse struct {
 
 func (x *ListConfigSetsResponse) Reset() {
 	*x = ListConfigSetsResponse{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1241,7 @@ func (x *ListConfigSetsResponse) String() string {
 func (*ListConfigSetsResponse) ProtoMessage() {}
 
 func (x *ListConfigSetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1254,7 @@ func (x *ListConfigSetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConfigSetsResponse.ProtoReflect.Descriptor instead.
 func (*ListConfigSetsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListConfigSetsResponse) GetConfigSets() []*ConfigSet {
@@ -1023,7 +1282,7 @@ type UpdateConfigSetRequest struct {
 
 func (x *UpdateConfigSetRequest) Reset() {
 	*x = UpdateConfigSetRequest{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1294,7 @@ func (x *UpdateConfigSetRequest) String() string {
 func (*UpdateConfigSetRequest) ProtoMessage() {}
 
 func (x *UpdateConfigSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1307,7 @@ func (x *UpdateConfigSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigSetRequest.ProtoReflect.Descriptor instead.
 func (*UpdateConfigSetRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateConfigSetRequest) GetConfigSet() *ConfigSet {
@@ -1075,7 +1334,7 @@ type UpdateConfigSetResponse struct {
 
 func (x *UpdateConfigSetResponse) Reset() {
 	*x = UpdateConfigSetResponse{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1346,7 @@ func (x *UpdateConfigSetResponse) String() string {
 func (*UpdateConfigSetResponse) ProtoMessage() {}
 
 func (x *UpdateConfigSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1359,7 @@ func (x *UpdateConfigSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateConfigSetResponse.ProtoReflect.Descriptor instead.
 func (*UpdateConfigSetResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateConfigSetResponse) GetConfigSet() *ConfigSet {
@@ -1128,7 +1387,7 @@ type DeleteConfigSetRequest struct {
 
 func (x *DeleteConfigSetRequest) Reset() {
 	*x = DeleteConfigSetRequest{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1399,7 @@ func (x *DeleteConfigSetRequest) String() string {
 func (*DeleteConfigSetRequest) ProtoMessage() {}
 
 func (x *DeleteConfigSetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1412,7 @@ func (x *DeleteConfigSetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigSetRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConfigSetRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteConfigSetRequest) GetName() string {
@@ -1178,7 +1437,7 @@ type DeleteConfigSetResponse struct {
 
 func (x *DeleteConfigSetResponse) Reset() {
 	*x = DeleteConfigSetResponse{}
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1449,7 @@ func (x *DeleteConfigSetResponse) String() string {
 func (*DeleteConfigSetResponse) ProtoMessage() {}
 
 func (x *DeleteConfigSetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_config_set_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,14 +1462,14 @@ func (x *DeleteConfigSetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConfigSetResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConfigSetResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_config_set_service_proto_rawDescGZIP(), []int{23}
 }
 
 var File_fairlead_console_v1_config_set_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_config_set_service_proto_rawDesc = "" +
 	"\n" +
-	",fairlead/console/v1/config_set_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\"\xcc\x01\n" +
+	",fairlead/console/v1/config_set_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a fairlead/console/v1/config.proto\x1a#fairlead/console/v1/resources.proto\x1a google/protobuf/field_mask.proto\"\xcc\x01\n" +
 	"\tConfigSet\x12A\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1d.fairlead.console.v1.MetadataB\x06\xbaH\x03\xc8\x01\x01R\bmetadata\x12>\n" +
 	"\x04spec\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSetSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12<\n" +
@@ -1247,7 +1506,29 @@ const file_fairlead_console_v1_config_set_service_proto_rawDesc = "" +
 	"\x06origin\x18\x05 \x01(\tR\x06origin\x12\x1c\n" +
 	"\toverrides\x18\x06 \x03(\tR\toverrides\x12\x18\n" +
 	"\aproblem\x18\a \x01(\tR\aproblem\x12\x14\n" +
-	"\x05stale\x18\b \x01(\tR\x05stale\"b\n" +
+	"\x05stale\x18\b \x01(\tR\x05stale\"\xe2\x01\n" +
+	"\x16ListConfigUsersRequest\x129\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04name\x12\x1e\n" +
+	"\x05entry\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\x05entry\x12'\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\tpageToken\"x\n" +
+	"\x17ListConfigUsersResponse\x125\n" +
+	"\x05users\x18\x01 \x03(\v2\x1f.fairlead.console.v1.ConfigUserR\x05users\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"{\n" +
+	"\n" +
+	"ConfigUser\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
+	"\acluster\x18\x02 \x01(\tR\acluster\x129\n" +
+	"\aentries\x18\x03 \x03(\v2\x1f.fairlead.console.v1.UsedConfigR\aentries\"]\n" +
+	"\n" +
+	"UsedConfig\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x12#\n" +
+	"\roverridden_by\x18\x03 \x01(\tR\foverriddenBy\"b\n" +
 	"\x14AccessConfigsRequest\x12J\n" +
 	"\bservices\x18\x01 \x03(\v2!.fairlead.console.v1.ConfigWantedB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\bservices\"a\n" +
 	"\fConfigWanted\x12*\n" +
@@ -1299,9 +1580,10 @@ const file_fairlead_console_v1_config_set_service_proto_rawDesc = "" +
 	"\fGetConfigSet\x12(.fairlead.console.v1.GetConfigSetRequest\x1a).fairlead.console.v1.GetConfigSetResponse\"\x03\x90\x02\x01\x12n\n" +
 	"\x0eListConfigSets\x12*.fairlead.console.v1.ListConfigSetsRequest\x1a+.fairlead.console.v1.ListConfigSetsResponse\"\x03\x90\x02\x01\x12q\n" +
 	"\x0fUpdateConfigSet\x12+.fairlead.console.v1.UpdateConfigSetRequest\x1a,.fairlead.console.v1.UpdateConfigSetResponse\"\x03\x90\x02\x02\x12q\n" +
-	"\x0fDeleteConfigSet\x12+.fairlead.console.v1.DeleteConfigSetRequest\x1a,.fairlead.console.v1.DeleteConfigSetResponse\"\x03\x90\x02\x022\xe9\x01\n" +
+	"\x0fDeleteConfigSet\x12+.fairlead.console.v1.DeleteConfigSetRequest\x1a,.fairlead.console.v1.DeleteConfigSetResponse\"\x03\x90\x02\x022\xdc\x02\n" +
 	"\rConfigService\x12k\n" +
-	"\rPreviewConfig\x12).fairlead.console.v1.PreviewConfigRequest\x1a*.fairlead.console.v1.PreviewConfigResponse\"\x03\x90\x02\x01\x12k\n" +
+	"\rPreviewConfig\x12).fairlead.console.v1.PreviewConfigRequest\x1a*.fairlead.console.v1.PreviewConfigResponse\"\x03\x90\x02\x01\x12q\n" +
+	"\x0fListConfigUsers\x12+.fairlead.console.v1.ListConfigUsersRequest\x1a,.fairlead.console.v1.ListConfigUsersResponse\"\x03\x90\x02\x01\x12k\n" +
 	"\rAccessConfigs\x12).fairlead.console.v1.AccessConfigsRequest\x1a*.fairlead.console.v1.AccessConfigsResponse\"\x03\x90\x02\x01B\xce\x01\n" +
 	"\x17com.fairlead.console.v1B\x15ConfigSetServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
@@ -1317,7 +1599,7 @@ func file_fairlead_console_v1_config_set_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_config_set_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_config_set_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_fairlead_console_v1_config_set_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_fairlead_console_v1_config_set_service_proto_goTypes = []any{
 	(*ConfigSet)(nil),               // 0: fairlead.console.v1.ConfigSet
 	(*ConfigSetSpec)(nil),           // 1: fairlead.console.v1.ConfigSetSpec
@@ -1326,66 +1608,76 @@ var file_fairlead_console_v1_config_set_service_proto_goTypes = []any{
 	(*PreviewConfigRequest)(nil),    // 4: fairlead.console.v1.PreviewConfigRequest
 	(*PreviewConfigResponse)(nil),   // 5: fairlead.console.v1.PreviewConfigResponse
 	(*EffectiveConfig)(nil),         // 6: fairlead.console.v1.EffectiveConfig
-	(*AccessConfigsRequest)(nil),    // 7: fairlead.console.v1.AccessConfigsRequest
-	(*ConfigWanted)(nil),            // 8: fairlead.console.v1.ConfigWanted
-	(*AccessConfigsResponse)(nil),   // 9: fairlead.console.v1.AccessConfigsResponse
-	(*AccessedConfig)(nil),          // 10: fairlead.console.v1.AccessedConfig
-	(*ConfigValue)(nil),             // 11: fairlead.console.v1.ConfigValue
-	(*GetConfigSetRequest)(nil),     // 12: fairlead.console.v1.GetConfigSetRequest
-	(*GetConfigSetResponse)(nil),    // 13: fairlead.console.v1.GetConfigSetResponse
-	(*ListConfigSetsRequest)(nil),   // 14: fairlead.console.v1.ListConfigSetsRequest
-	(*ListConfigSetsResponse)(nil),  // 15: fairlead.console.v1.ListConfigSetsResponse
-	(*UpdateConfigSetRequest)(nil),  // 16: fairlead.console.v1.UpdateConfigSetRequest
-	(*UpdateConfigSetResponse)(nil), // 17: fairlead.console.v1.UpdateConfigSetResponse
-	(*DeleteConfigSetRequest)(nil),  // 18: fairlead.console.v1.DeleteConfigSetRequest
-	(*DeleteConfigSetResponse)(nil), // 19: fairlead.console.v1.DeleteConfigSetResponse
-	nil,                             // 20: fairlead.console.v1.ConfigSetSpec.EntriesEntry
-	(*Metadata)(nil),                // 21: fairlead.console.v1.Metadata
-	(*Problem)(nil),                 // 22: fairlead.console.v1.Problem
-	(*Service)(nil),                 // 23: fairlead.console.v1.Service
-	(ConfigType)(0),                 // 24: fairlead.console.v1.ConfigType
-	(*fieldmaskpb.FieldMask)(nil),   // 25: google.protobuf.FieldMask
-	(Outcome)(0),                    // 26: fairlead.console.v1.Outcome
-	(*ConfigSetting)(nil),           // 27: fairlead.console.v1.ConfigSetting
+	(*ListConfigUsersRequest)(nil),  // 7: fairlead.console.v1.ListConfigUsersRequest
+	(*ListConfigUsersResponse)(nil), // 8: fairlead.console.v1.ListConfigUsersResponse
+	(*ConfigUser)(nil),              // 9: fairlead.console.v1.ConfigUser
+	(*UsedConfig)(nil),              // 10: fairlead.console.v1.UsedConfig
+	(*AccessConfigsRequest)(nil),    // 11: fairlead.console.v1.AccessConfigsRequest
+	(*ConfigWanted)(nil),            // 12: fairlead.console.v1.ConfigWanted
+	(*AccessConfigsResponse)(nil),   // 13: fairlead.console.v1.AccessConfigsResponse
+	(*AccessedConfig)(nil),          // 14: fairlead.console.v1.AccessedConfig
+	(*ConfigValue)(nil),             // 15: fairlead.console.v1.ConfigValue
+	(*GetConfigSetRequest)(nil),     // 16: fairlead.console.v1.GetConfigSetRequest
+	(*GetConfigSetResponse)(nil),    // 17: fairlead.console.v1.GetConfigSetResponse
+	(*ListConfigSetsRequest)(nil),   // 18: fairlead.console.v1.ListConfigSetsRequest
+	(*ListConfigSetsResponse)(nil),  // 19: fairlead.console.v1.ListConfigSetsResponse
+	(*UpdateConfigSetRequest)(nil),  // 20: fairlead.console.v1.UpdateConfigSetRequest
+	(*UpdateConfigSetResponse)(nil), // 21: fairlead.console.v1.UpdateConfigSetResponse
+	(*DeleteConfigSetRequest)(nil),  // 22: fairlead.console.v1.DeleteConfigSetRequest
+	(*DeleteConfigSetResponse)(nil), // 23: fairlead.console.v1.DeleteConfigSetResponse
+	nil,                             // 24: fairlead.console.v1.ConfigSetSpec.EntriesEntry
+	(*Metadata)(nil),                // 25: fairlead.console.v1.Metadata
+	(*Problem)(nil),                 // 26: fairlead.console.v1.Problem
+	(*Service)(nil),                 // 27: fairlead.console.v1.Service
+	(ConfigType)(0),                 // 28: fairlead.console.v1.ConfigType
+	(Kind)(0),                       // 29: fairlead.console.v1.Kind
+	(*fieldmaskpb.FieldMask)(nil),   // 30: google.protobuf.FieldMask
+	(Outcome)(0),                    // 31: fairlead.console.v1.Outcome
+	(*ConfigSetting)(nil),           // 32: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_config_set_service_proto_depIdxs = []int32{
-	21, // 0: fairlead.console.v1.ConfigSet.metadata:type_name -> fairlead.console.v1.Metadata
+	25, // 0: fairlead.console.v1.ConfigSet.metadata:type_name -> fairlead.console.v1.Metadata
 	1,  // 1: fairlead.console.v1.ConfigSet.spec:type_name -> fairlead.console.v1.ConfigSetSpec
 	3,  // 2: fairlead.console.v1.ConfigSet.status:type_name -> fairlead.console.v1.ConfigSetStatus
 	2,  // 3: fairlead.console.v1.ConfigSetSpec.imports:type_name -> fairlead.console.v1.ConfigImport
-	20, // 4: fairlead.console.v1.ConfigSetSpec.entries:type_name -> fairlead.console.v1.ConfigSetSpec.EntriesEntry
-	22, // 5: fairlead.console.v1.ConfigSetStatus.problem:type_name -> fairlead.console.v1.Problem
-	23, // 6: fairlead.console.v1.PreviewConfigRequest.draft:type_name -> fairlead.console.v1.Service
+	24, // 4: fairlead.console.v1.ConfigSetSpec.entries:type_name -> fairlead.console.v1.ConfigSetSpec.EntriesEntry
+	26, // 5: fairlead.console.v1.ConfigSetStatus.problem:type_name -> fairlead.console.v1.Problem
+	27, // 6: fairlead.console.v1.PreviewConfigRequest.draft:type_name -> fairlead.console.v1.Service
 	6,  // 7: fairlead.console.v1.PreviewConfigResponse.entries:type_name -> fairlead.console.v1.EffectiveConfig
-	24, // 8: fairlead.console.v1.EffectiveConfig.type:type_name -> fairlead.console.v1.ConfigType
-	8,  // 9: fairlead.console.v1.AccessConfigsRequest.services:type_name -> fairlead.console.v1.ConfigWanted
-	10, // 10: fairlead.console.v1.AccessConfigsResponse.services:type_name -> fairlead.console.v1.AccessedConfig
-	11, // 11: fairlead.console.v1.AccessedConfig.values:type_name -> fairlead.console.v1.ConfigValue
-	24, // 12: fairlead.console.v1.ConfigValue.type:type_name -> fairlead.console.v1.ConfigType
-	0,  // 13: fairlead.console.v1.GetConfigSetResponse.config_set:type_name -> fairlead.console.v1.ConfigSet
-	25, // 14: fairlead.console.v1.ListConfigSetsRequest.read_mask:type_name -> google.protobuf.FieldMask
-	0,  // 15: fairlead.console.v1.ListConfigSetsResponse.config_sets:type_name -> fairlead.console.v1.ConfigSet
-	0,  // 16: fairlead.console.v1.UpdateConfigSetRequest.config_set:type_name -> fairlead.console.v1.ConfigSet
-	0,  // 17: fairlead.console.v1.UpdateConfigSetResponse.config_set:type_name -> fairlead.console.v1.ConfigSet
-	26, // 18: fairlead.console.v1.UpdateConfigSetResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	27, // 19: fairlead.console.v1.ConfigSetSpec.EntriesEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	12, // 20: fairlead.console.v1.ConfigSetService.GetConfigSet:input_type -> fairlead.console.v1.GetConfigSetRequest
-	14, // 21: fairlead.console.v1.ConfigSetService.ListConfigSets:input_type -> fairlead.console.v1.ListConfigSetsRequest
-	16, // 22: fairlead.console.v1.ConfigSetService.UpdateConfigSet:input_type -> fairlead.console.v1.UpdateConfigSetRequest
-	18, // 23: fairlead.console.v1.ConfigSetService.DeleteConfigSet:input_type -> fairlead.console.v1.DeleteConfigSetRequest
-	4,  // 24: fairlead.console.v1.ConfigService.PreviewConfig:input_type -> fairlead.console.v1.PreviewConfigRequest
-	7,  // 25: fairlead.console.v1.ConfigService.AccessConfigs:input_type -> fairlead.console.v1.AccessConfigsRequest
-	13, // 26: fairlead.console.v1.ConfigSetService.GetConfigSet:output_type -> fairlead.console.v1.GetConfigSetResponse
-	15, // 27: fairlead.console.v1.ConfigSetService.ListConfigSets:output_type -> fairlead.console.v1.ListConfigSetsResponse
-	17, // 28: fairlead.console.v1.ConfigSetService.UpdateConfigSet:output_type -> fairlead.console.v1.UpdateConfigSetResponse
-	19, // 29: fairlead.console.v1.ConfigSetService.DeleteConfigSet:output_type -> fairlead.console.v1.DeleteConfigSetResponse
-	5,  // 30: fairlead.console.v1.ConfigService.PreviewConfig:output_type -> fairlead.console.v1.PreviewConfigResponse
-	9,  // 31: fairlead.console.v1.ConfigService.AccessConfigs:output_type -> fairlead.console.v1.AccessConfigsResponse
-	26, // [26:32] is the sub-list for method output_type
-	20, // [20:26] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	28, // 8: fairlead.console.v1.EffectiveConfig.type:type_name -> fairlead.console.v1.ConfigType
+	29, // 9: fairlead.console.v1.ListConfigUsersRequest.kind:type_name -> fairlead.console.v1.Kind
+	9,  // 10: fairlead.console.v1.ListConfigUsersResponse.users:type_name -> fairlead.console.v1.ConfigUser
+	10, // 11: fairlead.console.v1.ConfigUser.entries:type_name -> fairlead.console.v1.UsedConfig
+	12, // 12: fairlead.console.v1.AccessConfigsRequest.services:type_name -> fairlead.console.v1.ConfigWanted
+	14, // 13: fairlead.console.v1.AccessConfigsResponse.services:type_name -> fairlead.console.v1.AccessedConfig
+	15, // 14: fairlead.console.v1.AccessedConfig.values:type_name -> fairlead.console.v1.ConfigValue
+	28, // 15: fairlead.console.v1.ConfigValue.type:type_name -> fairlead.console.v1.ConfigType
+	0,  // 16: fairlead.console.v1.GetConfigSetResponse.config_set:type_name -> fairlead.console.v1.ConfigSet
+	30, // 17: fairlead.console.v1.ListConfigSetsRequest.read_mask:type_name -> google.protobuf.FieldMask
+	0,  // 18: fairlead.console.v1.ListConfigSetsResponse.config_sets:type_name -> fairlead.console.v1.ConfigSet
+	0,  // 19: fairlead.console.v1.UpdateConfigSetRequest.config_set:type_name -> fairlead.console.v1.ConfigSet
+	0,  // 20: fairlead.console.v1.UpdateConfigSetResponse.config_set:type_name -> fairlead.console.v1.ConfigSet
+	31, // 21: fairlead.console.v1.UpdateConfigSetResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	32, // 22: fairlead.console.v1.ConfigSetSpec.EntriesEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	16, // 23: fairlead.console.v1.ConfigSetService.GetConfigSet:input_type -> fairlead.console.v1.GetConfigSetRequest
+	18, // 24: fairlead.console.v1.ConfigSetService.ListConfigSets:input_type -> fairlead.console.v1.ListConfigSetsRequest
+	20, // 25: fairlead.console.v1.ConfigSetService.UpdateConfigSet:input_type -> fairlead.console.v1.UpdateConfigSetRequest
+	22, // 26: fairlead.console.v1.ConfigSetService.DeleteConfigSet:input_type -> fairlead.console.v1.DeleteConfigSetRequest
+	4,  // 27: fairlead.console.v1.ConfigService.PreviewConfig:input_type -> fairlead.console.v1.PreviewConfigRequest
+	7,  // 28: fairlead.console.v1.ConfigService.ListConfigUsers:input_type -> fairlead.console.v1.ListConfigUsersRequest
+	11, // 29: fairlead.console.v1.ConfigService.AccessConfigs:input_type -> fairlead.console.v1.AccessConfigsRequest
+	17, // 30: fairlead.console.v1.ConfigSetService.GetConfigSet:output_type -> fairlead.console.v1.GetConfigSetResponse
+	19, // 31: fairlead.console.v1.ConfigSetService.ListConfigSets:output_type -> fairlead.console.v1.ListConfigSetsResponse
+	21, // 32: fairlead.console.v1.ConfigSetService.UpdateConfigSet:output_type -> fairlead.console.v1.UpdateConfigSetResponse
+	23, // 33: fairlead.console.v1.ConfigSetService.DeleteConfigSet:output_type -> fairlead.console.v1.DeleteConfigSetResponse
+	5,  // 34: fairlead.console.v1.ConfigService.PreviewConfig:output_type -> fairlead.console.v1.PreviewConfigResponse
+	8,  // 35: fairlead.console.v1.ConfigService.ListConfigUsers:output_type -> fairlead.console.v1.ListConfigUsersResponse
+	13, // 36: fairlead.console.v1.ConfigService.AccessConfigs:output_type -> fairlead.console.v1.AccessConfigsResponse
+	30, // [30:37] is the sub-list for method output_type
+	23, // [23:30] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_config_set_service_proto_init() }
@@ -1393,6 +1685,7 @@ func file_fairlead_console_v1_config_set_service_proto_init() {
 	if File_fairlead_console_v1_config_set_service_proto != nil {
 		return
 	}
+	file_fairlead_console_v1_catalog_service_proto_init()
 	file_fairlead_console_v1_config_proto_init()
 	file_fairlead_console_v1_resources_proto_init()
 	file_fairlead_console_v1_config_set_service_proto_msgTypes[4].OneofWrappers = []any{
@@ -1405,7 +1698,7 @@ func file_fairlead_console_v1_config_set_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_config_set_service_proto_rawDesc), len(file_fairlead_console_v1_config_set_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

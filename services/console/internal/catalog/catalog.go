@@ -189,6 +189,24 @@ func Get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, l
 	return loaded[0], nil
 }
 
+// MayView refuses a resource that there is not, or that the caller in ctx may not see.
+func (c *Catalog) MayView(ctx context.Context, ref store.Ref) error {
+	if !dnsLabel.MatchString(ref.Name) {
+		return missing(ref.Kind, ref.Name)
+	}
+	var r store.Resource
+	err := c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
+		r, err = v.Get(ctx, ref.Kind, ref.Name)
+		return err
+	})
+	return c.shown(ctx, ref, r, err)
+}
+
+// Sees tells what the caller in ctx sees; nil: everything.
+func (c *Catalog) Sees(ctx context.Context) (func(store.Resource) bool, error) {
+	return c.guard.Sees(ctx)
+}
+
 // shown tells the caller in ctx no more of what there is not than of what it may not see. shown asks for a connection of its
 // own.
 func (c *Catalog) shown(ctx context.Context, ref store.Ref, r store.Resource, err error) error {

@@ -46,8 +46,9 @@ func configPolicy() identity.Policy {
 		consolev1connect.BackendServiceDeleteBackendProcedure: identity.RoleUser,
 		consolev1connect.BackendServiceCheckBackendProcedure:  identity.RoleAdmin, // a check reads with whatever Secret
 
-		consolev1connect.ConfigServicePreviewConfigProcedure: identity.RoleUser,
-		consolev1connect.ConfigServiceAccessConfigsProcedure: identity.RoleDistributor,
+		consolev1connect.ConfigServicePreviewConfigProcedure:   identity.RoleUser,
+		consolev1connect.ConfigServiceListConfigUsersProcedure: identity.RoleUser,
+		consolev1connect.ConfigServiceAccessConfigsProcedure:   identity.RoleDistributor,
 	}
 }
 
@@ -192,6 +193,19 @@ func (s *configs) PreviewConfig(ctx context.Context, req *consolev1.PreviewConfi
 		out.Entries = append(out.Entries, shown)
 	}
 	return out, nil
+}
+
+func (s *configs) ListConfigUsers(ctx context.Context, req *consolev1.ListConfigUsersRequest) (*consolev1.ListConfigUsersResponse, error) {
+	of := store.Ref{Kind: decodeKind(req.GetKind()), Name: req.GetName()}
+	users, next, err := s.Config.Users(ctx, of, req.GetEntry(), catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()})
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.ListConfigUsersResponse{NextPageToken: next, Users: each(users, func(u config.User) *consolev1.ConfigUser {
+		return &consolev1.ConfigUser{Service: u.Service, Cluster: u.Cluster, Entries: each(u.Entries, func(e config.Used) *consolev1.UsedConfig {
+			return &consolev1.UsedConfig{Name: e.Name, Origin: e.Origin, OverriddenBy: e.Over}
+		})}
+	})}, nil
 }
 
 func (s *configs) AccessConfigs(ctx context.Context, req *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {

@@ -9,8 +9,9 @@ import {
   type ApplyResponse,
   ApplyService,
   ConfirmationWantedSchema,
+  type Resource,
 } from '../../gen/fairlead/console/v1/apply_service_pb'
-import type { Metadata } from '../../gen/fairlead/console/v1/resources_pb'
+import type { Metadata, Service } from '../../gen/fairlead/console/v1/resources_pb'
 import type { YamlEditor } from '../../heavy/yaml'
 import { failureOf } from '../../hub/errors'
 import { Difference } from '../../ui/Difference'
@@ -18,6 +19,7 @@ import { useDraft } from '../../ui/draft'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
+import { Values } from '../../ui/Values'
 import { Yaml } from '../../ui/Yaml'
 import { completeAt, type Problem, read } from './documents'
 
@@ -90,6 +92,7 @@ function Editor({
   const [text, setText] = useDraft(draft, first)
   const [problems, setProblems] = useState<Problem[]>([])
   const [shown, setShown] = useState('') // the text that the last dry run was of
+  const [sent, setSent] = useState<Resource[]>([]) // what stood in it
   const editor = useRef<YamlEditor>(undefined)
   const apply = useMutation(ApplyService.method.apply)
   const [confirmation, setConfirmation] = useState<{ text: string; consequences: string[] }>()
@@ -105,7 +108,10 @@ function Editor({
     apply.mutate(
       { resources: found.resources, dryRun, confirmation: confirmed },
       {
-        onSuccess: () => setShown(text),
+        onSuccess: () => {
+          setShown(text)
+          setSent(found.resources)
+        },
         onError: (e) => {
           const error = ConnectError.from(e)
           setProblems(
@@ -171,7 +177,7 @@ function Editor({
           </button>
         </div>
       )}
-      {apply.isSuccess && shown === text && <Results of={apply.data} dry={dry ?? false} />}
+      {apply.isSuccess && shown === text && <Results of={apply.data} sent={sent} dry={dry ?? false} />}
       <Yaml
         text={text}
         changed={setText}
@@ -193,7 +199,12 @@ function Editor({
   )
 }
 
-function Results({ of, dry }: { of: ApplyResponse; dry: boolean }) {
+function Results({ of, sent, dry }: { of: ApplyResponse; sent: Resource[]; dry: boolean }) {
+  const drafts = new Map(
+    sent.flatMap(({ resource: r }) =>
+      r.case === 'service' ? [[r.value.metadata?.name, r.value] as const] : [],
+    ),
+  )
   return (
     <section className="panel" role="status" aria-label="What changes">
       <h2>{dry ? 'What would change' : 'Written'}</h2>
@@ -201,17 +212,30 @@ function Results({ of, dry }: { of: ApplyResponse; dry: boolean }) {
       <ul className="lines">
         {of.results.map((r) => {
           const kind = kinds.find((k) => k.kind === r.kind)
+          const draft = dry && kind?.name === 'Service' ? drafts.get(r.name) : undefined
           return (
             <li key={`${r.kind} ${r.name}`}>
               {kind?.name} {dry ? r.name : <Link to={`/${kind?.path}/${r.name}`}>{r.name}</Link>}{' '}
               {outcomes[r.outcome] ?? ''}
               {r.note && <div className="notice">{plain(r.note, 1000)}</div>}
               {r.diff && <Difference text={r.diff} />}
+              {draft && <Configuration draft={draft} />}
             </li>
           )
         })}
       </ul>
     </section>
+  )
+}
+
+// What a service that is not written yet would be configured with. The hub is asked when a person wants to see it.
+function Configuration({ draft }: { draft: Service }) {
+  const [open, setOpen] = useState(false)
+  return (
+    <details onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>Its configuration, and where each value would come from</summary>
+      {open && <Values of={{ case: 'draft', value: draft }} />}
+    </details>
   )
 }
 

@@ -12,6 +12,8 @@ import { held, kindAt, manifest, type ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
 import { Frozen, Windows } from '../../ui/Windows'
 import { Missing } from '../missing/Missing'
+import { entriesOf, hasUsers } from './entries'
+import { Users } from './Users'
 
 // The page of a kind that has none of its own: what is written down, and the way to change it.
 export function Resource({ kind }: { kind: string }) {
@@ -26,6 +28,7 @@ function Shown({ of, name }: { of: ResourceKind; name: string }) {
   const again = () => void got.refetch()
   const resource = held(of.get, got.data) as (Message & { metadata?: Metadata | undefined }) | undefined
   const text = resource ? manifest(of, resource) : ''
+  const usersOf = resource && hasUsers(of.path, resource) ? entriesOf(of.path, resource) : undefined
   return (
     <>
       <div className="head">
@@ -54,6 +57,7 @@ function Shown({ of, name }: { of: ResourceKind; name: string }) {
           <div className={fresh.stale || fresh.failure ? 'panel stale' : 'panel'}>
             <pre>{plain(text, 1 << 20)}</pre>
           </div>
+          {usersOf && <Users of={of} name={name} entries={usersOf} />}
           <p className="quiet">
             <code>
               fairlead get {of.path} {name} -o yaml

@@ -14,6 +14,7 @@ import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain, shortCommit, shortDigest } from '../../ui/text'
+import { Values } from '../../ui/Values'
 import { Closed } from './Closed'
 import { Configured } from './Configured'
 import { Delivery } from './Delivery'
@@ -22,7 +23,6 @@ import { History } from './History'
 import { Guard, Lever, Levers } from './Levers'
 import { Objects, Troubled } from './Objects'
 import { Tests } from './Tests'
-import { Values } from './Values'
 
 // Logs come from the cluster, which other tabs do without.
 const Logs = lazy(() => import('./Logs'))
@@ -128,7 +128,7 @@ export function Service() {
       )}
       {tab === 'history' && <History of={service} changed={again} />}
       {tab === 'tests' && <Tests service={name} changed={again} />}
-      {tab === 'config' && <Values service={name} />}
+      {tab === 'config' && <Values of={{ case: 'service', value: name }} />}
       {tab === 'yaml' && <Configured of={service} />}
     </>
   )

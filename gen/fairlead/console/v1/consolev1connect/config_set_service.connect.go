@@ -50,6 +50,9 @@ const (
 	// ConfigServicePreviewConfigProcedure is the fully-qualified name of the ConfigService's
 	// PreviewConfig RPC.
 	ConfigServicePreviewConfigProcedure = "/fairlead.console.v1.ConfigService/PreviewConfig"
+	// ConfigServiceListConfigUsersProcedure is the fully-qualified name of the ConfigService's
+	// ListConfigUsers RPC.
+	ConfigServiceListConfigUsersProcedure = "/fairlead.console.v1.ConfigService/ListConfigUsers"
 	// ConfigServiceAccessConfigsProcedure is the fully-qualified name of the ConfigService's
 	// AccessConfigs RPC.
 	ConfigServiceAccessConfigsProcedure = "/fairlead.console.v1.ConfigService/AccessConfigs"
@@ -246,6 +249,10 @@ type ConfigServiceClient interface {
 	// PreviewConfig says what a service gets, and from where; secrets are masked. Called by who may see the service.
 	// Errors: NotFound. What can't be resolved is told in the entries.
 	PreviewConfig(context.Context, *v1.PreviewConfigRequest) (*v1.PreviewConfigResponse, error)
+	// ListConfigUsers returns a page of the services that get values from one resource, in the order of their names, with what each of them
+	// gets from it, and what it would get if another layer were not over it. Values are not shown. Called by who may see the resource; services
+	// that the caller may not see are left out. Errors: NotFound, InvalidArgument (page token).
+	ListConfigUsers(context.Context, *v1.ListConfigUsersRequest) (*v1.ListConfigUsersResponse, error)
 	// AccessConfigs returns the values for services, secrets and all. For distributors only, which keep them in memory
 	// only. Services that are gone, or whose revision is another one by now, are left out.
 	AccessConfigs(context.Context, *v1.AccessConfigsRequest) (*v1.AccessConfigsResponse, error)
@@ -269,6 +276,13 @@ func NewConfigServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		listConfigUsers: connect.NewClient[v1.ListConfigUsersRequest, v1.ListConfigUsersResponse](
+			httpClient,
+			baseURL+ConfigServiceListConfigUsersProcedure,
+			connect.WithSchema(configServiceMethods.ByName("ListConfigUsers")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		accessConfigs: connect.NewClient[v1.AccessConfigsRequest, v1.AccessConfigsResponse](
 			httpClient,
 			baseURL+ConfigServiceAccessConfigsProcedure,
@@ -281,13 +295,23 @@ func NewConfigServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 
 // configServiceClient implements ConfigServiceClient.
 type configServiceClient struct {
-	previewConfig *connect.Client[v1.PreviewConfigRequest, v1.PreviewConfigResponse]
-	accessConfigs *connect.Client[v1.AccessConfigsRequest, v1.AccessConfigsResponse]
+	previewConfig   *connect.Client[v1.PreviewConfigRequest, v1.PreviewConfigResponse]
+	listConfigUsers *connect.Client[v1.ListConfigUsersRequest, v1.ListConfigUsersResponse]
+	accessConfigs   *connect.Client[v1.AccessConfigsRequest, v1.AccessConfigsResponse]
 }
 
 // PreviewConfig calls fairlead.console.v1.ConfigService.PreviewConfig.
 func (c *configServiceClient) PreviewConfig(ctx context.Context, req *v1.PreviewConfigRequest) (*v1.PreviewConfigResponse, error) {
 	response, err := c.previewConfig.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListConfigUsers calls fairlead.console.v1.ConfigService.ListConfigUsers.
+func (c *configServiceClient) ListConfigUsers(ctx context.Context, req *v1.ListConfigUsersRequest) (*v1.ListConfigUsersResponse, error) {
+	response, err := c.listConfigUsers.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -308,6 +332,10 @@ type ConfigServiceHandler interface {
 	// PreviewConfig says what a service gets, and from where; secrets are masked. Called by who may see the service.
 	// Errors: NotFound. What can't be resolved is told in the entries.
 	PreviewConfig(context.Context, *v1.PreviewConfigRequest) (*v1.PreviewConfigResponse, error)
+	// ListConfigUsers returns a page of the services that get values from one resource, in the order of their names, with what each of them
+	// gets from it, and what it would get if another layer were not over it. Values are not shown. Called by who may see the resource; services
+	// that the caller may not see are left out. Errors: NotFound, InvalidArgument (page token).
+	ListConfigUsers(context.Context, *v1.ListConfigUsersRequest) (*v1.ListConfigUsersResponse, error)
 	// AccessConfigs returns the values for services, secrets and all. For distributors only, which keep them in memory
 	// only. Services that are gone, or whose revision is another one by now, are left out.
 	AccessConfigs(context.Context, *v1.AccessConfigsRequest) (*v1.AccessConfigsResponse, error)
@@ -327,6 +355,13 @@ func NewConfigServiceHandler(svc ConfigServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	configServiceListConfigUsersHandler := connect.NewUnaryHandlerSimple(
+		ConfigServiceListConfigUsersProcedure,
+		svc.ListConfigUsers,
+		connect.WithSchema(configServiceMethods.ByName("ListConfigUsers")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	configServiceAccessConfigsHandler := connect.NewUnaryHandlerSimple(
 		ConfigServiceAccessConfigsProcedure,
 		svc.AccessConfigs,
@@ -338,6 +373,8 @@ func NewConfigServiceHandler(svc ConfigServiceHandler, opts ...connect.HandlerOp
 		switch r.URL.Path {
 		case ConfigServicePreviewConfigProcedure:
 			configServicePreviewConfigHandler.ServeHTTP(w, r)
+		case ConfigServiceListConfigUsersProcedure:
+			configServiceListConfigUsersHandler.ServeHTTP(w, r)
 		case ConfigServiceAccessConfigsProcedure:
 			configServiceAccessConfigsHandler.ServeHTTP(w, r)
 		default:
@@ -351,6 +388,10 @@ type UnimplementedConfigServiceHandler struct{}
 
 func (UnimplementedConfigServiceHandler) PreviewConfig(context.Context, *v1.PreviewConfigRequest) (*v1.PreviewConfigResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ConfigService.PreviewConfig is not implemented"))
+}
+
+func (UnimplementedConfigServiceHandler) ListConfigUsers(context.Context, *v1.ListConfigUsersRequest) (*v1.ListConfigUsersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ConfigService.ListConfigUsers is not implemented"))
 }
 
 func (UnimplementedConfigServiceHandler) AccessConfigs(context.Context, *v1.AccessConfigsRequest) (*v1.AccessConfigsResponse, error) {

@@ -4,6 +4,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Kind } from "./catalog_service_pb";
+import { file_fairlead_console_v1_catalog_service } from "./catalog_service_pb";
 import type { ConfigSetting, ConfigType } from "./config_pb";
 import { file_fairlead_console_v1_config } from "./config_pb";
 import type { Metadata, Outcome, Problem, Service } from "./resources_pb";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/config_set_service.proto.
  */
 export const file_fairlead_console_v1_config_set_service: GenFile = /*@__PURE__*/
-  fileDesc("CixmYWlybGVhZC9jb25zb2xlL3YxL2NvbmZpZ19zZXRfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKkAQoJQ29uZmlnU2V0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIwCgRzcGVjGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXRTcGVjEjQKBnN0YXR1cxgDIAEoCzIkLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0U3RhdHVzIv8BCg1Db25maWdTZXRTcGVjEhMKC2Rlc2NyaXB0aW9uGAEgASgJEg8KB3Byb2plY3QYAiABKAkSMgoHaW1wb3J0cxgDIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnSW1wb3J0EkAKB2VudHJpZXMYBCADKAsyLy5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldFNwZWMuRW50cmllc0VudHJ5GlIKDEVudHJpZXNFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIjwKDENvbmZpZ0ltcG9ydBIPCgdiYWNrZW5kGAEgASgJEgwKBHBhdGgYAiABKAkSDQoFcGxhaW4YAyABKAgiUgoPQ29uZmlnU2V0U3RhdHVzEhAKCHNlcnZpY2VzGAEgASgFEi0KB3Byb2JsZW0YAiABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0iXgoUUHJldmlld0NvbmZpZ1JlcXVlc3QSEQoHc2VydmljZRgBIAEoCUgAEi0KBWRyYWZ0GAIgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlSABCBAoCb2YiYAoVUHJldmlld0NvbmZpZ1Jlc3BvbnNlEjUKB2VudHJpZXMYASADKAsyJC5mYWlybGVhZC5jb25zb2xlLnYxLkVmZmVjdGl2ZUNvbmZpZxIQCghyZXZpc2lvbhgCIAEoCSKwAQoPRWZmZWN0aXZlQ29uZmlnEgwKBG5hbWUYASABKAkSLQoEdHlwZRgCIAEoDjIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnVHlwZRINCgV2YWx1ZRgDIAEoCRIOCgZzZWNyZXQYBCABKAgSDgoGb3JpZ2luGAUgASgJEhEKCW92ZXJyaWRlcxgGIAMoCRIPCgdwcm9ibGVtGAcgASgJEg0KBXN0YWxlGAggASgJIksKFEFjY2Vzc0NvbmZpZ3NSZXF1ZXN0EjMKCHNlcnZpY2VzGAEgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdXYW50ZWQiNQoMQ29uZmlnV2FudGVkEhMKC3NlcnZpY2VfdWlkGAEgASgJEhAKCHJldmlzaW9uGAIgASgJIk4KFUFjY2Vzc0NvbmZpZ3NSZXNwb25zZRI1CghzZXJ2aWNlcxgBIAMoCzIjLmZhaXJsZWFkLmNvbnNvbGUudjEuQWNjZXNzZWRDb25maWciaQoOQWNjZXNzZWRDb25maWcSEwoLc2VydmljZV91aWQYASABKAkSEAoIcmV2aXNpb24YAiABKAkSMAoGdmFsdWVzGAMgAygLMiAuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdWYWx1ZSJpCgtDb25maWdWYWx1ZRIMCgRuYW1lGAEgASgJEi0KBHR5cGUYAiABKA4yHy5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1R5cGUSDQoFdmFsdWUYAyABKAkSDgoGc2VjcmV0GAQgASgIIiMKE0dldENvbmZpZ1NldFJlcXVlc3QSDAoEbmFtZRgBIAEoCSJKChRHZXRDb25maWdTZXRSZXNwb25zZRIyCgpjb25maWdfc2V0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXQijwEKFUxpc3RDb25maWdTZXRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIOCgZmaWx0ZXIYAyABKAkSEAoIb3JkZXJfYnkYBCABKAkSLQoJcmVhZF9tYXNrGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzayJmChZMaXN0Q29uZmlnU2V0c1Jlc3BvbnNlEjMKC2NvbmZpZ19zZXRzGAEgAygLMh4uZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJImMKFlVwZGF0ZUNvbmZpZ1NldFJlcXVlc3QSMgoKY29uZmlnX3NldBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0EhUKDWFsbG93X21pc3NpbmcYAiABKAgifAoXVXBkYXRlQ29uZmlnU2V0UmVzcG9uc2USMgoKY29uZmlnX3NldBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0Ei0KB291dGNvbWUYAiABKA4yHC5mYWlybGVhZC5jb25zb2xlLnYxLk91dGNvbWUiNAoWRGVsZXRlQ29uZmlnU2V0UmVxdWVzdBIMCgRuYW1lGAEgASgJEgwKBGV0YWcYAiABKAkiGQoXRGVsZXRlQ29uZmlnU2V0UmVzcG9uc2Uy0gMKEENvbmZpZ1NldFNlcnZpY2USaAoMR2V0Q29uZmlnU2V0EiguZmFpcmxlYWQuY29uc29sZS52MS5HZXRDb25maWdTZXRSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5HZXRDb25maWdTZXRSZXNwb25zZSIDkAIBEm4KDkxpc3RDb25maWdTZXRzEiouZmFpcmxlYWQuY29uc29sZS52MS5MaXN0Q29uZmlnU2V0c1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDb25maWdTZXRzUmVzcG9uc2UiA5ACARJxCg9VcGRhdGVDb25maWdTZXQSKy5mYWlybGVhZC5jb25zb2xlLnYxLlVwZGF0ZUNvbmZpZ1NldFJlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLlVwZGF0ZUNvbmZpZ1NldFJlc3BvbnNlIgOQAgIScQoPRGVsZXRlQ29uZmlnU2V0EisuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVDb25maWdTZXRSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5EZWxldGVDb25maWdTZXRSZXNwb25zZSIDkAICMukBCg1Db25maWdTZXJ2aWNlEmsKDVByZXZpZXdDb25maWcSKS5mYWlybGVhZC5jb25zb2xlLnYxLlByZXZpZXdDb25maWdSZXF1ZXN0GiouZmFpcmxlYWQuY29uc29sZS52MS5QcmV2aWV3Q29uZmlnUmVzcG9uc2UiA5ACARJrCg1BY2Nlc3NDb25maWdzEikuZmFpcmxlYWQuY29uc29sZS52MS5BY2Nlc3NDb25maWdzUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuQWNjZXNzQ29uZmlnc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_fairlead_console_v1_config, file_fairlead_console_v1_resources, file_google_protobuf_field_mask]);
+  fileDesc("CixmYWlybGVhZC9jb25zb2xlL3YxL2NvbmZpZ19zZXRfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKkAQoJQ29uZmlnU2V0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIwCgRzcGVjGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXRTcGVjEjQKBnN0YXR1cxgDIAEoCzIkLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0U3RhdHVzIv8BCg1Db25maWdTZXRTcGVjEhMKC2Rlc2NyaXB0aW9uGAEgASgJEg8KB3Byb2plY3QYAiABKAkSMgoHaW1wb3J0cxgDIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnSW1wb3J0EkAKB2VudHJpZXMYBCADKAsyLy5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldFNwZWMuRW50cmllc0VudHJ5GlIKDEVudHJpZXNFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIjwKDENvbmZpZ0ltcG9ydBIPCgdiYWNrZW5kGAEgASgJEgwKBHBhdGgYAiABKAkSDQoFcGxhaW4YAyABKAgiUgoPQ29uZmlnU2V0U3RhdHVzEhAKCHNlcnZpY2VzGAEgASgFEi0KB3Byb2JsZW0YAiABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0iXgoUUHJldmlld0NvbmZpZ1JlcXVlc3QSEQoHc2VydmljZRgBIAEoCUgAEi0KBWRyYWZ0GAIgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlSABCBAoCb2YiYAoVUHJldmlld0NvbmZpZ1Jlc3BvbnNlEjUKB2VudHJpZXMYASADKAsyJC5mYWlybGVhZC5jb25zb2xlLnYxLkVmZmVjdGl2ZUNvbmZpZxIQCghyZXZpc2lvbhgCIAEoCSKwAQoPRWZmZWN0aXZlQ29uZmlnEgwKBG5hbWUYASABKAkSLQoEdHlwZRgCIAEoDjIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnVHlwZRINCgV2YWx1ZRgDIAEoCRIOCgZzZWNyZXQYBCABKAgSDgoGb3JpZ2luGAUgASgJEhEKCW92ZXJyaWRlcxgGIAMoCRIPCgdwcm9ibGVtGAcgASgJEg0KBXN0YWxlGAggASgJIoUBChZMaXN0Q29uZmlnVXNlcnNSZXF1ZXN0EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDAoEbmFtZRgCIAEoCRINCgVlbnRyeRgDIAEoCRIRCglwYWdlX3NpemUYBCABKAUSEgoKcGFnZV90b2tlbhgFIAEoCSJiChdMaXN0Q29uZmlnVXNlcnNSZXNwb25zZRIuCgV1c2VycxgBIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnVXNlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiYAoKQ29uZmlnVXNlchIPCgdzZXJ2aWNlGAEgASgJEg8KB2NsdXN0ZXIYAiABKAkSMAoHZW50cmllcxgDIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuVXNlZENvbmZpZyJBCgpVc2VkQ29uZmlnEgwKBG5hbWUYASABKAkSDgoGb3JpZ2luGAIgASgJEhUKDW92ZXJyaWRkZW5fYnkYAyABKAkiSwoUQWNjZXNzQ29uZmlnc1JlcXVlc3QSMwoIc2VydmljZXMYASADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1dhbnRlZCI1CgxDb25maWdXYW50ZWQSEwoLc2VydmljZV91aWQYASABKAkSEAoIcmV2aXNpb24YAiABKAkiTgoVQWNjZXNzQ29uZmlnc1Jlc3BvbnNlEjUKCHNlcnZpY2VzGAEgAygLMiMuZmFpcmxlYWQuY29uc29sZS52MS5BY2Nlc3NlZENvbmZpZyJpCg5BY2Nlc3NlZENvbmZpZxITCgtzZXJ2aWNlX3VpZBgBIAEoCRIQCghyZXZpc2lvbhgCIAEoCRIwCgZ2YWx1ZXMYAyADKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1ZhbHVlImkKC0NvbmZpZ1ZhbHVlEgwKBG5hbWUYASABKAkSLQoEdHlwZRgCIAEoDjIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnVHlwZRINCgV2YWx1ZRgDIAEoCRIOCgZzZWNyZXQYBCABKAgiIwoTR2V0Q29uZmlnU2V0UmVxdWVzdBIMCgRuYW1lGAEgASgJIkoKFEdldENvbmZpZ1NldFJlc3BvbnNlEjIKCmNvbmZpZ19zZXQYASABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldCKPAQoVTGlzdENvbmZpZ1NldHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEg4KBmZpbHRlchgDIAEoCRIQCghvcmRlcl9ieRgEIAEoCRItCglyZWFkX21hc2sYBSABKAsyGi5nb29nbGUucHJvdG9idWYuRmllbGRNYXNrImYKFkxpc3RDb25maWdTZXRzUmVzcG9uc2USMwoLY29uZmlnX3NldHMYASADKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiYwoWVXBkYXRlQ29uZmlnU2V0UmVxdWVzdBIyCgpjb25maWdfc2V0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXQSFQoNYWxsb3dfbWlzc2luZxgCIAEoCCJ8ChdVcGRhdGVDb25maWdTZXRSZXNwb25zZRIyCgpjb25maWdfc2V0GAEgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXQSLQoHb3V0Y29tZRgCIAEoDjIcLmZhaXJsZWFkLmNvbnNvbGUudjEuT3V0Y29tZSI0ChZEZWxldGVDb25maWdTZXRSZXF1ZXN0EgwKBG5hbWUYASABKAkSDAoEZXRhZxgCIAEoCSIZChdEZWxldGVDb25maWdTZXRSZXNwb25zZTLSAwoQQ29uZmlnU2V0U2VydmljZRJoCgxHZXRDb25maWdTZXQSKC5mYWlybGVhZC5jb25zb2xlLnYxLkdldENvbmZpZ1NldFJlcXVlc3QaKS5mYWlybGVhZC5jb25zb2xlLnYxLkdldENvbmZpZ1NldFJlc3BvbnNlIgOQAgESbgoOTGlzdENvbmZpZ1NldHMSKi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDb25maWdTZXRzUmVxdWVzdBorLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdENvbmZpZ1NldHNSZXNwb25zZSIDkAIBEnEKD1VwZGF0ZUNvbmZpZ1NldBIrLmZhaXJsZWFkLmNvbnNvbGUudjEuVXBkYXRlQ29uZmlnU2V0UmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuVXBkYXRlQ29uZmlnU2V0UmVzcG9uc2UiA5ACAhJxCg9EZWxldGVDb25maWdTZXQSKy5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZUNvbmZpZ1NldFJlcXVlc3QaLC5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZUNvbmZpZ1NldFJlc3BvbnNlIgOQAgIy3AIKDUNvbmZpZ1NlcnZpY2USawoNUHJldmlld0NvbmZpZxIpLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJldmlld0NvbmZpZ1JlcXVlc3QaKi5mYWlybGVhZC5jb25zb2xlLnYxLlByZXZpZXdDb25maWdSZXNwb25zZSIDkAIBEnEKD0xpc3RDb25maWdVc2VycxIrLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdENvbmZpZ1VzZXJzUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdENvbmZpZ1VzZXJzUmVzcG9uc2UiA5ACARJrCg1BY2Nlc3NDb25maWdzEikuZmFpcmxlYWQuY29uc29sZS52MS5BY2Nlc3NDb25maWdzUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuQWNjZXNzQ29uZmlnc1Jlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_config, file_fairlead_console_v1_resources, file_google_protobuf_field_mask]);
 
 /**
  * ConfigSet is configuration under a name, for services that name it.
@@ -271,6 +273,141 @@ export const EffectiveConfigSchema: GenMessage<EffectiveConfig> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_config_set_service, 6);
 
 /**
+ * @generated from message fairlead.console.v1.ListConfigUsersRequest
+ */
+export type ListConfigUsersRequest = Message<"fairlead.console.v1.ListConfigUsersRequest"> & {
+  /**
+   * Of a ConfigSet, Project, Cluster, Secret or Backend; no other kind has users.
+   *
+   * @generated from field: fairlead.console.v1.Kind kind = 1;
+   */
+  kind: Kind;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Of this entry only; empty: of all.
+   *
+   * @generated from field: string entry = 3;
+   */
+  entry: string;
+
+  /**
+   * At most this many; 0 means 100, the most is 1000.
+   *
+   * @generated from field: int32 page_size = 4;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before, with the same resource and entry.
+   *
+   * @generated from field: string page_token = 5;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ListConfigUsersRequest.
+ * Use `create(ListConfigUsersRequestSchema)` to create a new message.
+ */
+export const ListConfigUsersRequestSchema: GenMessage<ListConfigUsersRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_config_set_service, 7);
+
+/**
+ * @generated from message fairlead.console.v1.ListConfigUsersResponse
+ */
+export type ListConfigUsersResponse = Message<"fairlead.console.v1.ListConfigUsersResponse"> & {
+  /**
+   * A page may have fewer than asked for, or none, and others behind it.
+   *
+   * @generated from field: repeated fairlead.console.v1.ConfigUser users = 1;
+   */
+  users: ConfigUser[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ListConfigUsersResponse.
+ * Use `create(ListConfigUsersResponseSchema)` to create a new message.
+ */
+export const ListConfigUsersResponseSchema: GenMessage<ListConfigUsersResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_config_set_service, 8);
+
+/**
+ * ConfigUser is a service that gets values from a resource.
+ *
+ * @generated from message fairlead.console.v1.ConfigUser
+ */
+export type ConfigUser = Message<"fairlead.console.v1.ConfigUser"> & {
+  /**
+   * @generated from field: string service = 1;
+   */
+  service: string;
+
+  /**
+   * @generated from field: string cluster = 2;
+   */
+  cluster: string;
+
+  /**
+   * In the order of their names.
+   *
+   * @generated from field: repeated fairlead.console.v1.UsedConfig entries = 3;
+   */
+  entries: UsedConfig[];
+};
+
+/**
+ * Describes the message fairlead.console.v1.ConfigUser.
+ * Use `create(ConfigUserSchema)` to create a new message.
+ */
+export const ConfigUserSchema: GenMessage<ConfigUser> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_config_set_service, 9);
+
+/**
+ * UsedConfig is an entry that a service has from a resource.
+ *
+ * @generated from message fairlead.console.v1.UsedConfig
+ */
+export type UsedConfig = Message<"fairlead.console.v1.UsedConfig"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * As in EffectiveConfig.
+   *
+   * @generated from field: string origin = 2;
+   */
+  origin: string;
+
+  /**
+   * Where the service gets the entry from instead, because that layer is over this one. Empty: it gets this one.
+   *
+   * @generated from field: string overridden_by = 3;
+   */
+  overriddenBy: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.UsedConfig.
+ * Use `create(UsedConfigSchema)` to create a new message.
+ */
+export const UsedConfigSchema: GenMessage<UsedConfig> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_config_set_service, 10);
+
+/**
  * @generated from message fairlead.console.v1.AccessConfigsRequest
  */
 export type AccessConfigsRequest = Message<"fairlead.console.v1.AccessConfigsRequest"> & {
@@ -285,7 +422,7 @@ export type AccessConfigsRequest = Message<"fairlead.console.v1.AccessConfigsReq
  * Use `create(AccessConfigsRequestSchema)` to create a new message.
  */
 export const AccessConfigsRequestSchema: GenMessage<AccessConfigsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 7);
+  messageDesc(file_fairlead_console_v1_config_set_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.ConfigWanted
@@ -309,7 +446,7 @@ export type ConfigWanted = Message<"fairlead.console.v1.ConfigWanted"> & {
  * Use `create(ConfigWantedSchema)` to create a new message.
  */
 export const ConfigWantedSchema: GenMessage<ConfigWanted> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 8);
+  messageDesc(file_fairlead_console_v1_config_set_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.AccessConfigsResponse
@@ -326,7 +463,7 @@ export type AccessConfigsResponse = Message<"fairlead.console.v1.AccessConfigsRe
  * Use `create(AccessConfigsResponseSchema)` to create a new message.
  */
 export const AccessConfigsResponseSchema: GenMessage<AccessConfigsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 9);
+  messageDesc(file_fairlead_console_v1_config_set_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.AccessedConfig
@@ -355,7 +492,7 @@ export type AccessedConfig = Message<"fairlead.console.v1.AccessedConfig"> & {
  * Use `create(AccessedConfigSchema)` to create a new message.
  */
 export const AccessedConfigSchema: GenMessage<AccessedConfig> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 10);
+  messageDesc(file_fairlead_console_v1_config_set_service, 14);
 
 /**
  * ConfigValue is an entry with its value.
@@ -391,7 +528,7 @@ export type ConfigValue = Message<"fairlead.console.v1.ConfigValue"> & {
  * Use `create(ConfigValueSchema)` to create a new message.
  */
 export const ConfigValueSchema: GenMessage<ConfigValue> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 11);
+  messageDesc(file_fairlead_console_v1_config_set_service, 15);
 
 /**
  * @generated from message fairlead.console.v1.GetConfigSetRequest
@@ -408,7 +545,7 @@ export type GetConfigSetRequest = Message<"fairlead.console.v1.GetConfigSetReque
  * Use `create(GetConfigSetRequestSchema)` to create a new message.
  */
 export const GetConfigSetRequestSchema: GenMessage<GetConfigSetRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 12);
+  messageDesc(file_fairlead_console_v1_config_set_service, 16);
 
 /**
  * @generated from message fairlead.console.v1.GetConfigSetResponse
@@ -425,7 +562,7 @@ export type GetConfigSetResponse = Message<"fairlead.console.v1.GetConfigSetResp
  * Use `create(GetConfigSetResponseSchema)` to create a new message.
  */
 export const GetConfigSetResponseSchema: GenMessage<GetConfigSetResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 13);
+  messageDesc(file_fairlead_console_v1_config_set_service, 17);
 
 /**
  * @generated from message fairlead.console.v1.ListConfigSetsRequest
@@ -472,7 +609,7 @@ export type ListConfigSetsRequest = Message<"fairlead.console.v1.ListConfigSetsR
  * Use `create(ListConfigSetsRequestSchema)` to create a new message.
  */
 export const ListConfigSetsRequestSchema: GenMessage<ListConfigSetsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 14);
+  messageDesc(file_fairlead_console_v1_config_set_service, 18);
 
 /**
  * @generated from message fairlead.console.v1.ListConfigSetsResponse
@@ -496,7 +633,7 @@ export type ListConfigSetsResponse = Message<"fairlead.console.v1.ListConfigSets
  * Use `create(ListConfigSetsResponseSchema)` to create a new message.
  */
 export const ListConfigSetsResponseSchema: GenMessage<ListConfigSetsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 15);
+  messageDesc(file_fairlead_console_v1_config_set_service, 19);
 
 /**
  * @generated from message fairlead.console.v1.UpdateConfigSetRequest
@@ -520,7 +657,7 @@ export type UpdateConfigSetRequest = Message<"fairlead.console.v1.UpdateConfigSe
  * Use `create(UpdateConfigSetRequestSchema)` to create a new message.
  */
 export const UpdateConfigSetRequestSchema: GenMessage<UpdateConfigSetRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 16);
+  messageDesc(file_fairlead_console_v1_config_set_service, 20);
 
 /**
  * @generated from message fairlead.console.v1.UpdateConfigSetResponse
@@ -542,7 +679,7 @@ export type UpdateConfigSetResponse = Message<"fairlead.console.v1.UpdateConfigS
  * Use `create(UpdateConfigSetResponseSchema)` to create a new message.
  */
 export const UpdateConfigSetResponseSchema: GenMessage<UpdateConfigSetResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 17);
+  messageDesc(file_fairlead_console_v1_config_set_service, 21);
 
 /**
  * @generated from message fairlead.console.v1.DeleteConfigSetRequest
@@ -566,7 +703,7 @@ export type DeleteConfigSetRequest = Message<"fairlead.console.v1.DeleteConfigSe
  * Use `create(DeleteConfigSetRequestSchema)` to create a new message.
  */
 export const DeleteConfigSetRequestSchema: GenMessage<DeleteConfigSetRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 18);
+  messageDesc(file_fairlead_console_v1_config_set_service, 22);
 
 /**
  * @generated from message fairlead.console.v1.DeleteConfigSetResponse
@@ -579,7 +716,7 @@ export type DeleteConfigSetResponse = Message<"fairlead.console.v1.DeleteConfigS
  * Use `create(DeleteConfigSetResponseSchema)` to create a new message.
  */
 export const DeleteConfigSetResponseSchema: GenMessage<DeleteConfigSetResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_config_set_service, 19);
+  messageDesc(file_fairlead_console_v1_config_set_service, 23);
 
 /**
  * ConfigSetService keeps configuration sets, which services name. Reading and writing is for who may do so in the
@@ -652,6 +789,18 @@ export const ConfigService: GenService<{
     methodKind: "unary";
     input: typeof PreviewConfigRequestSchema;
     output: typeof PreviewConfigResponseSchema;
+  },
+  /**
+   * ListConfigUsers returns a page of the services that get values from one resource, in the order of their names, with what each of them
+   * gets from it, and what it would get if another layer were not over it. Values are not shown. Called by who may see the resource; services
+   * that the caller may not see are left out. Errors: NotFound, InvalidArgument (page token).
+   *
+   * @generated from rpc fairlead.console.v1.ConfigService.ListConfigUsers
+   */
+  listConfigUsers: {
+    methodKind: "unary";
+    input: typeof ListConfigUsersRequestSchema;
+    output: typeof ListConfigUsersResponseSchema;
   },
   /**
    * AccessConfigs returns the values for services, secrets and all. For distributors only, which keep them in memory

@@ -1,12 +1,14 @@
 import { useQuery } from '@connectrpc/connect-query'
-import { ConfigService } from '../../gen/fairlead/console/v1/config_set_service_pb'
-import { failureOf } from '../../hub/errors'
-import { Failed, Waiting } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { ConfigService, type PreviewConfigRequest } from '../gen/fairlead/console/v1/config_set_service_pb'
+import { failureOf } from '../hub/errors'
+import { Failed, Waiting } from './Panel'
+import { plain } from './text'
 
-// The configuration that the service gets: each value, where it comes from, and what it is over.
-export function Values({ service }: { service: string }) {
-  const got = useQuery(ConfigService.method.previewConfig, { of: { case: 'service', value: service } })
+// The configuration that a service gets, or would get: each value, where it comes from, and what it is over.
+export function Values({ of }: { of: PreviewConfigRequest['of'] }) {
+  // A draft does not change, and what is typed into it is kept no longer than it is shown.
+  const once = of?.case === 'draft' ? { refetchInterval: false as const, gcTime: 0 } : {}
+  const got = useQuery(ConfigService.method.previewConfig, { of }, once)
   if (got.error && !got.data)
     return <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
   if (!got.data) return <Waiting what="the configuration" />
