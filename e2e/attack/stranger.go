@@ -97,7 +97,7 @@ func aboutOneself() []string {
 
 // reads holds for procedures that show a caller what it may see.
 func reads(name string) bool {
-	for _, prefix := range []string{"Get", "List", "Watch", "Count", "Preview"} {
+	for _, prefix := range []string{"Get", "List", "Watch", "Count", "Preview", "Search"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -342,6 +342,9 @@ func leftOut(f protoreflect.FieldDescriptor) bool {
 func textOf(f protoreflect.FieldDescriptor) string {
 	if parent := f.FullName().Parent().Name(); f.Name() == "kind" && (parent == "FreezeRequest" || parent == "UnfreezeRequest") {
 		return "project"
+	}
+	if f.FullName() == "fairlead.console.v1.SearchRequest.text" {
+		return "victim"
 	}
 	switch f.Name() {
 	case "name", "service", "global_service", "secret", "path", "namespace", "service_account":

@@ -126,7 +126,7 @@ func isJudged(method string) bool {
 			return true
 		}
 	}
-	return method == "Apply" || method == "WatchResources" || method == "WatchQueries" || method == "CountResources" || method == "ListEvents" || method == "WatchEvents" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune" || method == "RunTests" || method == "UndeleteResource" || method == "Freeze" || method == "Unfreeze"
+	return method == "Apply" || method == "WatchResources" || method == "WatchQueries" || method == "CountResources" || method == "Search" || method == "ListEvents" || method == "WatchEvents" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune" || method == "RunTests" || method == "UndeleteResource" || method == "Freeze" || method == "Unfreeze"
 }
 
 // caller calls a procedure with an empty request and returns the code: for a good caller that is

@@ -19,7 +19,7 @@ import (
 
 // readsOnly holds for procedures that show a caller what it may see, and change nothing.
 func readsOnly(method string) bool {
-	for _, prefix := range []string{"Get", "List", "Watch", "Count", "Check", "Preview"} {
+	for _, prefix := range []string{"Get", "List", "Watch", "Count", "Check", "Preview", "Search"} {
 		if strings.HasPrefix(method, prefix) && method != "CheckBackend" { // which reads with any Secret
 			return true
 		}

@@ -597,3 +597,85 @@ func TestResourcesAreCountedByTheirFields(t *testing.T) {
 		t.Errorf("a person without a grant learns how many services there are: %v", resp.GetCounts())
 	}
 }
+
+// found is what a search returns, a word for each: service/web by name.
+func (a api) found(t testing.TB, req *consolev1.SearchRequest) string {
+	t.Helper()
+	resp, err := a.live.Search(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range resp.GetResults() {
+		out = append(out, fmt.Sprintf("%s/%s by %s", strings.ToLower(strings.TrimPrefix(f.GetKind().String(), "KIND_")), f.GetName(), f.GetField()))
+	}
+	if int(resp.GetTotalSize()) < len(out) {
+		t.Errorf("%d of %d", len(out), resp.GetTotalSize())
+	}
+	return strings.Join(out, ", ")
+}
+
+// What is called so comes first, of any kind; then what has it elsewhere.
+func TestSearchLeadsToAnythingByAnyOfItsWords(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.must(t, newCluster("edge-1", "tier", "Web"), newCluster("edge-2"))
+	for name, cluster := range map[string]string{"web": "edge-1", "website": "edge-1", "my-web": "edge-2", "cobweb": "edge-2", "db": "edge-1"} {
+		admin.putLabelled(t, name, cluster, map[string]string{"team": "blue-" + name})
+	}
+	fail(t, r, admin, "cobweb", 1)
+	for _, want := range []struct {
+		text, found string
+	}{
+		{"web", "service/web by name, service/website by name, service/my-web by name, service/cobweb by name, cluster/edge-1 by labels.tier"},
+		{" WEB  edge-2 ", "service/my-web by cluster, service/cobweb by cluster"},
+		{"edge-2 cluster", "cluster/edge-2 by kind"},
+		{"team=blue-db", "service/db by labels.team"},
+		{"blue-db", "service/db by labels.team"},
+		{commitA[:7], "service/cobweb by commit"},
+		{commitA[:6], ""},
+		{"db web", ""},
+		{"nothing", ""},
+	} {
+		if got := admin.found(t, &consolev1.SearchRequest{Text: want.text}); got != want.found {
+			t.Errorf("%q: %s\nwant %s", want.text, got, want.found)
+		}
+	}
+	if got := admin.found(t, &consolev1.SearchRequest{Text: "team", Kinds: []consolev1.Kind{consolev1.Kind_KIND_SERVICE}}); got != "" {
+		t.Errorf("by the key of a label: %s", got)
+	}
+	resp, err := admin.live.Search(t.Context(), &consolev1.SearchRequest{Text: "shop", Limit: 1})
+	if err != nil || resp.GetTotalSize() != 6 || len(resp.GetResults()) != 1 || resp.GetResults()[0].GetKind() != consolev1.Kind_KIND_SOURCE {
+		t.Errorf("got %v, %v", resp, err)
+	}
+	_, err = admin.live.Search(t.Context(), &consolev1.SearchRequest{Text: "  "})
+	wantCode(t, err, connect.CodeInvalidArgument, "text")
+}
+
+func TestSearchShowsNothingForeign(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putSource(t, "shop", "https://git.example.com/shop")
+	admin.putCluster(t, "edge-1")
+	admin.putCluster(t, "edge-2")
+	admin.putLabelled(t, "web-mine", "edge-1", nil)
+	admin.putLabelled(t, "web-foreign", "edge-2", nil)
+	admin.let(t, "bobs", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+	bob := r.as(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"bobs"}}))
+	if got := bob.found(t, &consolev1.SearchRequest{Text: "web"}); got != "service/web-mine by name" {
+		t.Errorf("bob finds %s", got)
+	}
+	if got := bob.found(t, &consolev1.SearchRequest{Text: "edge"}); got != "cluster/edge-1 by name" {
+		t.Errorf("bob finds %s", got)
+	}
+	resp, err := bob.live.Search(t.Context(), &consolev1.SearchRequest{Text: "web"})
+	if err != nil || resp.GetTotalSize() != 1 {
+		t.Errorf("the total counts what he does not see: %v, %v", resp, err)
+	}
+	if got := r.user(t, "nobody").found(t, &consolev1.SearchRequest{Text: "e"}); got != "" {
+		t.Errorf("nobody finds %s", got)
+	}
+}

@@ -1,13 +1,13 @@
 import { useQuery } from '@connectrpc/connect-query'
+import { keepPreviousData } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
 import { useNavigate } from 'react-router'
-import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
-import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
-import { SourceService } from '../gen/fairlead/console/v1/source_service_pb'
-import { toFilter } from '../hub/filter'
-import { stateOf } from '../state/states'
+import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
+import { failureOf } from '../hub/errors'
 import { kinds } from '../ui/resources'
-import { type Found, ranked } from './ranked'
+import { plain } from '../ui/text'
+import { foundAt } from './found'
+import { type Found, mostFound, ranked } from './ranked'
 
 const places: Found[] = [
   ['Fleet', '/'],
@@ -71,57 +71,24 @@ export function Palette() {
 function Choices({ close }: { close: () => void }) {
   const navigate = useNavigate()
   const [typed, setTyped] = useState('')
-  const [at, setAt] = useState(0)
+  const [at, setAt] = useState('') // which one is chosen: others may come before it
   const [here] = useState(actions)
   const text = typed.trim()
-  // A pasted commit leads to the services that are at it.
-  const question = { filter: /^[\w.-]+$/.test(text) ? toFilter(text) : '', pageSize: 8 }
-  const enabled = question.filter !== ''
-  const options = { enabled, refetchInterval: false as const }
-  const services = useQuery(
-    ServiceService.method.listServices,
-    {
-      ...question,
-      orderBy: 'state desc, name',
-      readMask: { paths: ['metadata.name', 'spec.cluster', 'status.state'] },
-    },
-    options,
+  const got = useQuery(
+    LiveService.method.search,
+    { text, limit: mostFound },
+    { enabled: text !== '', refetchInterval: false as const, placeholderData: keepPreviousData },
   )
-  const clusters = useQuery(
-    ClusterService.method.listClusters,
-    { ...question, readMask: { paths: ['metadata.name'] } },
-    options,
+  // Until the hub has answered, of what it found before only those count whose name fits.
+  const answered = text !== '' && !got.isPlaceholderData
+  const hits = text === '' ? [] : (got.data?.results ?? []).flatMap((r) => foundAt(r, answered))
+  const found = ranked(text, [...places, ...hits, ...here, ...makes])
+  const more = answered ? (got.data?.totalSize ?? 0) - found.filter((f) => f.searched).length : 0
+  const chosen = Math.max(
+    0,
+    found.findIndex((f) => f.to === at),
   )
-  const sources = useQuery(
-    SourceService.method.listSources,
-    { ...question, readMask: { paths: ['metadata.name'] } },
-    options,
-  )
-  const found = ranked(text, [
-    ...places,
-    ...(enabled
-      ? [
-          ...(services.data?.services ?? []).map((s) => ({
-            name: s.metadata?.name ?? '',
-            to: `/service/${s.metadata?.name}`,
-            what: `service on ${s.spec?.cluster || 'the hub'}, ${stateOf(s.status?.state)}`,
-          })),
-          ...(clusters.data?.clusters ?? []).map((c) => ({
-            name: c.metadata?.name ?? '',
-            to: `/cluster/${c.metadata?.name}`,
-            what: 'cluster',
-          })),
-          ...(sources.data?.sources ?? []).map((s) => ({
-            name: s.metadata?.name ?? '',
-            to: `/source/${s.metadata?.name}`,
-            what: 'source',
-          })),
-        ]
-      : []),
-    ...here,
-    ...makes,
-  ])
-  const chosen = Math.min(at, found.length - 1)
+  const choose = (i: number) => setAt(found[Math.min(Math.max(i, 0), found.length - 1)]?.to ?? '')
   const go = (found: Found) => {
     close()
     if (found.act) found.act()
@@ -137,17 +104,17 @@ function Choices({ close }: { close: () => void }) {
         aria-controls="found"
         aria-activedescendant={found[chosen] ? `found-${chosen}` : undefined}
         aria-label="Name of a page or a thing"
-        placeholder="service, cluster, source, page, action"
+        placeholder="name, label, commit, page, action"
         spellCheck={false}
         value={typed}
         onChange={(e) => {
           setTyped(e.target.value)
-          setAt(0)
+          setAt('')
         }}
         onKeyDown={(e) => {
           const one = found[chosen]
-          if (e.key === 'ArrowDown') setAt(Math.min(found.length - 1, chosen + 1))
-          else if (e.key === 'ArrowUp') setAt(Math.max(0, chosen - 1))
+          if (e.key === 'ArrowDown') choose(chosen + 1)
+          else if (e.key === 'ArrowUp') choose(chosen - 1)
           else if (e.key === 'Enter' && one) go(one)
           else return
           e.preventDefault()
@@ -166,10 +133,19 @@ function Choices({ close }: { close: () => void }) {
               go(f)
             }}
           >
-            {f.name} <span className="quiet">{f.what}</span>
+            {plain(f.name, 120)} <span className="quiet">{plain(f.what, 200)}</span>
           </div>
         ))}
-        {found.length === 0 && <p className="quiet">Nothing has this name.</p>}
+        {found.length === 0 && !got.isFetching && !got.error && (
+          <p className="quiet">
+            Nothing that you may see fits: names, labels, places and commits were looked at.
+          </p>
+        )}
+        {got.isFetching && <p className="quiet">Asking the hub…</p>}
+        {got.error && text !== '' && (
+          <p className="cause">Pages and actions only: {plain(failureOf(got.error).message, 300)}</p>
+        )}
+        {more > 0 && <p className="quiet">{more.toLocaleString()} more: type another word of it.</p>}
       </div>
     </>
   )

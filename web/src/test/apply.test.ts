@@ -1,6 +1,10 @@
+import { create } from '@bufbuild/protobuf'
 import { Text } from '@codemirror/state'
 import { describe, expect, test } from 'vitest'
+import { foundAt } from '../app/found'
 import { ranked } from '../app/ranked'
+import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
+import { SearchResultSchema } from '../gen/fairlead/console/v1/live_service_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { marks } from '../heavy/diff'
 import { completeAt, fieldsAt, pathOf, read } from '../pages/apply/documents'
@@ -101,6 +105,25 @@ test('an editor completes fields, kinds and the words of a field', () => {
 test('what is called so comes first', () => {
   const list = ['a-web', 'xweby', 'web-2', 'web', 'api'].map((name) => ({ name, to: name, what: '' }))
   expect(ranked('web', list).map((f) => f.name)).toEqual(['web', 'web-2', 'a-web', 'xweby'])
+})
+
+test('what the hub found by more than its name comes behind the names, with its state and place', () => {
+  const hit = (kind: Kind, name: string, more: object = {}) =>
+    foundAt(create(SearchResultSchema, { kind, name, field: 'name', ...more }), true)
+  const list = [
+    ...hit(Kind.SERVICE, 'db', { field: 'labels.team', state: 'failed', cluster: 'edge-1' }),
+    ...hit(Kind.GLOBAL_SERVICE, 'web'),
+    ...hit(99 as Kind, 'web-of-a-newer-hub'),
+    { name: 'Cobweb', to: '/c', what: 'page' },
+    { name: 'Other', to: '/o', what: 'page' },
+  ]
+  expect(ranked('web', list).map((f) => [f.name, f.to, f.what])).toEqual([
+    ['web', '/globalservice/web', 'global service'],
+    ['db', '/service/db', 'service on edge-1, failed, by labels.team'],
+    ['Cobweb', '/c', 'page'],
+  ])
+  const [before] = foundAt(create(SearchResultSchema, { kind: Kind.CLUSTER, name: 'edge-1' }), false)
+  expect(before && ranked('web', [before])).toEqual([])
 })
 
 test('lines of a difference are marked by their signs, and the names of files are not', () => {

@@ -24,6 +24,208 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type SearchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// Empty: all.
+	Kinds []Kind `protobuf:"varint,2,rep,packed,name=kinds,proto3,enum=fairlead.console.v1.Kind" json:"kinds,omitempty"`
+	// At most this many; 0 means 20.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchRequest) Reset() {
+	*x = SearchRequest{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchRequest) ProtoMessage() {}
+
+func (x *SearchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
+func (*SearchRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SearchRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *SearchRequest) GetKinds() []Kind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *SearchRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type SearchResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Results []*SearchResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	// How many there are, also beyond the limit.
+	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchResponse) Reset() {
+	*x = SearchResponse{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchResponse) ProtoMessage() {}
+
+func (x *SearchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
+func (*SearchResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SearchResponse) GetResults() []*SearchResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *SearchResponse) GetTotalSize() int32 {
+	if x != nil {
+		return x.TotalSize
+	}
+	return 0
+}
+
+type SearchResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=fairlead.console.v1.Kind" json:"kind,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What of it fits, such as name, cluster, labels.env or commit; of several words, what of it fits worst.
+	Field string `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`
+	// Of services and sources, as filters have it: failed, degraded and so on.
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// Of a service: where it runs; empty: in the hub.
+	Cluster       string `protobuf:"bytes,5,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Project       string `protobuf:"bytes,6,opt,name=project,proto3" json:"project,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SearchResult) Reset() {
+	*x = SearchResult{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SearchResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SearchResult) ProtoMessage() {}
+
+func (x *SearchResult) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SearchResult.ProtoReflect.Descriptor instead.
+func (*SearchResult) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SearchResult) GetKind() Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Kind_KIND_UNSPECIFIED
+}
+
+func (x *SearchResult) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SearchResult) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *SearchResult) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SearchResult) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *SearchResult) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 type WatchQueriesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queries       []*Query               `protobuf:"bytes,1,rep,name=queries,proto3" json:"queries,omitempty"`
@@ -33,7 +235,7 @@ type WatchQueriesRequest struct {
 
 func (x *WatchQueriesRequest) Reset() {
 	*x = WatchQueriesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +247,7 @@ func (x *WatchQueriesRequest) String() string {
 func (*WatchQueriesRequest) ProtoMessage() {}
 
 func (x *WatchQueriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[0]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +260,7 @@ func (x *WatchQueriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQueriesRequest.ProtoReflect.Descriptor instead.
 func (*WatchQueriesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WatchQueriesRequest) GetQueries() []*Query {
@@ -90,7 +292,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -102,7 +304,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[1]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -115,7 +317,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Query) GetName() string {
@@ -246,7 +448,7 @@ type ListQuery struct {
 
 func (x *ListQuery) Reset() {
 	*x = ListQuery{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +460,7 @@ func (x *ListQuery) String() string {
 func (*ListQuery) ProtoMessage() {}
 
 func (x *ListQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +473,7 @@ func (x *ListQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuery.ProtoReflect.Descriptor instead.
 func (*ListQuery) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListQuery) GetKind() Kind {
@@ -326,7 +528,7 @@ type KnownResource struct {
 
 func (x *KnownResource) Reset() {
 	*x = KnownResource{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +540,7 @@ func (x *KnownResource) String() string {
 func (*KnownResource) ProtoMessage() {}
 
 func (x *KnownResource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +553,7 @@ func (x *KnownResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownResource.ProtoReflect.Descriptor instead.
 func (*KnownResource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KnownResource) GetName() string {
@@ -390,7 +592,7 @@ type WatchQueriesResponse struct {
 
 func (x *WatchQueriesResponse) Reset() {
 	*x = WatchQueriesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +604,7 @@ func (x *WatchQueriesResponse) String() string {
 func (*WatchQueriesResponse) ProtoMessage() {}
 
 func (x *WatchQueriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +617,7 @@ func (x *WatchQueriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchQueriesResponse.ProtoReflect.Descriptor instead.
 func (*WatchQueriesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchQueriesResponse) GetName() string {
@@ -564,7 +766,7 @@ type ListAnswer struct {
 
 func (x *ListAnswer) Reset() {
 	*x = ListAnswer{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +778,7 @@ func (x *ListAnswer) String() string {
 func (*ListAnswer) ProtoMessage() {}
 
 func (x *ListAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +791,7 @@ func (x *ListAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnswer.ProtoReflect.Descriptor instead.
 func (*ListAnswer) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListAnswer) GetNames() *Names {
@@ -629,7 +831,7 @@ type Names struct {
 
 func (x *Names) Reset() {
 	*x = Names{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +843,7 @@ func (x *Names) String() string {
 func (*Names) ProtoMessage() {}
 
 func (x *Names) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +856,7 @@ func (x *Names) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Names.ProtoReflect.Descriptor instead.
 func (*Names) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Names) GetNames() []string {
@@ -676,7 +878,7 @@ type ListedResource struct {
 
 func (x *ListedResource) Reset() {
 	*x = ListedResource{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +890,7 @@ func (x *ListedResource) String() string {
 func (*ListedResource) ProtoMessage() {}
 
 func (x *ListedResource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +903,7 @@ func (x *ListedResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListedResource.ProtoReflect.Descriptor instead.
 func (*ListedResource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListedResource) GetResource() *Resource {
@@ -733,7 +935,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +947,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +960,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EventsAnswer) GetWhole() bool {
@@ -801,7 +1003,7 @@ type QueryProblem struct {
 
 func (x *QueryProblem) Reset() {
 	*x = QueryProblem{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1015,7 @@ func (x *QueryProblem) String() string {
 func (*QueryProblem) ProtoMessage() {}
 
 func (x *QueryProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1028,7 @@ func (x *QueryProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryProblem.ProtoReflect.Descriptor instead.
 func (*QueryProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *QueryProblem) GetCode() int32 {
@@ -856,7 +1058,7 @@ type CountResourcesRequest struct {
 
 func (x *CountResourcesRequest) Reset() {
 	*x = CountResourcesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +1070,7 @@ func (x *CountResourcesRequest) String() string {
 func (*CountResourcesRequest) ProtoMessage() {}
 
 func (x *CountResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +1083,7 @@ func (x *CountResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResourcesRequest.ProtoReflect.Descriptor instead.
 func (*CountResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CountResourcesRequest) GetKind() Kind {
@@ -917,7 +1119,7 @@ type CountResourcesResponse struct {
 
 func (x *CountResourcesResponse) Reset() {
 	*x = CountResourcesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1131,7 @@ func (x *CountResourcesResponse) String() string {
 func (*CountResourcesResponse) ProtoMessage() {}
 
 func (x *CountResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1144,7 @@ func (x *CountResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResourcesResponse.ProtoReflect.Descriptor instead.
 func (*CountResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CountResourcesResponse) GetCounts() []*ResourceCount {
@@ -970,7 +1172,7 @@ type ResourceCount struct {
 
 func (x *ResourceCount) Reset() {
 	*x = ResourceCount{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1184,7 @@ func (x *ResourceCount) String() string {
 func (*ResourceCount) ProtoMessage() {}
 
 func (x *ResourceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1197,7 @@ func (x *ResourceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceCount.ProtoReflect.Descriptor instead.
 func (*ResourceCount) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResourceCount) GetValues() []string {
@@ -1026,7 +1228,7 @@ type WatchResourcesRequest struct {
 
 func (x *WatchResourcesRequest) Reset() {
 	*x = WatchResourcesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1240,7 @@ func (x *WatchResourcesRequest) String() string {
 func (*WatchResourcesRequest) ProtoMessage() {}
 
 func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1253,7 @@ func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesRequest.ProtoReflect.Descriptor instead.
 func (*WatchResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchResourcesRequest) GetKinds() []Kind {
@@ -1092,7 +1294,7 @@ type WatchResourcesResponse struct {
 
 func (x *WatchResourcesResponse) Reset() {
 	*x = WatchResourcesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1306,7 @@ func (x *WatchResourcesResponse) String() string {
 func (*WatchResourcesResponse) ProtoMessage() {}
 
 func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1319,7 @@ func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesResponse.ProtoReflect.Descriptor instead.
 func (*WatchResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchResourcesResponse) GetEvent() isWatchResourcesResponse_Event {
@@ -1209,7 +1411,7 @@ type LiveChanges struct {
 
 func (x *LiveChanges) Reset() {
 	*x = LiveChanges{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1423,7 @@ func (x *LiveChanges) String() string {
 func (*LiveChanges) ProtoMessage() {}
 
 func (x *LiveChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1436,7 @@ func (x *LiveChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveChanges.ProtoReflect.Descriptor instead.
 func (*LiveChanges) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LiveChanges) GetResources() []*Resource {
@@ -1255,7 +1457,24 @@ var File_fairlead_console_v1_live_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\n" +
-	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a.fairlead/console/v1/cluster_view_service.proto\x1a'fairlead/console/v1/event_service.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"W\n" +
+	"&fairlead/console/v1/live_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a'fairlead/console/v1/apply_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a.fairlead/console/v1/cluster_view_service.proto\x1a'fairlead/console/v1/event_service.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x01\n" +
+	"\rSearchRequest\x12\x1e\n" +
+	"\x04text\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04text\x129\n" +
+	"\x05kinds\x18\x02 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\x12 \n" +
+	"\x05limit\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xc8\x01(\x00R\x05limit\"l\n" +
+	"\x0eSearchResponse\x12;\n" +
+	"\aresults\x18\x01 \x03(\v2!.fairlead.console.v1.SearchResultR\aresults\x12\x1d\n" +
+	"\n" +
+	"total_size\x18\x02 \x01(\x05R\ttotalSize\"\xb1\x01\n" +
+	"\fSearchResult\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05field\x18\x03 \x01(\tR\x05field\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x18\n" +
+	"\acluster\x18\x05 \x01(\tR\acluster\x12\x18\n" +
+	"\aproject\x18\x06 \x01(\tR\aproject\"W\n" +
 	"\x13WatchQueriesRequest\x12@\n" +
 	"\aqueries\x18\x01 \x03(\v2\x1a.fairlead.console.v1.QueryB\n" +
 	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\aqueries\"\xef\x03\n" +
@@ -1341,10 +1560,11 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\x05event\"\x82\x01\n" +
 	"\vLiveChanges\x12;\n" +
 	"\tresources\x18\x01 \x03(\v2\x1d.fairlead.console.v1.ResourceR\tresources\x126\n" +
-	"\adeleted\x18\x02 \x03(\v2\x1c.fairlead.console.v1.DeletedR\adeleted2\xd5\x02\n" +
+	"\adeleted\x18\x02 \x03(\v2\x1c.fairlead.console.v1.DeletedR\adeleted2\xad\x03\n" +
 	"\vLiveService\x12m\n" +
 	"\x0eWatchResources\x12*.fairlead.console.v1.WatchResourcesRequest\x1a+.fairlead.console.v1.WatchResourcesResponse\"\x000\x01\x12n\n" +
-	"\x0eCountResources\x12*.fairlead.console.v1.CountResourcesRequest\x1a+.fairlead.console.v1.CountResourcesResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\x0eCountResources\x12*.fairlead.console.v1.CountResourcesRequest\x1a+.fairlead.console.v1.CountResourcesResponse\"\x03\x90\x02\x01\x12V\n" +
+	"\x06Search\x12\".fairlead.console.v1.SearchRequest\x1a#.fairlead.console.v1.SearchResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\fWatchQueries\x12(.fairlead.console.v1.WatchQueriesRequest\x1a).fairlead.console.v1.WatchQueriesResponse\"\x000\x01B\xc9\x01\n" +
 	"\x17com.fairlead.console.v1B\x10LiveServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
@@ -1360,82 +1580,90 @@ func file_fairlead_console_v1_live_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_live_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fairlead_console_v1_live_service_proto_goTypes = []any{
-	(*WatchQueriesRequest)(nil),      // 0: fairlead.console.v1.WatchQueriesRequest
-	(*Query)(nil),                    // 1: fairlead.console.v1.Query
-	(*ListQuery)(nil),                // 2: fairlead.console.v1.ListQuery
-	(*KnownResource)(nil),            // 3: fairlead.console.v1.KnownResource
-	(*WatchQueriesResponse)(nil),     // 4: fairlead.console.v1.WatchQueriesResponse
-	(*ListAnswer)(nil),               // 5: fairlead.console.v1.ListAnswer
-	(*Names)(nil),                    // 6: fairlead.console.v1.Names
-	(*ListedResource)(nil),           // 7: fairlead.console.v1.ListedResource
-	(*EventsAnswer)(nil),             // 8: fairlead.console.v1.EventsAnswer
-	(*QueryProblem)(nil),             // 9: fairlead.console.v1.QueryProblem
-	(*CountResourcesRequest)(nil),    // 10: fairlead.console.v1.CountResourcesRequest
-	(*CountResourcesResponse)(nil),   // 11: fairlead.console.v1.CountResourcesResponse
-	(*ResourceCount)(nil),            // 12: fairlead.console.v1.ResourceCount
-	(*WatchResourcesRequest)(nil),    // 13: fairlead.console.v1.WatchResourcesRequest
-	(*WatchResourcesResponse)(nil),   // 14: fairlead.console.v1.WatchResourcesResponse
-	(*LiveChanges)(nil),              // 15: fairlead.console.v1.LiveChanges
-	(*ListEventsRequest)(nil),        // 16: fairlead.console.v1.ListEventsRequest
-	(*GetClusterViewRequest)(nil),    // 17: fairlead.console.v1.GetClusterViewRequest
-	(*ListClusterViewsRequest)(nil),  // 18: fairlead.console.v1.ListClusterViewsRequest
+	(*SearchRequest)(nil),            // 0: fairlead.console.v1.SearchRequest
+	(*SearchResponse)(nil),           // 1: fairlead.console.v1.SearchResponse
+	(*SearchResult)(nil),             // 2: fairlead.console.v1.SearchResult
+	(*WatchQueriesRequest)(nil),      // 3: fairlead.console.v1.WatchQueriesRequest
+	(*Query)(nil),                    // 4: fairlead.console.v1.Query
+	(*ListQuery)(nil),                // 5: fairlead.console.v1.ListQuery
+	(*KnownResource)(nil),            // 6: fairlead.console.v1.KnownResource
+	(*WatchQueriesResponse)(nil),     // 7: fairlead.console.v1.WatchQueriesResponse
+	(*ListAnswer)(nil),               // 8: fairlead.console.v1.ListAnswer
+	(*Names)(nil),                    // 9: fairlead.console.v1.Names
+	(*ListedResource)(nil),           // 10: fairlead.console.v1.ListedResource
+	(*EventsAnswer)(nil),             // 11: fairlead.console.v1.EventsAnswer
+	(*QueryProblem)(nil),             // 12: fairlead.console.v1.QueryProblem
+	(*CountResourcesRequest)(nil),    // 13: fairlead.console.v1.CountResourcesRequest
+	(*CountResourcesResponse)(nil),   // 14: fairlead.console.v1.CountResourcesResponse
+	(*ResourceCount)(nil),            // 15: fairlead.console.v1.ResourceCount
+	(*WatchResourcesRequest)(nil),    // 16: fairlead.console.v1.WatchResourcesRequest
+	(*WatchResourcesResponse)(nil),   // 17: fairlead.console.v1.WatchResourcesResponse
+	(*LiveChanges)(nil),              // 18: fairlead.console.v1.LiveChanges
 	(Kind)(0),                        // 19: fairlead.console.v1.Kind
-	(*fieldmaskpb.FieldMask)(nil),    // 20: google.protobuf.FieldMask
-	(*Heartbeat)(nil),                // 21: fairlead.console.v1.Heartbeat
-	(*GetClusterViewResponse)(nil),   // 22: fairlead.console.v1.GetClusterViewResponse
-	(*ListClusterViewsResponse)(nil), // 23: fairlead.console.v1.ListClusterViewsResponse
-	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
-	(*Resource)(nil),                 // 25: fairlead.console.v1.Resource
-	(*Event)(nil),                    // 26: fairlead.console.v1.Event
-	(*SnapshotBegin)(nil),            // 27: fairlead.console.v1.SnapshotBegin
-	(*SnapshotEnd)(nil),              // 28: fairlead.console.v1.SnapshotEnd
-	(*Deleted)(nil),                  // 29: fairlead.console.v1.Deleted
+	(*ListEventsRequest)(nil),        // 20: fairlead.console.v1.ListEventsRequest
+	(*GetClusterViewRequest)(nil),    // 21: fairlead.console.v1.GetClusterViewRequest
+	(*ListClusterViewsRequest)(nil),  // 22: fairlead.console.v1.ListClusterViewsRequest
+	(*fieldmaskpb.FieldMask)(nil),    // 23: google.protobuf.FieldMask
+	(*Heartbeat)(nil),                // 24: fairlead.console.v1.Heartbeat
+	(*GetClusterViewResponse)(nil),   // 25: fairlead.console.v1.GetClusterViewResponse
+	(*ListClusterViewsResponse)(nil), // 26: fairlead.console.v1.ListClusterViewsResponse
+	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
+	(*Resource)(nil),                 // 28: fairlead.console.v1.Resource
+	(*Event)(nil),                    // 29: fairlead.console.v1.Event
+	(*SnapshotBegin)(nil),            // 30: fairlead.console.v1.SnapshotBegin
+	(*SnapshotEnd)(nil),              // 31: fairlead.console.v1.SnapshotEnd
+	(*Deleted)(nil),                  // 32: fairlead.console.v1.Deleted
 }
 var file_fairlead_console_v1_live_service_proto_depIdxs = []int32{
-	1,  // 0: fairlead.console.v1.WatchQueriesRequest.queries:type_name -> fairlead.console.v1.Query
-	2,  // 1: fairlead.console.v1.Query.list:type_name -> fairlead.console.v1.ListQuery
-	10, // 2: fairlead.console.v1.Query.counts:type_name -> fairlead.console.v1.CountResourcesRequest
-	16, // 3: fairlead.console.v1.Query.events:type_name -> fairlead.console.v1.ListEventsRequest
-	17, // 4: fairlead.console.v1.Query.view:type_name -> fairlead.console.v1.GetClusterViewRequest
-	18, // 5: fairlead.console.v1.Query.views:type_name -> fairlead.console.v1.ListClusterViewsRequest
-	3,  // 6: fairlead.console.v1.Query.known:type_name -> fairlead.console.v1.KnownResource
-	19, // 7: fairlead.console.v1.ListQuery.kind:type_name -> fairlead.console.v1.Kind
-	20, // 8: fairlead.console.v1.ListQuery.read_mask:type_name -> google.protobuf.FieldMask
-	5,  // 9: fairlead.console.v1.WatchQueriesResponse.list:type_name -> fairlead.console.v1.ListAnswer
-	11, // 10: fairlead.console.v1.WatchQueriesResponse.counts:type_name -> fairlead.console.v1.CountResourcesResponse
-	8,  // 11: fairlead.console.v1.WatchQueriesResponse.events:type_name -> fairlead.console.v1.EventsAnswer
-	9,  // 12: fairlead.console.v1.WatchQueriesResponse.problem:type_name -> fairlead.console.v1.QueryProblem
-	21, // 13: fairlead.console.v1.WatchQueriesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	22, // 14: fairlead.console.v1.WatchQueriesResponse.view:type_name -> fairlead.console.v1.GetClusterViewResponse
-	23, // 15: fairlead.console.v1.WatchQueriesResponse.views:type_name -> fairlead.console.v1.ListClusterViewsResponse
-	24, // 16: fairlead.console.v1.WatchQueriesResponse.time:type_name -> google.protobuf.Timestamp
-	6,  // 17: fairlead.console.v1.ListAnswer.names:type_name -> fairlead.console.v1.Names
-	7,  // 18: fairlead.console.v1.ListAnswer.resources:type_name -> fairlead.console.v1.ListedResource
-	25, // 19: fairlead.console.v1.ListedResource.resource:type_name -> fairlead.console.v1.Resource
-	26, // 20: fairlead.console.v1.EventsAnswer.events:type_name -> fairlead.console.v1.Event
-	19, // 21: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
-	12, // 22: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
-	24, // 23: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
-	19, // 24: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
-	27, // 25: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
-	28, // 26: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
-	15, // 27: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
-	21, // 28: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	25, // 29: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
-	29, // 30: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
-	13, // 31: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
-	10, // 32: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
-	0,  // 33: fairlead.console.v1.LiveService.WatchQueries:input_type -> fairlead.console.v1.WatchQueriesRequest
-	14, // 34: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
-	11, // 35: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
-	4,  // 36: fairlead.console.v1.LiveService.WatchQueries:output_type -> fairlead.console.v1.WatchQueriesResponse
-	34, // [34:37] is the sub-list for method output_type
-	31, // [31:34] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	19, // 0: fairlead.console.v1.SearchRequest.kinds:type_name -> fairlead.console.v1.Kind
+	2,  // 1: fairlead.console.v1.SearchResponse.results:type_name -> fairlead.console.v1.SearchResult
+	19, // 2: fairlead.console.v1.SearchResult.kind:type_name -> fairlead.console.v1.Kind
+	4,  // 3: fairlead.console.v1.WatchQueriesRequest.queries:type_name -> fairlead.console.v1.Query
+	5,  // 4: fairlead.console.v1.Query.list:type_name -> fairlead.console.v1.ListQuery
+	13, // 5: fairlead.console.v1.Query.counts:type_name -> fairlead.console.v1.CountResourcesRequest
+	20, // 6: fairlead.console.v1.Query.events:type_name -> fairlead.console.v1.ListEventsRequest
+	21, // 7: fairlead.console.v1.Query.view:type_name -> fairlead.console.v1.GetClusterViewRequest
+	22, // 8: fairlead.console.v1.Query.views:type_name -> fairlead.console.v1.ListClusterViewsRequest
+	6,  // 9: fairlead.console.v1.Query.known:type_name -> fairlead.console.v1.KnownResource
+	19, // 10: fairlead.console.v1.ListQuery.kind:type_name -> fairlead.console.v1.Kind
+	23, // 11: fairlead.console.v1.ListQuery.read_mask:type_name -> google.protobuf.FieldMask
+	8,  // 12: fairlead.console.v1.WatchQueriesResponse.list:type_name -> fairlead.console.v1.ListAnswer
+	14, // 13: fairlead.console.v1.WatchQueriesResponse.counts:type_name -> fairlead.console.v1.CountResourcesResponse
+	11, // 14: fairlead.console.v1.WatchQueriesResponse.events:type_name -> fairlead.console.v1.EventsAnswer
+	12, // 15: fairlead.console.v1.WatchQueriesResponse.problem:type_name -> fairlead.console.v1.QueryProblem
+	24, // 16: fairlead.console.v1.WatchQueriesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	25, // 17: fairlead.console.v1.WatchQueriesResponse.view:type_name -> fairlead.console.v1.GetClusterViewResponse
+	26, // 18: fairlead.console.v1.WatchQueriesResponse.views:type_name -> fairlead.console.v1.ListClusterViewsResponse
+	27, // 19: fairlead.console.v1.WatchQueriesResponse.time:type_name -> google.protobuf.Timestamp
+	9,  // 20: fairlead.console.v1.ListAnswer.names:type_name -> fairlead.console.v1.Names
+	10, // 21: fairlead.console.v1.ListAnswer.resources:type_name -> fairlead.console.v1.ListedResource
+	28, // 22: fairlead.console.v1.ListedResource.resource:type_name -> fairlead.console.v1.Resource
+	29, // 23: fairlead.console.v1.EventsAnswer.events:type_name -> fairlead.console.v1.Event
+	19, // 24: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
+	15, // 25: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
+	27, // 26: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
+	19, // 27: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
+	30, // 28: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
+	31, // 29: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
+	18, // 30: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
+	24, // 31: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	28, // 32: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
+	32, // 33: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
+	16, // 34: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
+	13, // 35: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
+	0,  // 36: fairlead.console.v1.LiveService.Search:input_type -> fairlead.console.v1.SearchRequest
+	3,  // 37: fairlead.console.v1.LiveService.WatchQueries:input_type -> fairlead.console.v1.WatchQueriesRequest
+	17, // 38: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
+	14, // 39: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
+	1,  // 40: fairlead.console.v1.LiveService.Search:output_type -> fairlead.console.v1.SearchResponse
+	7,  // 41: fairlead.console.v1.LiveService.WatchQueries:output_type -> fairlead.console.v1.WatchQueriesResponse
+	38, // [38:42] is the sub-list for method output_type
+	34, // [34:38] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_live_service_proto_init() }
@@ -1447,14 +1675,14 @@ func file_fairlead_console_v1_live_service_proto_init() {
 	file_fairlead_console_v1_catalog_service_proto_init()
 	file_fairlead_console_v1_cluster_view_service_proto_init()
 	file_fairlead_console_v1_event_service_proto_init()
-	file_fairlead_console_v1_live_service_proto_msgTypes[1].OneofWrappers = []any{
+	file_fairlead_console_v1_live_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*Query_List)(nil),
 		(*Query_Counts)(nil),
 		(*Query_Events)(nil),
 		(*Query_View)(nil),
 		(*Query_Views)(nil),
 	}
-	file_fairlead_console_v1_live_service_proto_msgTypes[4].OneofWrappers = []any{
+	file_fairlead_console_v1_live_service_proto_msgTypes[7].OneofWrappers = []any{
 		(*WatchQueriesResponse_List)(nil),
 		(*WatchQueriesResponse_Counts)(nil),
 		(*WatchQueriesResponse_Events)(nil),
@@ -1463,7 +1691,7 @@ func file_fairlead_console_v1_live_service_proto_init() {
 		(*WatchQueriesResponse_View)(nil),
 		(*WatchQueriesResponse_Views)(nil),
 	}
-	file_fairlead_console_v1_live_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_fairlead_console_v1_live_service_proto_msgTypes[17].OneofWrappers = []any{
 		(*WatchResourcesResponse_SnapshotBegin)(nil),
 		(*WatchResourcesResponse_SnapshotEnd)(nil),
 		(*WatchResourcesResponse_Changes)(nil),
@@ -1475,7 +1703,7 @@ func file_fairlead_console_v1_live_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_live_service_proto_rawDesc), len(file_fairlead_console_v1_live_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

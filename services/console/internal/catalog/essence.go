@@ -133,6 +133,9 @@ func (e *Essence) Follow(refs map[store.HubRef]RefHub) bool {
 	return ok
 }
 
+// Commit is what the hub hands out; empty: nothing yet.
+func (e *Essence) Commit() string { return text(e.commit) }
+
 // Ref is whose commit in Git counts.
 func (e *Essence) Ref() string { return text(e.ref) }
 

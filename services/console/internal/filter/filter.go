@@ -49,6 +49,9 @@ var (
 // Levels is the type of words that have an order.
 func Levels(words ...string) Type { return Type{kind: level, levels: words} }
 
+// Level is the place of a word in the order of its type; -1: the type has no such word.
+func (t Type) Level(word string) int { return slices.Index(t.levels, word) }
+
 // OneOf is the type of texts that are all known: a comparison with another one is a mistake.
 func OneOf(known ...string) Type { return Type{kind: text, known: known} }
 

@@ -44,6 +44,19 @@ func (l labels) get(want string) (value string, ok bool) {
 	return "", false
 }
 
+// found is the key of the first label whose value begins with a word in small letters, or that is the word as key=value.
+func (l labels) found(want string) string {
+	for text := l.Value(); text != ""; {
+		var key, value string
+		key, text, _ = strings.Cut(text, labelEnd)
+		value, text, _ = strings.Cut(text, labelEnd)
+		if low := strings.ToLower(value); strings.HasPrefix(low, want) || strings.ToLower(key)+"="+low == want {
+			return key
+		}
+	}
+	return ""
+}
+
 // row is what lists and filters look at of a resource. Immutable.
 type row struct {
 	kind      store.Kind

@@ -41,6 +41,7 @@ func readPolicy() identity.Policy {
 	return identity.Policy{
 		consolev1connect.LiveServiceWatchResourcesProcedure: identity.RoleUser,
 		consolev1connect.LiveServiceCountResourcesProcedure: identity.RoleUser,
+		consolev1connect.LiveServiceSearchProcedure:         identity.RoleUser,
 		consolev1connect.LiveServiceWatchQueriesProcedure:   identity.RoleUser,
 
 		consolev1connect.EventServiceListEventsProcedure:  identity.RoleUser,
@@ -105,6 +106,16 @@ func (s *lives) CountResources(ctx context.Context, req *consolev1.CountResource
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.CountResourcesResponse{Counts: each(groups, encodeGroup), ObservedTime: timestamppb.New(now)}, nil
+}
+
+func (s *lives) Search(ctx context.Context, req *consolev1.SearchRequest) (*consolev1.SearchResponse, error) {
+	found, total, err := s.Board.Search(ctx, req.GetText(), each(req.GetKinds(), decodeKind), int(req.GetLimit()))
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return &consolev1.SearchResponse{TotalSize: int32(min(total, math.MaxInt32)), Results: each(found, func(f live.Found) *consolev1.SearchResult {
+		return &consolev1.SearchResult{Kind: encodeKind(f.Kind), Name: f.Name, Field: f.Field, State: f.State, Cluster: f.Cluster, Project: f.Project}
+	})}, nil
 }
 
 func encodeGroup(g live.Group) *consolev1.ResourceCount {

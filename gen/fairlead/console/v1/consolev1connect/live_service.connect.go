@@ -39,6 +39,8 @@ const (
 	// LiveServiceCountResourcesProcedure is the fully-qualified name of the LiveService's
 	// CountResources RPC.
 	LiveServiceCountResourcesProcedure = "/fairlead.console.v1.LiveService/CountResources"
+	// LiveServiceSearchProcedure is the fully-qualified name of the LiveService's Search RPC.
+	LiveServiceSearchProcedure = "/fairlead.console.v1.LiveService/Search"
 	// LiveServiceWatchQueriesProcedure is the fully-qualified name of the LiveService's WatchQueries
 	// RPC.
 	LiveServiceWatchQueriesProcedure = "/fairlead.console.v1.LiveService/WatchQueries"
@@ -56,6 +58,11 @@ type LiveServiceClient interface {
 	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
 	// values).
 	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
+	// Search returns the resources of all kinds that a text leads to and that the caller may see, the best first: by name, labels, project, cluster,
+	// namespace and source, and services by the commit that the hub hands out. Of several words each has to fit. A name that is the text comes before
+	// one that begins with it, then one of which a word begins with it, then one that has it; among equals the worse state comes first. Errors:
+	// Unavailable (the console begins: try again).
+	Search(context.Context, *v1.SearchRequest) (*v1.SearchResponse, error)
 	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts, events and views of clusters, as a
 	// page in a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
 	// pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
@@ -90,6 +97,13 @@ func NewLiveServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		search: connect.NewClient[v1.SearchRequest, v1.SearchResponse](
+			httpClient,
+			baseURL+LiveServiceSearchProcedure,
+			connect.WithSchema(liveServiceMethods.ByName("Search")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		watchQueries: connect.NewClient[v1.WatchQueriesRequest, v1.WatchQueriesResponse](
 			httpClient,
 			baseURL+LiveServiceWatchQueriesProcedure,
@@ -103,6 +117,7 @@ func NewLiveServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 type liveServiceClient struct {
 	watchResources *connect.Client[v1.WatchResourcesRequest, v1.WatchResourcesResponse]
 	countResources *connect.Client[v1.CountResourcesRequest, v1.CountResourcesResponse]
+	search         *connect.Client[v1.SearchRequest, v1.SearchResponse]
 	watchQueries   *connect.Client[v1.WatchQueriesRequest, v1.WatchQueriesResponse]
 }
 
@@ -114,6 +129,15 @@ func (c *liveServiceClient) WatchResources(ctx context.Context, req *v1.WatchRes
 // CountResources calls fairlead.console.v1.LiveService.CountResources.
 func (c *liveServiceClient) CountResources(ctx context.Context, req *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error) {
 	response, err := c.countResources.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Search calls fairlead.console.v1.LiveService.Search.
+func (c *liveServiceClient) Search(ctx context.Context, req *v1.SearchRequest) (*v1.SearchResponse, error) {
+	response, err := c.search.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -137,6 +161,11 @@ type LiveServiceHandler interface {
 	// state. Errors: InvalidArgument (filter, a field that can't be counted by, or more than 50,000 combinations of
 	// values).
 	CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error)
+	// Search returns the resources of all kinds that a text leads to and that the caller may see, the best first: by name, labels, project, cluster,
+	// namespace and source, and services by the commit that the hub hands out. Of several words each has to fit. A name that is the text comes before
+	// one that begins with it, then one of which a word begins with it, then one that has it; among equals the worse state comes first. Errors:
+	// Unavailable (the console begins: try again).
+	Search(context.Context, *v1.SearchRequest) (*v1.SearchResponse, error)
 	// WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts, events and views of clusters, as a
 	// page in a browser shows them. Each answer is what the unary method of the same name answers to the caller, with the same rights, filters and
 	// pages. The first answers come at once, then a heartbeat; later ones when something changed, at most twice a second,
@@ -167,6 +196,13 @@ func NewLiveServiceHandler(svc LiveServiceHandler, opts ...connect.HandlerOption
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	liveServiceSearchHandler := connect.NewUnaryHandlerSimple(
+		LiveServiceSearchProcedure,
+		svc.Search,
+		connect.WithSchema(liveServiceMethods.ByName("Search")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	liveServiceWatchQueriesHandler := connect.NewServerStreamHandlerSimple(
 		LiveServiceWatchQueriesProcedure,
 		svc.WatchQueries,
@@ -179,6 +215,8 @@ func NewLiveServiceHandler(svc LiveServiceHandler, opts ...connect.HandlerOption
 			liveServiceWatchResourcesHandler.ServeHTTP(w, r)
 		case LiveServiceCountResourcesProcedure:
 			liveServiceCountResourcesHandler.ServeHTTP(w, r)
+		case LiveServiceSearchProcedure:
+			liveServiceSearchHandler.ServeHTTP(w, r)
 		case LiveServiceWatchQueriesProcedure:
 			liveServiceWatchQueriesHandler.ServeHTTP(w, r)
 		default:
@@ -196,6 +234,10 @@ func (UnimplementedLiveServiceHandler) WatchResources(context.Context, *v1.Watch
 
 func (UnimplementedLiveServiceHandler) CountResources(context.Context, *v1.CountResourcesRequest) (*v1.CountResourcesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LiveService.CountResources is not implemented"))
+}
+
+func (UnimplementedLiveServiceHandler) Search(context.Context, *v1.SearchRequest) (*v1.SearchResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.LiveService.Search is not implemented"))
 }
 
 func (UnimplementedLiveServiceHandler) WatchQueries(context.Context, *v1.WatchQueriesRequest, *connect.ServerStream[v1.WatchQueriesResponse]) error {

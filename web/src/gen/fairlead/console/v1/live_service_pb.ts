@@ -20,7 +20,110 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/live_service.proto.
  */
 export const file_fairlead_console_v1_live_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJCChNXYXRjaFF1ZXJpZXNSZXF1ZXN0EisKB3F1ZXJpZXMYASADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLlF1ZXJ5IooDCgVRdWVyeRIMCgRuYW1lGAEgASgJEi4KBGxpc3QYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RRdWVyeUgAEjwKBmNvdW50cxgDIAEoCzIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXF1ZXN0SAASOAoGZXZlbnRzGAQgASgLMiYuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0RXZlbnRzUmVxdWVzdEgAEjoKBHZpZXcYBSABKAsyKi5mYWlybGVhZC5jb25zb2xlLnYxLkdldENsdXN0ZXJWaWV3UmVxdWVzdEgAEj0KBXZpZXdzGAYgASgLMiwuZmFpcmxlYWQuY29uc29sZS52MS5MaXN0Q2x1c3RlclZpZXdzUmVxdWVzdEgAEjEKBWtub3duGAogAygLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Lbm93blJlc291cmNlEhQKDHJlc3VtZV90b2tlbhgLIAEoCUIHCgVxdWVyeSKsAQoJTGlzdFF1ZXJ5EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSDgoGZmlsdGVyGAQgASgJEhAKCG9yZGVyX2J5GAUgASgJEi0KCXJlYWRfbWFzaxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siLgoNS25vd25SZXNvdXJjZRIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAYi5AMKFFdhdGNoUXVlcmllc1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSLwoEbGlzdBgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEFuc3dlckgAEj0KBmNvdW50cxgDIAEoCzIrLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXNwb25zZUgAEjMKBmV2ZW50cxgEIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnRzQW5zd2VySAASNAoHcHJvYmxlbRgFIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnlQcm9ibGVtSAASMwoJaGVhcnRiZWF0GAYgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXRIABI7CgR2aWV3GAcgASgLMisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRDbHVzdGVyVmlld1Jlc3BvbnNlSAASPgoFdmlld3MYCCABKAsyLS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXNwb25zZUgAEigKBHRpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgcKBWV2ZW50IpwBCgpMaXN0QW5zd2VyEikKBW5hbWVzGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5OYW1lcxI2CglyZXNvdXJjZXMYAiADKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RlZFJlc291cmNlEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRISCgp0b3RhbF9zaXplGAQgASgFIhYKBU5hbWVzEg0KBW5hbWVzGAEgAygJIlIKDkxpc3RlZFJlc291cmNlEi8KCHJlc291cmNlGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5SZXNvdXJjZRIPCgd2ZXJzaW9uGAIgASgGIngKDEV2ZW50c0Fuc3dlchINCgV3aG9sZRgBIAEoCBIqCgZldmVudHMYAiADKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIUCgxyZXN1bWVfdG9rZW4YBCABKAkiLQoMUXVlcnlQcm9ibGVtEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCSJiChVDb3VudFJlc291cmNlc1JlcXVlc3QSJwoEa2luZBgBIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIOCgZmaWx0ZXIYAiABKAkSEAoIZ3JvdXBfYnkYAyADKAkifwoWQ291bnRSZXNvdXJjZXNSZXNwb25zZRIyCgZjb3VudHMYASADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlQ291bnQSMQoNb2JzZXJ2ZWRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiLgoNUmVzb3VyY2VDb3VudBIOCgZ2YWx1ZXMYASADKAkSDQoFY291bnQYAiABKAUiZwoVV2F0Y2hSZXNvdXJjZXNSZXF1ZXN0EigKBWtpbmRzGAEgAygOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEg4KBmZpbHRlchgCIAEoCRIUCgxyZXN1bWVfdG9rZW4YAyABKAkimQIKFldhdGNoUmVzb3VyY2VzUmVzcG9uc2USPAoOc25hcHNob3RfYmVnaW4YASABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNuYXBzaG90QmVnaW5IABI4CgxzbmFwc2hvdF9lbmQYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNuYXBzaG90RW5kSAASMwoHY2hhbmdlcxgDIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuTGl2ZUNoYW5nZXNIABIzCgloZWFydGJlYXQYBCABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkhlYXJ0YmVhdEgAEhQKDHJlc3VtZV90b2tlbhgKIAEoCUIHCgVldmVudCJuCgtMaXZlQ2hhbmdlcxIwCglyZXNvdXJjZXMYASADKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlEi0KB2RlbGV0ZWQYAiADKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLkRlbGV0ZWQy0QIKC0xpdmVTZXJ2aWNlEmsKDldhdGNoUmVzb3VyY2VzEiouZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFJlc291cmNlc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoUmVzb3VyY2VzUmVzcG9uc2UwARJuCg5Db3VudFJlc291cmNlcxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1Jlc3BvbnNlIgOQAgESZQoMV2F0Y2hRdWVyaWVzEiguZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXNwb25zZTABYgZwcm90bzM", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_cluster_view_service, file_fairlead_console_v1_event_service, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJWCg1TZWFyY2hSZXF1ZXN0EgwKBHRleHQYASABKAkSKAoFa2luZHMYAiADKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDQoFbGltaXQYAyABKAUiWAoOU2VhcmNoUmVzcG9uc2USMgoHcmVzdWx0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VhcmNoUmVzdWx0EhIKCnRvdGFsX3NpemUYAiABKAUihQEKDFNlYXJjaFJlc3VsdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSDQoFZmllbGQYAyABKAkSDQoFc3RhdGUYBCABKAkSDwoHY2x1c3RlchgFIAEoCRIPCgdwcm9qZWN0GAYgASgJIkIKE1dhdGNoUXVlcmllc1JlcXVlc3QSKwoHcXVlcmllcxgBIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnkiigMKBVF1ZXJ5EgwKBG5hbWUYASABKAkSLgoEbGlzdBgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFF1ZXJ5SAASPAoGY291bnRzGAMgASgLMiouZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1JlcXVlc3RIABI4CgZldmVudHMYBCABKAsyJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RFdmVudHNSZXF1ZXN0SAASOgoEdmlldxgFIAEoCzIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0Q2x1c3RlclZpZXdSZXF1ZXN0SAASPQoFdmlld3MYBiABKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXF1ZXN0SAASMQoFa25vd24YCiADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLktub3duUmVzb3VyY2USFAoMcmVzdW1lX3Rva2VuGAsgASgJQgcKBXF1ZXJ5IqwBCglMaXN0UXVlcnkSJwoEa2luZBgBIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIOCgZmaWx0ZXIYBCABKAkSEAoIb3JkZXJfYnkYBSABKAkSLQoJcmVhZF9tYXNrGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzayIuCg1Lbm93blJlc291cmNlEgwKBG5hbWUYASABKAkSDwoHdmVyc2lvbhgCIAEoBiLkAwoUV2F0Y2hRdWVyaWVzUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIvCgRsaXN0GAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5MaXN0QW5zd2VySAASPQoGY291bnRzGAMgASgLMisuZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1Jlc3BvbnNlSAASMwoGZXZlbnRzGAQgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5FdmVudHNBbnN3ZXJIABI0Cgdwcm9ibGVtGAUgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5RdWVyeVByb2JsZW1IABIzCgloZWFydGJlYXQYBiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkhlYXJ0YmVhdEgAEjsKBHZpZXcYByABKAsyKy5mYWlybGVhZC5jb25zb2xlLnYxLkdldENsdXN0ZXJWaWV3UmVzcG9uc2VIABI+CgV2aWV3cxgIIAEoCzItLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdENsdXN0ZXJWaWV3c1Jlc3BvbnNlSAASKAoEdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBwoFZXZlbnQinAEKCkxpc3RBbnN3ZXISKQoFbmFtZXMYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLk5hbWVzEjYKCXJlc291cmNlcxgCIAMoCzIjLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdGVkUmVzb3VyY2USFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEhIKCnRvdGFsX3NpemUYBCABKAUiFgoFTmFtZXMSDQoFbmFtZXMYASADKAkiUgoOTGlzdGVkUmVzb3VyY2USLwoIcmVzb3VyY2UYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlEg8KB3ZlcnNpb24YAiABKAYieAoMRXZlbnRzQW5zd2VyEg0KBXdob2xlGAEgASgIEioKBmV2ZW50cxgCIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEhQKDHJlc3VtZV90b2tlbhgEIAEoCSItCgxRdWVyeVByb2JsZW0SDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJImIKFUNvdW50UmVzb3VyY2VzUmVxdWVzdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEg4KBmZpbHRlchgCIAEoCRIQCghncm91cF9ieRgDIAMoCSJ/ChZDb3VudFJlc291cmNlc1Jlc3BvbnNlEjIKBmNvdW50cxgBIAMoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2VDb3VudBIxCg1vYnNlcnZlZF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIuCg1SZXNvdXJjZUNvdW50Eg4KBnZhbHVlcxgBIAMoCRINCgVjb3VudBgCIAEoBSJnChVXYXRjaFJlc291cmNlc1JlcXVlc3QSKAoFa2luZHMYASADKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDgoGZmlsdGVyGAIgASgJEhQKDHJlc3VtZV90b2tlbhgDIAEoCSKZAgoWV2F0Y2hSZXNvdXJjZXNSZXNwb25zZRI8Cg5zbmFwc2hvdF9iZWdpbhgBIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU25hcHNob3RCZWdpbkgAEjgKDHNuYXBzaG90X2VuZBgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU25hcHNob3RFbmRIABIzCgdjaGFuZ2VzGAMgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5MaXZlQ2hhbmdlc0gAEjMKCWhlYXJ0YmVhdBgEIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVhcnRiZWF0SAASFAoMcmVzdW1lX3Rva2VuGAogASgJQgcKBWV2ZW50Im4KC0xpdmVDaGFuZ2VzEjAKCXJlc291cmNlcxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USLQoHZGVsZXRlZBgCIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuRGVsZXRlZDKpAwoLTGl2ZVNlcnZpY2USawoOV2F0Y2hSZXNvdXJjZXMSKi5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoUmVzb3VyY2VzUmVxdWVzdBorLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hSZXNvdXJjZXNSZXNwb25zZTABEm4KDkNvdW50UmVzb3VyY2VzEiouZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLkNvdW50UmVzb3VyY2VzUmVzcG9uc2UiA5ACARJWCgZTZWFyY2gSIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlYXJjaFJlcXVlc3QaIy5mYWlybGVhZC5jb25zb2xlLnYxLlNlYXJjaFJlc3BvbnNlIgOQAgESZQoMV2F0Y2hRdWVyaWVzEiguZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXNwb25zZTABYgZwcm90bzM", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_cluster_view_service, file_fairlead_console_v1_event_service, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message fairlead.console.v1.SearchRequest
+ */
+export type SearchRequest = Message<"fairlead.console.v1.SearchRequest"> & {
+  /**
+   * @generated from field: string text = 1;
+   */
+  text: string;
+
+  /**
+   * Empty: all.
+   *
+   * @generated from field: repeated fairlead.console.v1.Kind kinds = 2;
+   */
+  kinds: Kind[];
+
+  /**
+   * At most this many; 0 means 20.
+   *
+   * @generated from field: int32 limit = 3;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message fairlead.console.v1.SearchRequest.
+ * Use `create(SearchRequestSchema)` to create a new message.
+ */
+export const SearchRequestSchema: GenMessage<SearchRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 0);
+
+/**
+ * @generated from message fairlead.console.v1.SearchResponse
+ */
+export type SearchResponse = Message<"fairlead.console.v1.SearchResponse"> & {
+  /**
+   * @generated from field: repeated fairlead.console.v1.SearchResult results = 1;
+   */
+  results: SearchResult[];
+
+  /**
+   * How many there are, also beyond the limit.
+   *
+   * @generated from field: int32 total_size = 2;
+   */
+  totalSize: number;
+};
+
+/**
+ * Describes the message fairlead.console.v1.SearchResponse.
+ * Use `create(SearchResponseSchema)` to create a new message.
+ */
+export const SearchResponseSchema: GenMessage<SearchResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 1);
+
+/**
+ * @generated from message fairlead.console.v1.SearchResult
+ */
+export type SearchResult = Message<"fairlead.console.v1.SearchResult"> & {
+  /**
+   * @generated from field: fairlead.console.v1.Kind kind = 1;
+   */
+  kind: Kind;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * What of it fits, such as name, cluster, labels.env or commit; of several words, what of it fits worst.
+   *
+   * @generated from field: string field = 3;
+   */
+  field: string;
+
+  /**
+   * Of services and sources, as filters have it: failed, degraded and so on.
+   *
+   * @generated from field: string state = 4;
+   */
+  state: string;
+
+  /**
+   * Of a service: where it runs; empty: in the hub.
+   *
+   * @generated from field: string cluster = 5;
+   */
+  cluster: string;
+
+  /**
+   * @generated from field: string project = 6;
+   */
+  project: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.SearchResult.
+ * Use `create(SearchResultSchema)` to create a new message.
+ */
+export const SearchResultSchema: GenMessage<SearchResult> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 2);
 
 /**
  * @generated from message fairlead.console.v1.WatchQueriesRequest
@@ -37,7 +140,7 @@ export type WatchQueriesRequest = Message<"fairlead.console.v1.WatchQueriesReque
  * Use `create(WatchQueriesRequestSchema)` to create a new message.
  */
 export const WatchQueriesRequestSchema: GenMessage<WatchQueriesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 0);
+  messageDesc(file_fairlead_console_v1_live_service, 3);
 
 /**
  * @generated from message fairlead.console.v1.Query
@@ -111,7 +214,7 @@ export type Query = Message<"fairlead.console.v1.Query"> & {
  * Use `create(QuerySchema)` to create a new message.
  */
 export const QuerySchema: GenMessage<Query> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 1);
+  messageDesc(file_fairlead_console_v1_live_service, 4);
 
 /**
  * ListQuery is what the List methods take.
@@ -161,7 +264,7 @@ export type ListQuery = Message<"fairlead.console.v1.ListQuery"> & {
  * Use `create(ListQuerySchema)` to create a new message.
  */
 export const ListQuerySchema: GenMessage<ListQuery> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 2);
+  messageDesc(file_fairlead_console_v1_live_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.KnownResource
@@ -183,7 +286,7 @@ export type KnownResource = Message<"fairlead.console.v1.KnownResource"> & {
  * Use `create(KnownResourceSchema)` to create a new message.
  */
 export const KnownResourceSchema: GenMessage<KnownResource> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 3);
+  messageDesc(file_fairlead_console_v1_live_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.WatchQueriesResponse
@@ -258,7 +361,7 @@ export type WatchQueriesResponse = Message<"fairlead.console.v1.WatchQueriesResp
  * Use `create(WatchQueriesResponseSchema)` to create a new message.
  */
 export const WatchQueriesResponseSchema: GenMessage<WatchQueriesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 4);
+  messageDesc(file_fairlead_console_v1_live_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.ListAnswer
@@ -296,7 +399,7 @@ export type ListAnswer = Message<"fairlead.console.v1.ListAnswer"> & {
  * Use `create(ListAnswerSchema)` to create a new message.
  */
 export const ListAnswerSchema: GenMessage<ListAnswer> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 5);
+  messageDesc(file_fairlead_console_v1_live_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.Names
@@ -313,7 +416,7 @@ export type Names = Message<"fairlead.console.v1.Names"> & {
  * Use `create(NamesSchema)` to create a new message.
  */
 export const NamesSchema: GenMessage<Names> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 6);
+  messageDesc(file_fairlead_console_v1_live_service, 9);
 
 /**
  * @generated from message fairlead.console.v1.ListedResource
@@ -339,7 +442,7 @@ export type ListedResource = Message<"fairlead.console.v1.ListedResource"> & {
  * Use `create(ListedResourceSchema)` to create a new message.
  */
 export const ListedResourceSchema: GenMessage<ListedResource> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 7);
+  messageDesc(file_fairlead_console_v1_live_service, 10);
 
 /**
  * @generated from message fairlead.console.v1.EventsAnswer
@@ -377,7 +480,7 @@ export type EventsAnswer = Message<"fairlead.console.v1.EventsAnswer"> & {
  * Use `create(EventsAnswerSchema)` to create a new message.
  */
 export const EventsAnswerSchema: GenMessage<EventsAnswer> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 8);
+  messageDesc(file_fairlead_console_v1_live_service, 11);
 
 /**
  * QueryProblem says why a query is not answered.
@@ -403,7 +506,7 @@ export type QueryProblem = Message<"fairlead.console.v1.QueryProblem"> & {
  * Use `create(QueryProblemSchema)` to create a new message.
  */
 export const QueryProblemSchema: GenMessage<QueryProblem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 9);
+  messageDesc(file_fairlead_console_v1_live_service, 12);
 
 /**
  * @generated from message fairlead.console.v1.CountResourcesRequest
@@ -434,7 +537,7 @@ export type CountResourcesRequest = Message<"fairlead.console.v1.CountResourcesR
  * Use `create(CountResourcesRequestSchema)` to create a new message.
  */
 export const CountResourcesRequestSchema: GenMessage<CountResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 10);
+  messageDesc(file_fairlead_console_v1_live_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.CountResourcesResponse
@@ -460,7 +563,7 @@ export type CountResourcesResponse = Message<"fairlead.console.v1.CountResources
  * Use `create(CountResourcesResponseSchema)` to create a new message.
  */
 export const CountResourcesResponseSchema: GenMessage<CountResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 11);
+  messageDesc(file_fairlead_console_v1_live_service, 14);
 
 /**
  * @generated from message fairlead.console.v1.ResourceCount
@@ -484,7 +587,7 @@ export type ResourceCount = Message<"fairlead.console.v1.ResourceCount"> & {
  * Use `create(ResourceCountSchema)` to create a new message.
  */
 export const ResourceCountSchema: GenMessage<ResourceCount> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 12);
+  messageDesc(file_fairlead_console_v1_live_service, 15);
 
 /**
  * @generated from message fairlead.console.v1.WatchResourcesRequest
@@ -517,7 +620,7 @@ export type WatchResourcesRequest = Message<"fairlead.console.v1.WatchResourcesR
  * Use `create(WatchResourcesRequestSchema)` to create a new message.
  */
 export const WatchResourcesRequestSchema: GenMessage<WatchResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 13);
+  messageDesc(file_fairlead_console_v1_live_service, 16);
 
 /**
  * @generated from message fairlead.console.v1.WatchResourcesResponse
@@ -567,7 +670,7 @@ export type WatchResourcesResponse = Message<"fairlead.console.v1.WatchResources
  * Use `create(WatchResourcesResponseSchema)` to create a new message.
  */
 export const WatchResourcesResponseSchema: GenMessage<WatchResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 14);
+  messageDesc(file_fairlead_console_v1_live_service, 17);
 
 /**
  * @generated from message fairlead.console.v1.LiveChanges
@@ -589,7 +692,7 @@ export type LiveChanges = Message<"fairlead.console.v1.LiveChanges"> & {
  * Use `create(LiveChangesSchema)` to create a new message.
  */
 export const LiveChangesSchema: GenMessage<LiveChanges> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 15);
+  messageDesc(file_fairlead_console_v1_live_service, 18);
 
 /**
  * LiveService shows people the catalog as it changes, statuses and all; hub services use CatalogService, which leaves
@@ -623,6 +726,19 @@ export const LiveService: GenService<{
     methodKind: "unary";
     input: typeof CountResourcesRequestSchema;
     output: typeof CountResourcesResponseSchema;
+  },
+  /**
+   * Search returns the resources of all kinds that a text leads to and that the caller may see, the best first: by name, labels, project, cluster,
+   * namespace and source, and services by the commit that the hub hands out. Of several words each has to fit. A name that is the text comes before
+   * one that begins with it, then one of which a word begins with it, then one that has it; among equals the worse state comes first. Errors:
+   * Unavailable (the console begins: try again).
+   *
+   * @generated from rpc fairlead.console.v1.LiveService.Search
+   */
+  search: {
+    methodKind: "unary";
+    input: typeof SearchRequestSchema;
+    output: typeof SearchResponseSchema;
   },
   /**
    * WatchQueries keeps the answers of several queries up to date in one stream: pages of lists, counts, events and views of clusters, as a
