@@ -16,6 +16,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/keyless/keylesstest"
 )
 
 func pgpKey(t testing.TB, private bool) string {
@@ -170,7 +171,15 @@ func TestEveryFieldIsCarried(t *testing.T) {
 		"fairlead.console.v1.Verify.repository":         "registry.example.com/team/shop",
 		"fairlead.console.v1.Verify.certificates":       []string{authority},
 		"fairlead.console.v1.Verify.trusted_identities": []string{"*"},
+		"fairlead.console.v1.Verify.trusted_root":       keylesstest.New(t).Root(),
 	})
+	keyless := &consolev1.Verify{
+		Provider: verifyCosign, MatchOidcIdentity: spec.GetOci().GetVerify().GetMatchOidcIdentity(),
+		TrustedRoot: spec.GetOci().GetVerify().GetTrustedRoot(),
+	}
+	for _, v := range []*consolev1.Verify{spec.GetHelm().GetVerify(), spec.GetOci().GetVerify()} {
+		v.MatchOidcIdentity, v.TrustedRoot = nil, ""
+	}
 	spec.Helm.Verify.Provider, spec.Oci.Verify.Provider = verifyCosign, verifyNotation
 	spec.Helm.Verify.Certificates, spec.Helm.Verify.TrustedIdentities = nil, nil
 	spec.Oci.Verify.Keys, spec.Oci.Verify.Repository = nil, ""
@@ -190,7 +199,9 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	charts := &consolev1.SourceSpec{Helm: spec.GetHelm()}
 	spec.Helm.Auth, spec.Oci.Auth = 0, 0 // which do not go with insecure
 	azure := &consolev1.SourceSpec{
-		Oci: &consolev1.OCISource{Url: "oci://team.azurecr.io/shop", Auth: consolev1.CloudAuth_CLOUD_AUTH_AZURE},
+		Oci: &consolev1.OCISource{
+			Url: "oci://team.azurecr.io/shop", Auth: consolev1.CloudAuth_CLOUD_AUTH_AZURE, Verify: keyless,
+		},
 	}
 	kept, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{
 		AllowMissing: true, Source: &consolev1.Source{Metadata: meta("azure"), Spec: azure},
@@ -548,6 +559,7 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 			t.Errorf("%s: the error gives away what was written: %v", word, err)
 		}
 	}
+	root, identities := keylesstest.New(t).Root(), []*consolev1.OIDCIdentity{{Issuer: "x", Subject: "y"}}
 	for word, verify := range map[string]*consolev1.Verify{
 		"certificates: name at least one": {TrustedIdentities: []string{"*"}},
 		"trustedIdentities: name who may": {Certificates: []string{authority}},
@@ -563,7 +575,20 @@ func TestBadFieldsOfSourcesAndServicesAreNamed(t *testing.T) {
 		"trustedIdentities[0]: must name C, ST": {
 			Certificates: []string{authority}, TrustedIdentities: []string{"x509.subject: O=x"},
 		},
-		"are for notation only": {Provider: verifyCosign, Keys: []string{cosignKey}, Certificates: []string{authority}},
+		"are for notation only":           {Provider: verifyCosign, Keys: []string{cosignKey}, Certificates: []string{authority}},
+		"matchOIDCIdentity: name who may": {Provider: verifyCosign, TrustedRoot: root},
+		"trustedRoot: write what":         {Provider: verifyCosign, MatchOidcIdentity: identities},
+		"trustedRoot: is not JSON": {
+			Provider: verifyCosign, MatchOidcIdentity: identities, TrustedRoot: "hunter2",
+		},
+		"do not go together": {
+			Provider: verifyCosign, MatchOidcIdentity: identities, TrustedRoot: root, Keys: []string{cosignKey},
+		},
+		"trustedRoot are for cosign only": {MatchOidcIdentity: identities, TrustedRoot: root},
+		"matchOIDCIdentity[0]: has a subject": {
+			Provider: verifyCosign, TrustedRoot: root,
+			MatchOidcIdentity: []*consolev1.OIDCIdentity{{Issuer: "x", Subject: "(hunter2"}},
+		},
 	} {
 		if verify.Provider == 0 {
 			verify.Provider = verifyNotation

@@ -25,6 +25,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/charttest"
+	"fairlead.dev/platform/keyless/keylesstest"
 	"fairlead.dev/platform/registrytest"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/signed/signedtest"
@@ -819,4 +820,39 @@ func TestProvenanceIsAskedForAsItsPackageIs(t *testing.T) {
 	f.setSource(&consolev1.HelmSource{Verify: provenanceKeys(ada.Public)})
 	f.one()
 	f.chart("web", "1.0.0", "1.0.0")
+}
+
+// TestArtifactsSignedWithoutAKeyArePublished by the identities and the trusted root of the source.
+func TestArtifactsSignedWithoutAKeyArePublished(t *testing.T) {
+	t.Parallel()
+	sigstore := keylesstest.New(t)
+	f, l := newLiarFixture(t)
+	good := digestOf(l.tags["good"].manifest)
+	f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
+		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true,
+		Verify: &consolev1.Verify{
+			Provider: consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN, TrustedRoot: sigstore.Root(),
+			MatchOidcIdentity: []*consolev1.OIDCIdentity{{Issuer: `https://token\.ci\.example\.com`, Subject: `https://ci\.example\.com/acme/shop/.*`}},
+		},
+	}})
+	sign := func(digest, subject string) {
+		statement := fmt.Appendf(nil, `{"subject":[{"digest":{"sha256":%q}}],"predicateType":%q}`, strings.TrimPrefix(digest, "sha256:"), signPredicate)
+		bundle := sigstore.Bundle(keylesstest.Signing{Payload: statement, Subject: subject})
+		manifest := bundleManifest(bundle)
+		list := referrers(bundleType, manifest)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.tags[strings.Replace(digest, ":", "-", 1)], l.tags[digestOf(manifest)] = tagged{list, indexType}, tagged{manifest, manifestType}
+		l.blobs[digestOf(bundle)] = bundle
+	}
+	f.console.setService("web", "tag:good")
+	n := f.one()
+	f.problem("is not signed", "Sign it as one of the source's identities")
+	sign(good, "https://ci.example.com/eve/shop/release")
+	n.refresh()
+	f.problem("by https://ci.example.com/eve/shop/release", "none of the source's identities")
+	sign(good, "")
+	n.refresh()
+	f.signedBy("tag:good", "tag:good@"+good, keylesstest.Subject+" (issuer "+keylesstest.Issuer+")")
+	f.problem()
 }

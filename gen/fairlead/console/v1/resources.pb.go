@@ -90,7 +90,7 @@ type VerifyProvider int32
 
 const (
 	VerifyProvider_VERIFY_PROVIDER_UNSPECIFIED VerifyProvider = 0
-	// By cosign, with a key: in a registry.
+	// By cosign, with a key or without: in a registry.
 	VerifyProvider_VERIFY_PROVIDER_COSIGN VerifyProvider = 1
 	// By Helm (`helm package --sign`): a provenance file (.prov) beside the package, or in the registry with it.
 	VerifyProvider_VERIFY_PROVIDER_PROVENANCE VerifyProvider = 2
@@ -1088,8 +1088,12 @@ type Verify struct {
 	// For notation: who may sign, as in its trust policies: * for all whom the authorities know, or `x509.subject: C=US, ST=WA, O=example` with more
 	// attributes if need be.
 	TrustedIdentities []string `protobuf:"bytes,5,rep,name=trusted_identities,json=trustedIdentities,proto3" json:"trusted_identities,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// For cosign without a key (keyless): who may sign, as authorities of the trusted root know them. Not with keys.
+	MatchOidcIdentity []*OIDCIdentity `protobuf:"bytes,6,rep,name=match_oidc_identity,json=matchOIDCIdentity,proto3" json:"match_oidc_identity,omitempty"`
+	// For cosign without a key: the authorities and transparency logs that are trusted, as trusted_root.json of Sigstore has them. Nobody is asked.
+	TrustedRoot   string `protobuf:"bytes,7,opt,name=trusted_root,json=trustedRoot,proto3" json:"trusted_root,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Verify) Reset() {
@@ -1157,6 +1161,75 @@ func (x *Verify) GetTrustedIdentities() []string {
 	return nil
 }
 
+func (x *Verify) GetMatchOidcIdentity() []*OIDCIdentity {
+	if x != nil {
+		return x.MatchOidcIdentity
+	}
+	return nil
+}
+
+func (x *Verify) GetTrustedRoot() string {
+	if x != nil {
+		return x.TrustedRoot
+	}
+	return ""
+}
+
+// OIDCIdentity is a signer as a certificate names it. Both are regular expressions (RE2) that have to fit to all of the text.
+type OIDCIdentity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the token by which the authority knew the signer, such as https://token\.actions\.githubusercontent\.com.
+	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// A workflow's URL or an email address.
+	Subject       string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OIDCIdentity) Reset() {
+	*x = OIDCIdentity{}
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OIDCIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OIDCIdentity) ProtoMessage() {}
+
+func (x *OIDCIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OIDCIdentity.ProtoReflect.Descriptor instead.
+func (*OIDCIdentity) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *OIDCIdentity) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *OIDCIdentity) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
 // LayerSelector chooses a layer of an artifact.
 type LayerSelector struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1168,7 +1241,7 @@ type LayerSelector struct {
 
 func (x *LayerSelector) Reset() {
 	*x = LayerSelector{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1253,7 @@ func (x *LayerSelector) String() string {
 func (*LayerSelector) ProtoMessage() {}
 
 func (x *LayerSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1266,7 @@ func (x *LayerSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerSelector.ProtoReflect.Descriptor instead.
 func (*LayerSelector) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LayerSelector) GetMediaType() string {
@@ -1239,7 +1312,7 @@ type GitSource struct {
 
 func (x *GitSource) Reset() {
 	*x = GitSource{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1324,7 @@ func (x *GitSource) String() string {
 func (*GitSource) ProtoMessage() {}
 
 func (x *GitSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1337,7 @@ func (x *GitSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitSource.ProtoReflect.Descriptor instead.
 func (*GitSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GitSource) GetUrl() string {
@@ -1342,7 +1415,7 @@ type Verification struct {
 
 func (x *Verification) Reset() {
 	*x = Verification{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1427,7 @@ func (x *Verification) String() string {
 func (*Verification) ProtoMessage() {}
 
 func (x *Verification) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1440,7 @@ func (x *Verification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verification.ProtoReflect.Descriptor instead.
 func (*Verification) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Verification) GetKeys() []string {
@@ -1399,7 +1472,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1484,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1497,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SourceStatus) GetHeads() []*Head {
@@ -1481,7 +1554,7 @@ type Head struct {
 
 func (x *Head) Reset() {
 	*x = Head{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1566,7 @@ func (x *Head) String() string {
 func (*Head) ProtoMessage() {}
 
 func (x *Head) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1579,7 @@ func (x *Head) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Head.ProtoReflect.Descriptor instead.
 func (*Head) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Head) GetRef() string {
@@ -1567,7 +1640,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1652,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1665,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Problem) GetMessage() string {
@@ -1638,7 +1711,7 @@ type RefProblem struct {
 
 func (x *RefProblem) Reset() {
 	*x = RefProblem{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1723,7 @@ func (x *RefProblem) String() string {
 func (*RefProblem) ProtoMessage() {}
 
 func (x *RefProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1736,7 @@ func (x *RefProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefProblem.ProtoReflect.Descriptor instead.
 func (*RefProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RefProblem) GetRef() string {
@@ -1709,7 +1782,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1794,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1807,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Cluster) GetMetadata() *Metadata {
@@ -1778,7 +1851,7 @@ type ClusterSpec struct {
 
 func (x *ClusterSpec) Reset() {
 	*x = ClusterSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1863,7 @@ func (x *ClusterSpec) String() string {
 func (*ClusterSpec) ProtoMessage() {}
 
 func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1876,7 @@ func (x *ClusterSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSpec.ProtoReflect.Descriptor instead.
 func (*ClusterSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ClusterSpec) GetDescription() string {
@@ -1862,7 +1935,7 @@ type ClusterStatus struct {
 
 func (x *ClusterStatus) Reset() {
 	*x = ClusterStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1947,7 @@ func (x *ClusterStatus) String() string {
 func (*ClusterStatus) ProtoMessage() {}
 
 func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1960,7 @@ func (x *ClusterStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterStatus.ProtoReflect.Descriptor instead.
 func (*ClusterStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ClusterStatus) GetJoinTime() *timestamppb.Timestamp {
@@ -2006,7 +2079,7 @@ type ClusterAgentConfig struct {
 
 func (x *ClusterAgentConfig) Reset() {
 	*x = ClusterAgentConfig{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2091,7 @@ func (x *ClusterAgentConfig) String() string {
 func (*ClusterAgentConfig) ProtoMessage() {}
 
 func (x *ClusterAgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2104,7 @@ func (x *ClusterAgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterAgentConfig.ProtoReflect.Descriptor instead.
 func (*ClusterAgentConfig) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ClusterAgentConfig) GetWanted() []string {
@@ -2085,7 +2158,7 @@ type AgentConfigValue struct {
 
 func (x *AgentConfigValue) Reset() {
 	*x = AgentConfigValue{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2170,7 @@ func (x *AgentConfigValue) String() string {
 func (*AgentConfigValue) ProtoMessage() {}
 
 func (x *AgentConfigValue) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2183,7 @@ func (x *AgentConfigValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfigValue.ProtoReflect.Descriptor instead.
 func (*AgentConfigValue) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AgentConfigValue) GetKey() string {
@@ -2156,7 +2229,7 @@ type Service struct {
 
 func (x *Service) Reset() {
 	*x = Service{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2241,7 @@ func (x *Service) String() string {
 func (*Service) ProtoMessage() {}
 
 func (x *Service) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[19]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2254,7 @@ func (x *Service) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Service.ProtoReflect.Descriptor instead.
 func (*Service) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Service) GetMetadata() *Metadata {
@@ -2229,7 +2302,7 @@ type ServiceLevers struct {
 
 func (x *ServiceLevers) Reset() {
 	*x = ServiceLevers{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2314,7 @@ func (x *ServiceLevers) String() string {
 func (*ServiceLevers) ProtoMessage() {}
 
 func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[20]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2327,7 @@ func (x *ServiceLevers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLevers.ProtoReflect.Descriptor instead.
 func (*ServiceLevers) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ServiceLevers) GetMode() *Lever {
@@ -2301,7 +2374,7 @@ type Lever struct {
 
 func (x *Lever) Reset() {
 	*x = Lever{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2386,7 @@ func (x *Lever) String() string {
 func (*Lever) ProtoMessage() {}
 
 func (x *Lever) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[21]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2399,7 @@ func (x *Lever) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lever.ProtoReflect.Descriptor instead.
 func (*Lever) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Lever) GetMode() v11.SyncMode {
@@ -2443,7 +2516,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2528,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[22]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2541,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ServiceSpec) GetSource() string {
@@ -2632,7 +2705,7 @@ type ServiceSource struct {
 
 func (x *ServiceSource) Reset() {
 	*x = ServiceSource{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +2717,7 @@ func (x *ServiceSource) String() string {
 func (*ServiceSource) ProtoMessage() {}
 
 func (x *ServiceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[23]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +2730,7 @@ func (x *ServiceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSource.ProtoReflect.Descriptor instead.
 func (*ServiceSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ServiceSource) GetName() string {
@@ -2738,7 +2811,7 @@ type ServiceStatus struct {
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +2823,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[24]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +2836,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ServiceStatus) GetState() ServiceState {
@@ -2845,7 +2918,7 @@ type WindowStatus struct {
 
 func (x *WindowStatus) Reset() {
 	*x = WindowStatus{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2930,7 @@ func (x *WindowStatus) String() string {
 func (*WindowStatus) ProtoMessage() {}
 
 func (x *WindowStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[25]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +2943,7 @@ func (x *WindowStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowStatus.ProtoReflect.Descriptor instead.
 func (*WindowStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WindowStatus) GetClosed() bool {
@@ -2914,7 +2987,7 @@ type GitTruth struct {
 
 func (x *GitTruth) Reset() {
 	*x = GitTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +2999,7 @@ func (x *GitTruth) String() string {
 func (*GitTruth) ProtoMessage() {}
 
 func (x *GitTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[26]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +3012,7 @@ func (x *GitTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitTruth.ProtoReflect.Descriptor instead.
 func (*GitTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GitTruth) GetRevision() *v1.Revision {
@@ -2980,7 +3053,7 @@ type HubTruth struct {
 
 func (x *HubTruth) Reset() {
 	*x = HubTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3065,7 @@ func (x *HubTruth) String() string {
 func (*HubTruth) ProtoMessage() {}
 
 func (x *HubTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[27]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3078,7 @@ func (x *HubTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubTruth.ProtoReflect.Descriptor instead.
 func (*HubTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HubTruth) GetDigest() string {
@@ -3061,7 +3134,7 @@ type ClusterTruth struct {
 
 func (x *ClusterTruth) Reset() {
 	*x = ClusterTruth{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3146,7 @@ func (x *ClusterTruth) String() string {
 func (*ClusterTruth) ProtoMessage() {}
 
 func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[28]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3159,7 @@ func (x *ClusterTruth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterTruth.ProtoReflect.Descriptor instead.
 func (*ClusterTruth) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ClusterTruth) GetReport() *v11.ServiceReport {
@@ -3115,7 +3188,7 @@ type Secret struct {
 
 func (x *Secret) Reset() {
 	*x = Secret{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3200,7 @@ func (x *Secret) String() string {
 func (*Secret) ProtoMessage() {}
 
 func (x *Secret) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[29]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3213,7 @@ func (x *Secret) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Secret.ProtoReflect.Descriptor instead.
 func (*Secret) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Secret) GetMetadata() *Metadata {
@@ -3169,7 +3242,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3254,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[30]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3267,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Grant) GetMetadata() *Metadata {
@@ -3230,7 +3303,7 @@ type GrantSpec struct {
 
 func (x *GrantSpec) Reset() {
 	*x = GrantSpec{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3315,7 @@ func (x *GrantSpec) String() string {
 func (*GrantSpec) ProtoMessage() {}
 
 func (x *GrantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[31]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3328,7 @@ func (x *GrantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSpec.ProtoReflect.Descriptor instead.
 func (*GrantSpec) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GrantSpec) GetSubjects() []*GrantSubject {
@@ -3308,7 +3381,7 @@ type GrantSubject struct {
 
 func (x *GrantSubject) Reset() {
 	*x = GrantSubject{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3393,7 @@ func (x *GrantSubject) String() string {
 func (*GrantSubject) ProtoMessage() {}
 
 func (x *GrantSubject) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[32]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3406,7 @@ func (x *GrantSubject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSubject.ProtoReflect.Descriptor instead.
 func (*GrantSubject) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GrantSubject) GetSubject() isGrantSubject_Subject {
@@ -3408,7 +3481,7 @@ type GrantClusters struct {
 
 func (x *GrantClusters) Reset() {
 	*x = GrantClusters{}
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[33]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3493,7 @@ func (x *GrantClusters) String() string {
 func (*GrantClusters) ProtoMessage() {}
 
 func (x *GrantClusters) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_resources_proto_msgTypes[33]
+	mi := &file_fairlead_console_v1_resources_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3506,7 @@ func (x *GrantClusters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantClusters.ProtoReflect.Descriptor instead.
 func (*GrantClusters) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_console_v1_resources_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GrantClusters) GetNames() []string {
@@ -3542,7 +3615,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\binsecure\x18\n" +
 	" \x01(\bR\binsecure\x127\n" +
 	"\x18insecure_skip_tls_verify\x18\v \x01(\bR\x15insecureSkipTLSVerify\x122\n" +
-	"\x04auth\x18\f \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\"\xa1\x02\n" +
+	"\x04auth\x18\f \x01(\x0e2\x1e.fairlead.console.v1.CloudAuthR\x04auth\"\xac\x03\n" +
 	"\x06Verify\x12K\n" +
 	"\bprovider\x18\x01 \x01(\x0e2#.fairlead.console.v1.VerifyProviderB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\bprovider\x12&\n" +
@@ -3551,7 +3624,14 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"repository\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\n" +
 	"repository\x126\n" +
 	"\fcertificates\x18\x04 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\fcertificates\x12@\n" +
-	"\x12trusted_identities\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01\x18\x80\bR\x11trustedIdentities\":\n" +
+	"\x12trusted_identities\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10@\"\ar\x05\x10\x01\x18\x80\bR\x11trustedIdentities\x12[\n" +
+	"\x13match_oidc_identity\x18\x06 \x03(\v2!.fairlead.console.v1.OIDCIdentityB\b\xbaH\x05\x92\x01\x02\x10@R\x11matchOIDCIdentity\x12,\n" +
+	"\ftrusted_root\x18\a \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x10R\vtrustedRoot\"X\n" +
+	"\fOIDCIdentity\x12\"\n" +
+	"\x06issuer\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x06issuer\x12$\n" +
+	"\asubject\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\bR\asubject\":\n" +
 	"\rLayerSelector\x12)\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tB\n" +
@@ -3833,7 +3913,7 @@ func file_fairlead_console_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_console_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_fairlead_console_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(CloudAuth)(0),                // 0: fairlead.console.v1.CloudAuth
 	(VerifyProvider)(0),           // 1: fairlead.console.v1.VerifyProvider
@@ -3848,147 +3928,149 @@ var file_fairlead_console_v1_resources_proto_goTypes = []any{
 	(*OCISource)(nil),             // 10: fairlead.console.v1.OCISource
 	(*BucketSource)(nil),          // 11: fairlead.console.v1.BucketSource
 	(*Verify)(nil),                // 12: fairlead.console.v1.Verify
-	(*LayerSelector)(nil),         // 13: fairlead.console.v1.LayerSelector
-	(*GitSource)(nil),             // 14: fairlead.console.v1.GitSource
-	(*Verification)(nil),          // 15: fairlead.console.v1.Verification
-	(*SourceStatus)(nil),          // 16: fairlead.console.v1.SourceStatus
-	(*Head)(nil),                  // 17: fairlead.console.v1.Head
-	(*Problem)(nil),               // 18: fairlead.console.v1.Problem
-	(*RefProblem)(nil),            // 19: fairlead.console.v1.RefProblem
-	(*Cluster)(nil),               // 20: fairlead.console.v1.Cluster
-	(*ClusterSpec)(nil),           // 21: fairlead.console.v1.ClusterSpec
-	(*ClusterStatus)(nil),         // 22: fairlead.console.v1.ClusterStatus
-	(*ClusterAgentConfig)(nil),    // 23: fairlead.console.v1.ClusterAgentConfig
-	(*AgentConfigValue)(nil),      // 24: fairlead.console.v1.AgentConfigValue
-	(*Service)(nil),               // 25: fairlead.console.v1.Service
-	(*ServiceLevers)(nil),         // 26: fairlead.console.v1.ServiceLevers
-	(*Lever)(nil),                 // 27: fairlead.console.v1.Lever
-	(*ServiceSpec)(nil),           // 28: fairlead.console.v1.ServiceSpec
-	(*ServiceSource)(nil),         // 29: fairlead.console.v1.ServiceSource
-	(*ServiceStatus)(nil),         // 30: fairlead.console.v1.ServiceStatus
-	(*WindowStatus)(nil),          // 31: fairlead.console.v1.WindowStatus
-	(*GitTruth)(nil),              // 32: fairlead.console.v1.GitTruth
-	(*HubTruth)(nil),              // 33: fairlead.console.v1.HubTruth
-	(*ClusterTruth)(nil),          // 34: fairlead.console.v1.ClusterTruth
-	(*Secret)(nil),                // 35: fairlead.console.v1.Secret
-	(*Grant)(nil),                 // 36: fairlead.console.v1.Grant
-	(*GrantSpec)(nil),             // 37: fairlead.console.v1.GrantSpec
-	(*GrantSubject)(nil),          // 38: fairlead.console.v1.GrantSubject
-	(*GrantClusters)(nil),         // 39: fairlead.console.v1.GrantClusters
-	nil,                           // 40: fairlead.console.v1.Metadata.LabelsEntry
-	nil,                           // 41: fairlead.console.v1.ClusterSpec.ConfigEntry
-	nil,                           // 42: fairlead.console.v1.ServiceSpec.ConfigEntry
-	nil,                           // 43: fairlead.console.v1.Secret.DataEntry
-	nil,                           // 44: fairlead.console.v1.GrantClusters.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 46: google.protobuf.Duration
-	(*v1.Revision)(nil),           // 47: fairlead.artifact.v1.Revision
-	(*v11.Freeze)(nil),            // 48: fairlead.delivery.v1.Freeze
-	(*v11.SyncWindow)(nil),        // 49: fairlead.delivery.v1.SyncWindow
-	(v11.SyncMode)(0),             // 50: fairlead.delivery.v1.SyncMode
-	(*v11.RenderSpec)(nil),        // 51: fairlead.delivery.v1.RenderSpec
-	(*v11.SyncSpec)(nil),          // 52: fairlead.delivery.v1.SyncSpec
-	(*v11.TestSpec)(nil),          // 53: fairlead.delivery.v1.TestSpec
-	(*v11.TestRequest)(nil),       // 54: fairlead.delivery.v1.TestRequest
-	(*v1.Artifact)(nil),           // 55: fairlead.artifact.v1.Artifact
-	(*v11.ServiceReport)(nil),     // 56: fairlead.delivery.v1.ServiceReport
-	(*ConfigSetting)(nil),         // 57: fairlead.console.v1.ConfigSetting
+	(*OIDCIdentity)(nil),          // 13: fairlead.console.v1.OIDCIdentity
+	(*LayerSelector)(nil),         // 14: fairlead.console.v1.LayerSelector
+	(*GitSource)(nil),             // 15: fairlead.console.v1.GitSource
+	(*Verification)(nil),          // 16: fairlead.console.v1.Verification
+	(*SourceStatus)(nil),          // 17: fairlead.console.v1.SourceStatus
+	(*Head)(nil),                  // 18: fairlead.console.v1.Head
+	(*Problem)(nil),               // 19: fairlead.console.v1.Problem
+	(*RefProblem)(nil),            // 20: fairlead.console.v1.RefProblem
+	(*Cluster)(nil),               // 21: fairlead.console.v1.Cluster
+	(*ClusterSpec)(nil),           // 22: fairlead.console.v1.ClusterSpec
+	(*ClusterStatus)(nil),         // 23: fairlead.console.v1.ClusterStatus
+	(*ClusterAgentConfig)(nil),    // 24: fairlead.console.v1.ClusterAgentConfig
+	(*AgentConfigValue)(nil),      // 25: fairlead.console.v1.AgentConfigValue
+	(*Service)(nil),               // 26: fairlead.console.v1.Service
+	(*ServiceLevers)(nil),         // 27: fairlead.console.v1.ServiceLevers
+	(*Lever)(nil),                 // 28: fairlead.console.v1.Lever
+	(*ServiceSpec)(nil),           // 29: fairlead.console.v1.ServiceSpec
+	(*ServiceSource)(nil),         // 30: fairlead.console.v1.ServiceSource
+	(*ServiceStatus)(nil),         // 31: fairlead.console.v1.ServiceStatus
+	(*WindowStatus)(nil),          // 32: fairlead.console.v1.WindowStatus
+	(*GitTruth)(nil),              // 33: fairlead.console.v1.GitTruth
+	(*HubTruth)(nil),              // 34: fairlead.console.v1.HubTruth
+	(*ClusterTruth)(nil),          // 35: fairlead.console.v1.ClusterTruth
+	(*Secret)(nil),                // 36: fairlead.console.v1.Secret
+	(*Grant)(nil),                 // 37: fairlead.console.v1.Grant
+	(*GrantSpec)(nil),             // 38: fairlead.console.v1.GrantSpec
+	(*GrantSubject)(nil),          // 39: fairlead.console.v1.GrantSubject
+	(*GrantClusters)(nil),         // 40: fairlead.console.v1.GrantClusters
+	nil,                           // 41: fairlead.console.v1.Metadata.LabelsEntry
+	nil,                           // 42: fairlead.console.v1.ClusterSpec.ConfigEntry
+	nil,                           // 43: fairlead.console.v1.ServiceSpec.ConfigEntry
+	nil,                           // 44: fairlead.console.v1.Secret.DataEntry
+	nil,                           // 45: fairlead.console.v1.GrantClusters.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 46: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 47: google.protobuf.Duration
+	(*v1.Revision)(nil),           // 48: fairlead.artifact.v1.Revision
+	(*v11.Freeze)(nil),            // 49: fairlead.delivery.v1.Freeze
+	(*v11.SyncWindow)(nil),        // 50: fairlead.delivery.v1.SyncWindow
+	(v11.SyncMode)(0),             // 51: fairlead.delivery.v1.SyncMode
+	(*v11.RenderSpec)(nil),        // 52: fairlead.delivery.v1.RenderSpec
+	(*v11.SyncSpec)(nil),          // 53: fairlead.delivery.v1.SyncSpec
+	(*v11.TestSpec)(nil),          // 54: fairlead.delivery.v1.TestSpec
+	(*v11.TestRequest)(nil),       // 55: fairlead.delivery.v1.TestRequest
+	(*v1.Artifact)(nil),           // 56: fairlead.artifact.v1.Artifact
+	(*v11.ServiceReport)(nil),     // 57: fairlead.delivery.v1.ServiceReport
+	(*ConfigSetting)(nil),         // 58: fairlead.console.v1.ConfigSetting
 }
 var file_fairlead_console_v1_resources_proto_depIdxs = []int32{
-	40, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
-	45, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
-	45, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
+	41, // 0: fairlead.console.v1.Metadata.labels:type_name -> fairlead.console.v1.Metadata.LabelsEntry
+	46, // 1: fairlead.console.v1.Metadata.create_time:type_name -> google.protobuf.Timestamp
+	46, // 2: fairlead.console.v1.Metadata.update_time:type_name -> google.protobuf.Timestamp
 	6,  // 3: fairlead.console.v1.Source.metadata:type_name -> fairlead.console.v1.Metadata
 	8,  // 4: fairlead.console.v1.Source.spec:type_name -> fairlead.console.v1.SourceSpec
-	16, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
-	14, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
+	17, // 5: fairlead.console.v1.Source.status:type_name -> fairlead.console.v1.SourceStatus
+	15, // 6: fairlead.console.v1.SourceSpec.git:type_name -> fairlead.console.v1.GitSource
 	9,  // 7: fairlead.console.v1.SourceSpec.helm:type_name -> fairlead.console.v1.HelmSource
 	10, // 8: fairlead.console.v1.SourceSpec.oci:type_name -> fairlead.console.v1.OCISource
 	11, // 9: fairlead.console.v1.SourceSpec.bucket:type_name -> fairlead.console.v1.BucketSource
-	46, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
+	47, // 10: fairlead.console.v1.HelmSource.interval:type_name -> google.protobuf.Duration
 	12, // 11: fairlead.console.v1.HelmSource.verify:type_name -> fairlead.console.v1.Verify
 	0,  // 12: fairlead.console.v1.HelmSource.auth:type_name -> fairlead.console.v1.CloudAuth
-	46, // 13: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
-	13, // 14: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
+	47, // 13: fairlead.console.v1.OCISource.interval:type_name -> google.protobuf.Duration
+	14, // 14: fairlead.console.v1.OCISource.layer_selector:type_name -> fairlead.console.v1.LayerSelector
 	12, // 15: fairlead.console.v1.OCISource.verify:type_name -> fairlead.console.v1.Verify
 	0,  // 16: fairlead.console.v1.OCISource.auth:type_name -> fairlead.console.v1.CloudAuth
-	46, // 17: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
+	47, // 17: fairlead.console.v1.BucketSource.interval:type_name -> google.protobuf.Duration
 	0,  // 18: fairlead.console.v1.BucketSource.auth:type_name -> fairlead.console.v1.CloudAuth
 	1,  // 19: fairlead.console.v1.Verify.provider:type_name -> fairlead.console.v1.VerifyProvider
-	46, // 20: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
-	15, // 21: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
-	2,  // 22: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
-	17, // 23: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
-	18, // 24: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
-	47, // 25: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
-	45, // 26: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
-	45, // 27: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
-	19, // 28: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
-	45, // 29: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
-	6,  // 30: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
-	21, // 31: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
-	22, // 32: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
-	48, // 33: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
-	41, // 34: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
-	49, // 35: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
-	45, // 36: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
-	45, // 37: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
-	45, // 38: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
-	45, // 39: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
-	45, // 40: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
-	46, // 41: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
-	23, // 42: fairlead.console.v1.ClusterStatus.agent_config:type_name -> fairlead.console.v1.ClusterAgentConfig
-	3,  // 43: fairlead.console.v1.ClusterAgentConfig.phase:type_name -> fairlead.console.v1.AgentConfigPhase
-	45, // 44: fairlead.console.v1.ClusterAgentConfig.since_time:type_name -> google.protobuf.Timestamp
-	24, // 45: fairlead.console.v1.ClusterAgentConfig.in_force:type_name -> fairlead.console.v1.AgentConfigValue
-	6,  // 46: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
-	28, // 47: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
-	30, // 48: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
-	26, // 49: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
-	27, // 50: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
-	27, // 51: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
-	28, // 52: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
-	50, // 53: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
-	45, // 54: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
-	45, // 55: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
-	29, // 56: fairlead.console.v1.ServiceSpec.sources:type_name -> fairlead.console.v1.ServiceSource
-	51, // 57: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
-	52, // 58: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	42, // 59: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
-	53, // 60: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
-	54, // 61: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	4,  // 62: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
-	45, // 63: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
-	32, // 64: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
-	33, // 65: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
-	34, // 66: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
-	18, // 67: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
-	31, // 68: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
-	45, // 69: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
-	47, // 70: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	45, // 71: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
-	18, // 72: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
-	47, // 73: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
-	55, // 74: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
-	45, // 75: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
-	18, // 76: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
-	56, // 77: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
-	45, // 78: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
-	6,  // 79: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
-	43, // 80: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
-	6,  // 81: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
-	37, // 82: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
-	38, // 83: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
-	39, // 84: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
-	45, // 85: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
-	44, // 86: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
-	57, // 87: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	57, // 88: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
-	89, // [89:89] is the sub-list for method output_type
-	89, // [89:89] is the sub-list for method input_type
-	89, // [89:89] is the sub-list for extension type_name
-	89, // [89:89] is the sub-list for extension extendee
-	0,  // [0:89] is the sub-list for field type_name
+	13, // 20: fairlead.console.v1.Verify.match_oidc_identity:type_name -> fairlead.console.v1.OIDCIdentity
+	47, // 21: fairlead.console.v1.GitSource.interval:type_name -> google.protobuf.Duration
+	16, // 22: fairlead.console.v1.GitSource.verification:type_name -> fairlead.console.v1.Verification
+	2,  // 23: fairlead.console.v1.Verification.mode:type_name -> fairlead.console.v1.VerificationMode
+	18, // 24: fairlead.console.v1.SourceStatus.heads:type_name -> fairlead.console.v1.Head
+	19, // 25: fairlead.console.v1.SourceStatus.problem:type_name -> fairlead.console.v1.Problem
+	48, // 26: fairlead.console.v1.Head.revision:type_name -> fairlead.artifact.v1.Revision
+	46, // 27: fairlead.console.v1.Head.fetch_time:type_name -> google.protobuf.Timestamp
+	46, // 28: fairlead.console.v1.Problem.since:type_name -> google.protobuf.Timestamp
+	20, // 29: fairlead.console.v1.Problem.ref_problems:type_name -> fairlead.console.v1.RefProblem
+	46, // 30: fairlead.console.v1.RefProblem.since:type_name -> google.protobuf.Timestamp
+	6,  // 31: fairlead.console.v1.Cluster.metadata:type_name -> fairlead.console.v1.Metadata
+	22, // 32: fairlead.console.v1.Cluster.spec:type_name -> fairlead.console.v1.ClusterSpec
+	23, // 33: fairlead.console.v1.Cluster.status:type_name -> fairlead.console.v1.ClusterStatus
+	49, // 34: fairlead.console.v1.Cluster.freeze:type_name -> fairlead.delivery.v1.Freeze
+	42, // 35: fairlead.console.v1.ClusterSpec.config:type_name -> fairlead.console.v1.ClusterSpec.ConfigEntry
+	50, // 36: fairlead.console.v1.ClusterSpec.windows:type_name -> fairlead.delivery.v1.SyncWindow
+	46, // 37: fairlead.console.v1.ClusterStatus.join_time:type_name -> google.protobuf.Timestamp
+	46, // 38: fairlead.console.v1.ClusterStatus.last_seen_time:type_name -> google.protobuf.Timestamp
+	46, // 39: fairlead.console.v1.ClusterStatus.next_poll_time:type_name -> google.protobuf.Timestamp
+	46, // 40: fairlead.console.v1.ClusterStatus.leave_time:type_name -> google.protobuf.Timestamp
+	46, // 41: fairlead.console.v1.ClusterStatus.token_reuse_time:type_name -> google.protobuf.Timestamp
+	47, // 42: fairlead.console.v1.ClusterStatus.clock_skew:type_name -> google.protobuf.Duration
+	24, // 43: fairlead.console.v1.ClusterStatus.agent_config:type_name -> fairlead.console.v1.ClusterAgentConfig
+	3,  // 44: fairlead.console.v1.ClusterAgentConfig.phase:type_name -> fairlead.console.v1.AgentConfigPhase
+	46, // 45: fairlead.console.v1.ClusterAgentConfig.since_time:type_name -> google.protobuf.Timestamp
+	25, // 46: fairlead.console.v1.ClusterAgentConfig.in_force:type_name -> fairlead.console.v1.AgentConfigValue
+	6,  // 47: fairlead.console.v1.Service.metadata:type_name -> fairlead.console.v1.Metadata
+	29, // 48: fairlead.console.v1.Service.spec:type_name -> fairlead.console.v1.ServiceSpec
+	31, // 49: fairlead.console.v1.Service.status:type_name -> fairlead.console.v1.ServiceStatus
+	27, // 50: fairlead.console.v1.Service.levers:type_name -> fairlead.console.v1.ServiceLevers
+	28, // 51: fairlead.console.v1.ServiceLevers.mode:type_name -> fairlead.console.v1.Lever
+	28, // 52: fairlead.console.v1.ServiceLevers.pin:type_name -> fairlead.console.v1.Lever
+	29, // 53: fairlead.console.v1.ServiceLevers.spec:type_name -> fairlead.console.v1.ServiceSpec
+	51, // 54: fairlead.console.v1.Lever.mode:type_name -> fairlead.delivery.v1.SyncMode
+	46, // 55: fairlead.console.v1.Lever.since_time:type_name -> google.protobuf.Timestamp
+	46, // 56: fairlead.console.v1.Lever.until_time:type_name -> google.protobuf.Timestamp
+	30, // 57: fairlead.console.v1.ServiceSpec.sources:type_name -> fairlead.console.v1.ServiceSource
+	52, // 58: fairlead.console.v1.ServiceSpec.render:type_name -> fairlead.delivery.v1.RenderSpec
+	53, // 59: fairlead.console.v1.ServiceSpec.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	43, // 60: fairlead.console.v1.ServiceSpec.config:type_name -> fairlead.console.v1.ServiceSpec.ConfigEntry
+	54, // 61: fairlead.console.v1.ServiceSpec.tests:type_name -> fairlead.delivery.v1.TestSpec
+	55, // 62: fairlead.console.v1.ServiceSpec.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	4,  // 63: fairlead.console.v1.ServiceStatus.state:type_name -> fairlead.console.v1.ServiceState
+	46, // 64: fairlead.console.v1.ServiceStatus.state_since:type_name -> google.protobuf.Timestamp
+	33, // 65: fairlead.console.v1.ServiceStatus.git:type_name -> fairlead.console.v1.GitTruth
+	34, // 66: fairlead.console.v1.ServiceStatus.hub:type_name -> fairlead.console.v1.HubTruth
+	35, // 67: fairlead.console.v1.ServiceStatus.cluster:type_name -> fairlead.console.v1.ClusterTruth
+	19, // 68: fairlead.console.v1.ServiceStatus.config_problem:type_name -> fairlead.console.v1.Problem
+	32, // 69: fairlead.console.v1.ServiceStatus.windows:type_name -> fairlead.console.v1.WindowStatus
+	46, // 70: fairlead.console.v1.WindowStatus.change_time:type_name -> google.protobuf.Timestamp
+	48, // 71: fairlead.console.v1.GitTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	46, // 72: fairlead.console.v1.GitTruth.fetch_time:type_name -> google.protobuf.Timestamp
+	19, // 73: fairlead.console.v1.GitTruth.problem:type_name -> fairlead.console.v1.Problem
+	48, // 74: fairlead.console.v1.HubTruth.revision:type_name -> fairlead.artifact.v1.Revision
+	56, // 75: fairlead.console.v1.HubTruth.artifact:type_name -> fairlead.artifact.v1.Artifact
+	46, // 76: fairlead.console.v1.HubTruth.resolve_time:type_name -> google.protobuf.Timestamp
+	19, // 77: fairlead.console.v1.HubTruth.problem:type_name -> fairlead.console.v1.Problem
+	57, // 78: fairlead.console.v1.ClusterTruth.report:type_name -> fairlead.delivery.v1.ServiceReport
+	46, // 79: fairlead.console.v1.ClusterTruth.receive_time:type_name -> google.protobuf.Timestamp
+	6,  // 80: fairlead.console.v1.Secret.metadata:type_name -> fairlead.console.v1.Metadata
+	44, // 81: fairlead.console.v1.Secret.data:type_name -> fairlead.console.v1.Secret.DataEntry
+	6,  // 82: fairlead.console.v1.Grant.metadata:type_name -> fairlead.console.v1.Metadata
+	38, // 83: fairlead.console.v1.Grant.spec:type_name -> fairlead.console.v1.GrantSpec
+	39, // 84: fairlead.console.v1.GrantSpec.subjects:type_name -> fairlead.console.v1.GrantSubject
+	40, // 85: fairlead.console.v1.GrantSpec.clusters:type_name -> fairlead.console.v1.GrantClusters
+	46, // 86: fairlead.console.v1.GrantSpec.until_time:type_name -> google.protobuf.Timestamp
+	45, // 87: fairlead.console.v1.GrantClusters.labels:type_name -> fairlead.console.v1.GrantClusters.LabelsEntry
+	58, // 88: fairlead.console.v1.ClusterSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	58, // 89: fairlead.console.v1.ServiceSpec.ConfigEntry.value:type_name -> fairlead.console.v1.ConfigSetting
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_resources_proto_init() }
@@ -3997,7 +4079,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 		return
 	}
 	file_fairlead_console_v1_config_proto_init()
-	file_fairlead_console_v1_resources_proto_msgTypes[32].OneofWrappers = []any{
+	file_fairlead_console_v1_resources_proto_msgTypes[33].OneofWrappers = []any{
 		(*GrantSubject_User)(nil),
 		(*GrantSubject_Group)(nil),
 		(*GrantSubject_ServiceAccount)(nil),
@@ -4008,7 +4090,7 @@ func file_fairlead_console_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_resources_proto_rawDesc), len(file_fairlead_console_v1_resources_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/platform/keyless"
 	"fairlead.dev/platform/notation"
 )
 
@@ -35,6 +36,9 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 	}
 	if !slices.Contains(fit, v.Provider) {
 		return refuse(Invalid, "%s.provider: is %q, and for this url it is %s", field, v.Provider, oneOf(fit))
+	}
+	if len(v.Signers) > 0 || v.TrustedRoot != "" {
+		return v.validateKeyless(field)
 	}
 	if v.Provider == VerifyNotation {
 		return v.validateNotation(field)
@@ -62,6 +66,29 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 	}
 	if u, err := giturl.ParseRegistry("oci://" + v.Repository); err != nil || u.Host+u.Path != v.Repository {
 		return refuse(Invalid, "%s.repository: write it as host/path, such as registry.example.com/team/shop", field)
+	}
+	return nil
+}
+
+// validateKeyless wants who may sign, and by whom they are known.
+func (v *Verify) validateKeyless(field string) error {
+	switch {
+	case v.Provider != VerifyCosign:
+		return refuse(Invalid, "%s: matchOIDCIdentity and trustedRoot are for cosign only. Remove them, or choose cosign", field)
+	case len(v.Keys)+len(v.Certificates)+len(v.Identities) > 0 || v.Repository != "":
+		return refuse(Invalid, "%s: matchOIDCIdentity and trustedRoot do not go together with keys, repository, certificates and trustedIdentities. Remove the ones or the others", field)
+	case len(v.Signers) == 0:
+		return refuse(Invalid, "%s.matchOIDCIdentity: name who may sign, by issuer and subject", field)
+	case v.TrustedRoot == "":
+		return refuse(Invalid, "%s.trustedRoot: write what trusted_root.json of your Sigstore holds", field)
+	}
+	for i, is := range v.Signers {
+		if _, err := keyless.ParseIdentity(is.Issuer, is.Subject); err != nil {
+			return refuse(Invalid, "%s.matchOIDCIdentity[%d]: %s", field, i, err)
+		}
+	}
+	if _, err := keyless.ParseRoot(v.TrustedRoot); err != nil {
+		return refuse(Invalid, "%s.trustedRoot: %s", field, err)
 	}
 	return nil
 }

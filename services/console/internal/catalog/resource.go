@@ -134,6 +134,15 @@ type Verify struct {
 	// Certificates of authorities and Identities of signers are trusted; of notation.
 	Certificates []string `json:"certificates,omitempty"`
 	Identities   []string `json:"trustedIdentities,omitempty"`
+	// Signers are trusted by authorities and logs of TrustedRoot (JSON of Sigstore); of cosign without a key.
+	Signers     []OIDCIdentity `json:"matchOIDCIdentity,omitempty"`
+	TrustedRoot string         `json:"trustedRoot,omitempty"`
+}
+
+// OIDCIdentity is a signer by regular expressions.
+type OIDCIdentity struct {
+	Issuer  string `json:"issuer"`
+	Subject string `json:"subject"`
 }
 
 // VerifyProvider is how charts and artifacts are signed.

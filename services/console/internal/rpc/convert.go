@@ -97,10 +97,14 @@ func decodeVerify(v *consolev1.Verify) *catalog.Verify {
 	if v == nil {
 		return nil
 	}
-	return &catalog.Verify{
+	out := &catalog.Verify{
 		Provider: providers[v.GetProvider()], Keys: v.GetKeys(), Repository: v.GetRepository(),
-		Certificates: v.GetCertificates(), Identities: v.GetTrustedIdentities(),
+		Certificates: v.GetCertificates(), Identities: v.GetTrustedIdentities(), TrustedRoot: v.GetTrustedRoot(),
 	}
+	for _, is := range v.GetMatchOidcIdentity() {
+		out.Signers = append(out.Signers, catalog.OIDCIdentity{Issuer: is.GetIssuer(), Subject: is.GetSubject()})
+	}
+	return out
 }
 
 func encodeVerify(v *catalog.Verify) *consolev1.Verify {
@@ -108,7 +112,10 @@ func encodeVerify(v *catalog.Verify) *consolev1.Verify {
 		return nil
 	}
 	out := &consolev1.Verify{
-		Keys: v.Keys, Repository: v.Repository, Certificates: v.Certificates, TrustedIdentities: v.Identities,
+		Keys: v.Keys, Repository: v.Repository, Certificates: v.Certificates, TrustedIdentities: v.Identities, TrustedRoot: v.TrustedRoot,
+	}
+	for _, is := range v.Signers {
+		out.MatchOidcIdentity = append(out.MatchOidcIdentity, &consolev1.OIDCIdentity{Issuer: is.Issuer, Subject: is.Subject})
 	}
 	for is, provider := range providers {
 		if provider == v.Provider {

@@ -249,10 +249,14 @@ func policy(spec *consolev1.SourceSpec) signed.Policy {
 	if v == nil {
 		return signed.Policy{}
 	}
-	return signed.Policy{
+	out := signed.Policy{
 		Provider: cmp.Or(providers[v.GetProvider()], signed.Provider(v.GetProvider().String())), Keys: v.GetKeys(),
-		Repository: v.GetRepository(), Certificates: v.GetCertificates(), Identities: v.GetTrustedIdentities(),
+		Repository: v.GetRepository(), Certificates: v.GetCertificates(), Identities: v.GetTrustedIdentities(), Root: v.GetTrustedRoot(),
 	}
+	for _, is := range v.GetMatchOidcIdentity() {
+		out.Signers = append(out.Signers, signed.Signer{Issuer: is.GetIssuer(), Subject: is.GetSubject()})
+	}
+	return out
 }
 
 // Source returns one source as it was published last.

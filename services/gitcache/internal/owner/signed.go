@@ -323,5 +323,8 @@ func (t *tenure) unsignedContent(s Source, ref string, f *found, no *signature.R
 	if s.Verify.Provider == signed.Notation && no.Kind != signature.Invalid {
 		next = "Sign it with a certificate of one of the source's authorities, as one of its trusted identities"
 	}
+	if s.Verify.IsKeyless() && no.Kind != signature.Invalid {
+		next = "Sign it as one of the source's identities (cosign 3, with the Sigstore of the trusted root)"
+	}
 	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.users(ref), no, kept, next)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/platform/keyless"
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signature"
 )
@@ -36,6 +37,9 @@ func (t *Trust) Signature(s oci.Signature, of Subject, now time.Time) (fingerpri
 	}
 	if s.IsBundle {
 		return t.bundle(s.Payload, of)
+	}
+	if t.root != nil {
+		return "", signature.Refuse(signature.Unknown, "has a signature of the form before bundles, which does not count without a key. Sign with cosign 3")
 	}
 	sig, err := base64.StdEncoding.DecodeString(s.Signature)
 	if err != nil || len(sig) == 0 {
@@ -80,6 +84,7 @@ func (t *Trust) signer(message, sig []byte) (fingerprint string, no *signature.R
 // bundle is the form of cosign 3: an envelope (DSSE) around a statement (in-toto). The statement names no repository.
 func (t *Trust) bundle(text []byte, of Subject) (fingerprint string, no *signature.Refusal) {
 	var bundle struct {
+		Material keyless.Material `json:"verificationMaterial"`
 		Envelope struct {
 			Payload     []byte `json:"payload"`
 			PayloadType string `json:"payloadType"`
@@ -97,7 +102,12 @@ func (t *Trust) bundle(text []byte, of Subject) (fingerprint string, no *signatu
 	}
 	signed := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(is.PayloadType), is.PayloadType, len(is.Payload), is.Payload)
 	for _, s := range is.Signatures {
-		if fingerprint, no = t.signer(signed, s.Sig); no == nil {
+		if t.root != nil {
+			fingerprint, no = t.holder(bundle.Material, is.Payload, signed, s.Sig)
+		} else {
+			fingerprint, no = t.signer(signed, s.Sig)
+		}
+		if no == nil {
 			break
 		}
 	}

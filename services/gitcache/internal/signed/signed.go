@@ -1,7 +1,7 @@
 // Package signed tells who signed a package of a chart or an artifact of a registry: the signatures of cosign and notation, and the
 // provenance files of Helm (.prov).
 //
-// Invariants: only the keys that were given count; a signature is for the one digest, or the one file, that the caller names; nothing of
+// Invariants: only the keys, authorities and trusted roots that were given count; a signature is for the one digest, or the one file, that the caller names; nothing of
 // what was signed is read before its signature fits.
 //
 // Nothing here trusts its input, and nothing here talks to anybody.
@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead.dev/platform/keyless"
 	"fairlead.dev/services/gitcache/internal/signature"
 )
 
@@ -34,7 +35,16 @@ type Policy struct {
 	Repository string
 	// Certificates of authorities, in PEM, and Identities of signers, as in a trust policy, are for notation.
 	Certificates, Identities []string
+	// Signers, by regular expressions, and the Root of their authorities and logs (JSON of Sigstore) are for cosign without a key.
+	Signers []Signer
+	Root    string
 }
+
+// Signer is the issuer and the subject of who may sign without a key.
+type Signer struct{ Issuer, Subject string }
+
+// IsKeyless tells that signatures have certificates and no keys.
+func (p Policy) IsKeyless() bool { return len(p.Signers) > 0 || p.Root != "" }
 
 // IsZero tells that nothing has to be signed.
 func (p Policy) IsZero() bool { return p.Provider == "" }
@@ -42,7 +52,8 @@ func (p Policy) IsZero() bool { return p.Provider == "" }
 // Equal compares policies.
 func (p Policy) Equal(o Policy) bool {
 	return p.Provider == o.Provider && p.Repository == o.Repository && slices.Equal(p.Keys, o.Keys) &&
-		slices.Equal(p.Certificates, o.Certificates) && slices.Equal(p.Identities, o.Identities)
+		slices.Equal(p.Certificates, o.Certificates) && slices.Equal(p.Identities, o.Identities) &&
+		slices.Equal(p.Signers, o.Signers) && p.Root == o.Root
 }
 
 // Trust is a policy whose keys were read. For one goroutine.
@@ -52,6 +63,9 @@ type Trust struct {
 	keys []publicKey     // of cosign
 	ring *signature.Keys // of provenance
 	all  *authorities    // of notation
+	root *keyless.Root   // of cosign without a key
+	// signers are who may sign without one.
+	signers []keyless.Identity
 }
 
 // Has tells whether a fingerprint is that of one of the keys, or a signer is trusted by the authorities and identities.
@@ -61,6 +75,10 @@ func (t *Trust) Has(fingerprint string) bool {
 	}
 	if t.ring != nil {
 		return t.ring.Has(fingerprint)
+	}
+	if t.root != nil {
+		signer, ok := keyless.ParseSigner(fingerprint)
+		return ok && t.mayBe(signer)
 	}
 	return slices.ContainsFunc(t.keys, func(k publicKey) bool { return k.fingerprint == fingerprint })
 }
@@ -72,6 +90,12 @@ func New(p Policy) (*Trust, error) {
 		var err error
 		t.all, err = newAuthorities(p)
 		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	if p.IsKeyless() {
+		if err := t.readRoot(p); err != nil {
 			return nil, err
 		}
 		return t, nil

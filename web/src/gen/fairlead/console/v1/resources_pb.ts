@@ -27,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/resources.proto.
  */
 export const file_fairlead_console_v1_resources: GenFile = /*@__PURE__*/
-  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIsgBCgpTb3VyY2VTcGVjEisKA2dpdBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0U291cmNlEi0KBGhlbG0YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkhlbG1Tb3VyY2USKwoDb2NpGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5PQ0lTb3VyY2USMQoGYnVja2V0GAQgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5CdWNrZXRTb3VyY2Ui4QIKCkhlbG1Tb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRIWCg53ZWJob29rX3NlY3JldBgFIAEoCRIWCg5hbGxvd19yZXBsYWNlZBgGIAEoCBIQCghpbnNlY3VyZRgHIAEoCBI3ChhpbnNlY3VyZV9za2lwX3Rsc192ZXJpZnkYCCABKAhSFWluc2VjdXJlU2tpcFRMU1ZlcmlmeRITCgt0b2tlbl9ob3N0cxgJIAMoCRIrCgZ2ZXJpZnkYCiABKAsyGy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeRIsCgRhdXRoGAsgASgOMh4uZmFpcmxlYWQuY29uc29sZS52MS5DbG91ZEF1dGgSDwoHbWlycm9ycxgMIAMoCSKEAwoJT0NJU291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSFgoOd2ViaG9va19zZWNyZXQYBSABKAkSEAoIaW5zZWN1cmUYBiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAcgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSEwoLdG9rZW5faG9zdHMYCCADKAkSOgoObGF5ZXJfc2VsZWN0b3IYCSABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkxheWVyU2VsZWN0b3ISKwoGdmVyaWZ5GAogASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnkSLAoEYXV0aBgLIAEoDjIeLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2xvdWRBdXRoEg8KB21pcnJvcnMYDCADKAkixQIKDEJ1Y2tldFNvdXJjZRIQCghlbmRwb2ludBgBIAEoCRITCgtidWNrZXRfbmFtZRgCIAEoCRIOCgZyZWdpb24YAyABKAkSDgoGcHJlZml4GAQgASgJEhEKCXZlcnNpb25lZBgFIAEoCBIrCghpbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYByABKAkSDQoFcHJveHkYCCABKAkSFgoOd2ViaG9va19zZWNyZXQYCSABKAkSEAoIaW5zZWN1cmUYCiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAsgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSLAoEYXV0aBgMIAEoDjIeLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2xvdWRBdXRoIpMBCgZWZXJpZnkSNQoIcHJvdmlkZXIYASABKA4yIy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeVByb3ZpZGVyEgwKBGtleXMYAiADKAkSEgoKcmVwb3NpdG9yeRgDIAEoCRIUCgxjZXJ0aWZpY2F0ZXMYBCADKAkSGgoSdHJ1c3RlZF9pZGVudGl0aWVzGAUgAygJIiMKDUxheWVyU2VsZWN0b3ISEgoKbWVkaWFfdHlwZRgBIAEoCSL4AQoJR2l0U291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSEgoKc3VibW9kdWxlcxgFIAEoCBI3Cgx2ZXJpZmljYXRpb24YBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmaWNhdGlvbhIWCg53ZWJob29rX3NlY3JldBgHIAEoCRIeChZzdWJtb2R1bGVfcmVwb3NpdG9yaWVzGAggAygJEg0KBWFsbG93GAkgAygJIlEKDFZlcmlmaWNhdGlvbhIMCgRrZXlzGAEgAygJEjMKBG1vZGUYAiABKA4yJS5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmaWNhdGlvbk1vZGUihQEKDFNvdXJjZVN0YXR1cxIoCgVoZWFkcxgBIAMoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVhZBINCgVlcG9jaBgCIAEoAxINCgVvd25lchgDIAEoCRItCgdwcm9ibGVtGAQgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIrUBCgRIZWFkEgsKA3JlZhgBIAEoCRIwCghyZXZpc2lvbhgCIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLlJldmlzaW9uEi4KCmZldGNoX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhQKDHJlc29sdmVkX3JlZhgEIAEoCRIRCglzaWduZWRfYnkYBSABKAkSFQoNbmV3ZXJfdmVyc2lvbhgGIAEoCSKKAQoHUHJvYmxlbRIPCgdtZXNzYWdlGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRyZWZzGAMgAygJEjUKDHJlZl9wcm9ibGVtcxgEIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVmUHJvYmxlbSJmCgpSZWZQcm9ibGVtEgsKA3JlZhgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtaXNzaW5nGAQgASgIIswBCgdDbHVzdGVyEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIuCgRzcGVjGAIgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYxIyCgZzdGF0dXMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTdGF0dXMSLAoGZnJlZXplGAogASgLMhwuZmFpcmxlYWQuZGVsaXZlcnkudjEuRnJlZXplIuYBCgtDbHVzdGVyU3BlYxITCgtkZXNjcmlwdGlvbhgBIAEoCRI8CgZjb25maWcYHiADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJTcGVjLkNvbmZpZ0VudHJ5EjEKB3dpbmRvd3MYKCADKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jV2luZG93GlEKC0NvbmZpZ0VudHJ5EgsKA2tleRgBIAEoCRIxCgV2YWx1ZRgCIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlnU2V0dGluZzoCOAEikQQKDUNsdXN0ZXJTdGF0dXMSLQoJam9pbl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5sYXN0X3NlZW5fdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNYWdlbnRfdmVyc2lvbhgDIAEoCRIaChJrdWJlcm5ldGVzX3ZlcnNpb24YBCABKAkSEQoJY29ubmVjdGVkGAUgASgIEjIKDm5leHRfcG9sbF90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRza2V3GB4gASgJEi4KCmxlYXZlX3RpbWUYHyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjQKEHRva2VuX3JldXNlX3RpbWUYISABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Rva2VuX3JldXNlGCIgASgJEhUKDXRva2VuX3VuYm91bmQYIyABKAgSLQoKY2xvY2tfc2tldxgoIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1ob2xkc193aW5kb3dzGCkgASgIEj0KDGFnZW50X2NvbmZpZxgyIAEoCzInLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlckFnZW50Q29uZmlnItQBChJDbHVzdGVyQWdlbnRDb25maWcSDgoGd2FudGVkGAEgAygJEjQKBXBoYXNlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5BZ2VudENvbmZpZ1BoYXNlEg8KB21lc3NhZ2UYAyABKAkSLgoKc2luY2VfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASNwoIaW5fZm9yY2UYBSADKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLkFnZW50Q29uZmlnVmFsdWUiTgoQQWdlbnRDb25maWdWYWx1ZRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAkSDAoEZnJvbRgDIAMoCRIQCghieV9mbGFncxgEIAEoCCLSAQoHU2VydmljZRIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdHVzEjIKBmxldmVycxgEIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZUxldmVycyKSAQoNU2VydmljZUxldmVycxIoCgRtb2RlGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchInCgNwaW4YAiABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLkxldmVyEi4KBHNwZWMYAyABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjIu4BCgVMZXZlchIsCgRtb2RlGAEgASgOMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY01vZGUSDgoGY29tbWl0GAIgASgJEhMKC3VucGluX2FmdGVyGAMgASgJEhIKCmRlcGxveW1lbnQYBCABKAMSDgoGYXV0aG9yGAUgASgJEg4KBnJlYXNvbhgGIAEoCRIuCgpzaW5jZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1bnRpbF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKQBQoLU2VydmljZVNwZWMSDgoGc291cmNlGAEgASgJEgsKA3JlZhgCIAEoCRINCgVjaGFydBgJIAEoCRIPCgd2ZXJzaW9uGAogASgJEgwKBHBhdGgYAyABKAkSMwoHc291cmNlcxgLIAMoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNvdXJjZRIPCgdjbHVzdGVyGAQgASgJEhEKCW5hbWVzcGFjZRgFIAEoCRIPCgdpbmNsdWRlGAYgAygJEg4KBmlnbm9yZRgHIAMoCRIwCgZyZW5kZXIYFCABKAsyIC5mYWlybGVhZC5kZWxpdmVyeS52MS5SZW5kZXJTcGVjEiwKBHN5bmMYFSABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5TeW5jU3BlYxIPCgdwcm9qZWN0GB4gASgJEhMKC2NvbmZpZ19zZXRzGB8gAygJEjwKBmNvbmZpZxggIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVNwZWMuQ29uZmlnRW50cnkSEwoLdW5waW5fYWZ0ZXIYISABKAkSDwoHY2F0YWxvZxgiIAEoCBIXCg9zZXJ2aWNlX2FjY291bnQYIyABKAkSLQoFdGVzdHMYKCABKAsyHi5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0U3BlYxI3Cgx0ZXN0X3JlcXVlc3QYKSABKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5UZXN0UmVxdWVzdBpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIokBCg1TZXJ2aWNlU291cmNlEgwKBG5hbWUYASABKAkSDgoGc291cmNlGAIgASgJEgsKA3JlZhgDIAEoCRINCgVjaGFydBgEIAEoCRIPCgd2ZXJzaW9uGAUgASgJEgwKBHBhdGgYBiABKAkSDwoHaW5jbHVkZRgHIAMoCRIOCgZpZ25vcmUYCCADKAkimAMKDVNlcnZpY2VTdGF0dXMSMAoFc3RhdGUYASABKA4yIS5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTdGF0ZRIVCg1zdGF0ZV9tZXNzYWdlGAIgASgJEi8KC3N0YXRlX3NpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIqCgNnaXQYBCABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkdpdFRydXRoEioKA2h1YhgFIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViVHJ1dGgSMgoHY2x1c3RlchgGIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclRydXRoEhcKD2NvbmZpZ19yZXZpc2lvbhgeIAEoCRI0Cg5jb25maWdfcHJvYmxlbRgfIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIyCgd3aW5kb3dzGCggASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5XaW5kb3dTdGF0dXMibwoMV2luZG93U3RhdHVzEg4KBmNsb3NlZBgBIAEoCBIPCgdtZXNzYWdlGAIgASgJEi8KC2NoYW5nZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVmYXVsdBgEIAEoCSKbAQoIR2l0VHJ1dGgSMAoIcmV2aXNpb24YASABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgdwcm9ibGVtGAMgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIvcBCghIdWJUcnV0aBIOCgZkaWdlc3QYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIwCghhcnRpZmFjdBgDIAEoCzIeLmZhaXJsZWFkLmFydGlmYWN0LnYxLkFydGlmYWN0EjAKDHJlc29sdmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgFIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbRIWCg5jb250ZW50X2RpZ2VzdBgGIAEoCSJ1CgxDbHVzdGVyVHJ1dGgSMwoGcmVwb3J0GAEgASgLMiMuZmFpcmxlYWQuZGVsaXZlcnkudjEuU2VydmljZVJlcG9ydBIwCgxyZWNlaXZlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpsBCgZTZWNyZXQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEjMKBGRhdGEYAiADKAsyJS5mYWlybGVhZC5jb25zb2xlLnYxLlNlY3JldC5EYXRhRW50cnkaKwoJRGF0YUVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZgoFR3JhbnQSLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEiwKBHNwZWMYAiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50U3BlYyLGAQoJR3JhbnRTcGVjEjMKCHN1YmplY3RzGAEgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFN1YmplY3QSDAoEcm9sZRgCIAEoCRI0CghjbHVzdGVycxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRDbHVzdGVycxIQCghwcm9qZWN0cxgeIAMoCRIuCgp1bnRpbF90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJVCgxHcmFudFN1YmplY3QSDgoEdXNlchgBIAEoCUgAEg8KBWdyb3VwGAIgASgJSAASGQoPc2VydmljZV9hY2NvdW50GB4gASgJSABCCQoHc3ViamVjdCKaAQoNR3JhbnRDbHVzdGVycxINCgVuYW1lcxgBIAMoCRI+CgZsYWJlbHMYAiADKAsyLi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMuTGFiZWxzRW50cnkSCwoDYWxsGAMgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEqZQoJQ2xvdWRBdXRoEhoKFkNMT1VEX0FVVEhfVU5TUEVDSUZJRUQQABISCg5DTE9VRF9BVVRIX0FXUxABEhIKDkNMT1VEX0FVVEhfR0NQEAISFAoQQ0xPVURfQVVUSF9BWlVSRRADKosBCg5WZXJpZnlQcm92aWRlchIfChtWRVJJRllfUFJPVklERVJfVU5TUEVDSUZJRUQQABIaChZWRVJJRllfUFJPVklERVJfQ09TSUdOEAESHgoaVkVSSUZZX1BST1ZJREVSX1BST1ZFTkFOQ0UQAhIcChhWRVJJRllfUFJPVklERVJfTk9UQVRJT04QAyqUAQoQVmVyaWZpY2F0aW9uTW9kZRIhCh1WRVJJRklDQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhwKGFZFUklGSUNBVElPTl9NT0RFX0NPTU1JVBABEhkKFVZFUklGSUNBVElPTl9NT0RFX1RBRxACEiQKIFZFUklGSUNBVElPTl9NT0RFX1RBR19BTkRfQ09NTUlUEAMq2QEKEEFnZW50Q29uZmlnUGhhc2USIgoeQUdFTlRfQ09ORklHX1BIQVNFX1VOU1BFQ0lGSUVEEAASHwobQUdFTlRfQ09ORklHX1BIQVNFX0lOX0ZPUkNFEAESHgoaQUdFTlRfQ09ORklHX1BIQVNFX1dBSVRJTkcQAhIcChhBR0VOVF9DT05GSUdfUEhBU0VfVFJJQUwQAxIeChpBR0VOVF9DT05GSUdfUEhBU0VfUkVGVVNFRBAEEiIKHkFHRU5UX0NPTkZJR19QSEFTRV9VTlNVUFBPUlRFRBAFKqECCgxTZXJ2aWNlU3RhdGUSHQoZU0VSVklDRV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVNFUlZJQ0VfU1RBVEVfUEVORElORxABEh0KGVNFUlZJQ0VfU1RBVEVfUFJPR1JFU1NJTkcQAhIZChVTRVJWSUNFX1NUQVRFX0hFQUxUSFkQAxIaChZTRVJWSUNFX1NUQVRFX0RFR1JBREVEEAQSGAoUU0VSVklDRV9TVEFURV9GQUlMRUQQBRIZChVTRVJWSUNFX1NUQVRFX1VOS05PV04QBhIWChJTRVJWSUNFX1NUQVRFX0hFTEQQBxIZChVTRVJWSUNFX1NUQVRFX1dBSVRJTkcQCBIZChVTRVJWSUNFX1NUQVRFX0RJRkZFUlMQCSpjCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABITCg9PVVRDT01FX0NSRUFURUQQARITCg9PVVRDT01FX1VQREFURUQQAhIVChFPVVRDT01FX1VOQ0hBTkdFRBADYgZwcm90bzM", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiNmYWlybGVhZC9jb25zb2xlL3YxL3Jlc291cmNlcy5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSKRAgoITWV0YWRhdGESDAoEbmFtZRgBIAEoCRI5CgZsYWJlbHMYAiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhLkxhYmVsc0VudHJ5EgsKA3VpZBgKIAEoCRIQCghyZXZpc2lvbhgLIAEoAxIMCgRldGFnGAwgASgJEi8KC2NyZWF0ZV90aW1lGA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKbAQoGU291cmNlEi8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRItCgRzcGVjGAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5Tb3VyY2VTcGVjEjEKBnN0YXR1cxgDIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU291cmNlU3RhdHVzIsgBCgpTb3VyY2VTcGVjEisKA2dpdBgBIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuR2l0U291cmNlEi0KBGhlbG0YAiABKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLkhlbG1Tb3VyY2USKwoDb2NpGAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5PQ0lTb3VyY2USMQoGYnVja2V0GAQgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5CdWNrZXRTb3VyY2Ui4QIKCkhlbG1Tb3VyY2USCwoDdXJsGAEgASgJEisKCGludGVydmFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBnNlY3JldBgDIAEoCRINCgVwcm94eRgEIAEoCRIWCg53ZWJob29rX3NlY3JldBgFIAEoCRIWCg5hbGxvd19yZXBsYWNlZBgGIAEoCBIQCghpbnNlY3VyZRgHIAEoCBI3ChhpbnNlY3VyZV9za2lwX3Rsc192ZXJpZnkYCCABKAhSFWluc2VjdXJlU2tpcFRMU1ZlcmlmeRITCgt0b2tlbl9ob3N0cxgJIAMoCRIrCgZ2ZXJpZnkYCiABKAsyGy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeRIsCgRhdXRoGAsgASgOMh4uZmFpcmxlYWQuY29uc29sZS52MS5DbG91ZEF1dGgSDwoHbWlycm9ycxgMIAMoCSKEAwoJT0NJU291cmNlEgsKA3VybBgBIAEoCRIrCghpbnRlcnZhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYAyABKAkSDQoFcHJveHkYBCABKAkSFgoOd2ViaG9va19zZWNyZXQYBSABKAkSEAoIaW5zZWN1cmUYBiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAcgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSEwoLdG9rZW5faG9zdHMYCCADKAkSOgoObGF5ZXJfc2VsZWN0b3IYCSABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkxheWVyU2VsZWN0b3ISKwoGdmVyaWZ5GAogASgLMhsuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZnkSLAoEYXV0aBgLIAEoDjIeLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2xvdWRBdXRoEg8KB21pcnJvcnMYDCADKAkixQIKDEJ1Y2tldFNvdXJjZRIQCghlbmRwb2ludBgBIAEoCRITCgtidWNrZXRfbmFtZRgCIAEoCRIOCgZyZWdpb24YAyABKAkSDgoGcHJlZml4GAQgASgJEhEKCXZlcnNpb25lZBgFIAEoCBIrCghpbnRlcnZhbBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZzZWNyZXQYByABKAkSDQoFcHJveHkYCCABKAkSFgoOd2ViaG9va19zZWNyZXQYCSABKAkSEAoIaW5zZWN1cmUYCiABKAgSNwoYaW5zZWN1cmVfc2tpcF90bHNfdmVyaWZ5GAsgASgIUhVpbnNlY3VyZVNraXBUTFNWZXJpZnkSLAoEYXV0aBgMIAEoDjIeLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2xvdWRBdXRoIvwBCgZWZXJpZnkSNQoIcHJvdmlkZXIYASABKA4yIy5mYWlybGVhZC5jb25zb2xlLnYxLlZlcmlmeVByb3ZpZGVyEgwKBGtleXMYAiADKAkSEgoKcmVwb3NpdG9yeRgDIAEoCRIUCgxjZXJ0aWZpY2F0ZXMYBCADKAkSGgoSdHJ1c3RlZF9pZGVudGl0aWVzGAUgAygJElEKE21hdGNoX29pZGNfaWRlbnRpdHkYBiADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLk9JRENJZGVudGl0eVIRbWF0Y2hPSURDSWRlbnRpdHkSFAoMdHJ1c3RlZF9yb290GAcgASgJIi8KDE9JRENJZGVudGl0eRIOCgZpc3N1ZXIYASABKAkSDwoHc3ViamVjdBgCIAEoCSIjCg1MYXllclNlbGVjdG9yEhIKCm1lZGlhX3R5cGUYASABKAki+AEKCUdpdFNvdXJjZRILCgN1cmwYASABKAkSKwoIaW50ZXJ2YWwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGc2VjcmV0GAMgASgJEg0KBXByb3h5GAQgASgJEhIKCnN1Ym1vZHVsZXMYBSABKAgSNwoMdmVyaWZpY2F0aW9uGAYgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb24SFgoOd2ViaG9va19zZWNyZXQYByABKAkSHgoWc3VibW9kdWxlX3JlcG9zaXRvcmllcxgIIAMoCRINCgVhbGxvdxgJIAMoCSJRCgxWZXJpZmljYXRpb24SDAoEa2V5cxgBIAMoCRIzCgRtb2RlGAIgASgOMiUuZmFpcmxlYWQuY29uc29sZS52MS5WZXJpZmljYXRpb25Nb2RlIoUBCgxTb3VyY2VTdGF0dXMSKAoFaGVhZHMYASADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSDQoFZXBvY2gYAiABKAMSDQoFb3duZXIYAyABKAkSLQoHcHJvYmxlbRgEIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSK1AQoESGVhZBILCgNyZWYYASABKAkSMAoIcmV2aXNpb24YAiABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5SZXZpc2lvbhIuCgpmZXRjaF90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgxyZXNvbHZlZF9yZWYYBCABKAkSEQoJc2lnbmVkX2J5GAUgASgJEhUKDW5ld2VyX3ZlcnNpb24YBiABKAkiigEKB1Byb2JsZW0SDwoHbWVzc2FnZRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEcmVmcxgDIAMoCRI1CgxyZWZfcHJvYmxlbXMYBCADKAsyHy5mYWlybGVhZC5jb25zb2xlLnYxLlJlZlByb2JsZW0iZgoKUmVmUHJvYmxlbRILCgNyZWYYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIpCgVzaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWlzc2luZxgEIAEoCCLMAQoHQ2x1c3RlchIvCghtZXRhZGF0YRgBIAEoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuTWV0YWRhdGESLgoEc3BlYxgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclNwZWMSMgoGc3RhdHVzGAMgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3RhdHVzEiwKBmZyZWV6ZRgKIAEoCzIcLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLkZyZWV6ZSLmAQoLQ2x1c3RlclNwZWMSEwoLZGVzY3JpcHRpb24YASABKAkSPAoGY29uZmlnGB4gAygLMiwuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyU3BlYy5Db25maWdFbnRyeRIxCgd3aW5kb3dzGCggAygLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY1dpbmRvdxpRCgtDb25maWdFbnRyeRILCgNrZXkYASABKAkSMQoFdmFsdWUYAiABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkNvbmZpZ1NldHRpbmc6AjgBIpEECg1DbHVzdGVyU3RhdHVzEi0KCWpvaW5fdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMgoObGFzdF9zZWVuX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDWFnZW50X3ZlcnNpb24YAyABKAkSGgoSa3ViZXJuZXRlc192ZXJzaW9uGAQgASgJEhEKCWNvbm5lY3RlZBgFIAEoCBIyCg5uZXh0X3BvbGxfdGltZRgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc2tldxgeIAEoCRIuCgpsZWF2ZV90aW1lGB8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI0ChB0b2tlbl9yZXVzZV90aW1lGCEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgt0b2tlbl9yZXVzZRgiIAEoCRIVCg10b2tlbl91bmJvdW5kGCMgASgIEi0KCmNsb2NrX3NrZXcYKCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFQoNaG9sZHNfd2luZG93cxgpIAEoCBI9CgxhZ2VudF9jb25maWcYMiABKAsyJy5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJBZ2VudENvbmZpZyLUAQoSQ2x1c3RlckFnZW50Q29uZmlnEg4KBndhbnRlZBgBIAMoCRI0CgVwaGFzZRgCIAEoDjIlLmZhaXJsZWFkLmNvbnNvbGUudjEuQWdlbnRDb25maWdQaGFzZRIPCgdtZXNzYWdlGAMgASgJEi4KCnNpbmNlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjcKCGluX2ZvcmNlGAUgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5BZ2VudENvbmZpZ1ZhbHVlIk4KEEFnZW50Q29uZmlnVmFsdWUSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJEgwKBGZyb20YAyADKAkSEAoIYnlfZmxhZ3MYBCABKAgi0gEKB1NlcnZpY2USLwoIbWV0YWRhdGEYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLk1ldGFkYXRhEi4KBHNwZWMYAiABKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjEjIKBnN0YXR1cxgDIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VydmljZVN0YXR1cxIyCgZsZXZlcnMYBCABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VMZXZlcnMikgEKDVNlcnZpY2VMZXZlcnMSKAoEbW9kZRgBIAEoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuTGV2ZXISJwoDcGluGAIgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5MZXZlchIuCgRzcGVjGAMgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3BlYyLuAQoFTGV2ZXISLAoEbW9kZRgBIAEoDjIeLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlN5bmNNb2RlEg4KBmNvbW1pdBgCIAEoCRITCgt1bnBpbl9hZnRlchgDIAEoCRISCgpkZXBsb3ltZW50GAQgASgDEg4KBmF1dGhvchgFIAEoCRIOCgZyZWFzb24YBiABKAkSLgoKc2luY2VfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdW50aWxfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikAUKC1NlcnZpY2VTcGVjEg4KBnNvdXJjZRgBIAEoCRILCgNyZWYYAiABKAkSDQoFY2hhcnQYCSABKAkSDwoHdmVyc2lvbhgKIAEoCRIMCgRwYXRoGAMgASgJEjMKB3NvdXJjZXMYCyADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTb3VyY2USDwoHY2x1c3RlchgEIAEoCRIRCgluYW1lc3BhY2UYBSABKAkSDwoHaW5jbHVkZRgGIAMoCRIOCgZpZ25vcmUYByADKAkSMAoGcmVuZGVyGBQgASgLMiAuZmFpcmxlYWQuZGVsaXZlcnkudjEuUmVuZGVyU3BlYxIsCgRzeW5jGBUgASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuU3luY1NwZWMSDwoHcHJvamVjdBgeIAEoCRITCgtjb25maWdfc2V0cxgfIAMoCRI8CgZjb25maWcYICADKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLlNlcnZpY2VTcGVjLkNvbmZpZ0VudHJ5EhMKC3VucGluX2FmdGVyGCEgASgJEg8KB2NhdGFsb2cYIiABKAgSFwoPc2VydmljZV9hY2NvdW50GCMgASgJEi0KBXRlc3RzGCggASgLMh4uZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFNwZWMSNwoMdGVzdF9yZXF1ZXN0GCkgASgLMiEuZmFpcmxlYWQuZGVsaXZlcnkudjEuVGVzdFJlcXVlc3QaUQoLQ29uZmlnRW50cnkSCwoDa2V5GAEgASgJEjEKBXZhbHVlGAIgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5Db25maWdTZXR0aW5nOgI4ASKJAQoNU2VydmljZVNvdXJjZRIMCgRuYW1lGAEgASgJEg4KBnNvdXJjZRgCIAEoCRILCgNyZWYYAyABKAkSDQoFY2hhcnQYBCABKAkSDwoHdmVyc2lvbhgFIAEoCRIMCgRwYXRoGAYgASgJEg8KB2luY2x1ZGUYByADKAkSDgoGaWdub3JlGAggAygJIpgDCg1TZXJ2aWNlU3RhdHVzEjAKBXN0YXRlGAEgASgOMiEuZmFpcmxlYWQuY29uc29sZS52MS5TZXJ2aWNlU3RhdGUSFQoNc3RhdGVfbWVzc2FnZRgCIAEoCRIvCgtzdGF0ZV9zaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoDZ2l0GAQgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5HaXRUcnV0aBIqCgNodWIYBSABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YlRydXRoEjIKB2NsdXN0ZXIYBiABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJUcnV0aBIXCg9jb25maWdfcmV2aXNpb24YHiABKAkSNAoOY29uZmlnX3Byb2JsZW0YHyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SMgoHd2luZG93cxgoIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuV2luZG93U3RhdHVzIm8KDFdpbmRvd1N0YXR1cxIOCgZjbG9zZWQYASABKAgSDwoHbWVzc2FnZRgCIAEoCRIvCgtjaGFuZ2VfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmF1bHQYBCABKAkimwEKCEdpdFRydXRoEjAKCHJldmlzaW9uGAEgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SLgoKZmV0Y2hfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoHcHJvYmxlbRgDIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSL3AQoISHViVHJ1dGgSDgoGZGlnZXN0GAEgASgJEjAKCHJldmlzaW9uGAIgASgLMh4uZmFpcmxlYWQuYXJ0aWZhY3QudjEuUmV2aXNpb24SMAoIYXJ0aWZhY3QYAyABKAsyHi5mYWlybGVhZC5hcnRpZmFjdC52MS5BcnRpZmFjdBIwCgxyZXNvbHZlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KB3Byb2JsZW0YBSABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0SFgoOY29udGVudF9kaWdlc3QYBiABKAkidQoMQ2x1c3RlclRydXRoEjMKBnJlcG9ydBgBIAEoCzIjLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlNlcnZpY2VSZXBvcnQSMAoMcmVjZWl2ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKbAQoGU2VjcmV0Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIzCgRkYXRhGAIgAygLMiUuZmFpcmxlYWQuY29uc29sZS52MS5TZWNyZXQuRGF0YUVudHJ5GisKCURhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImYKBUdyYW50Ei8KCG1ldGFkYXRhGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5NZXRhZGF0YRIsCgRzcGVjGAIgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudFNwZWMixgEKCUdyYW50U3BlYxIzCghzdWJqZWN0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuR3JhbnRTdWJqZWN0EgwKBHJvbGUYAiABKAkSNAoIY2x1c3RlcnMYAyABKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLkdyYW50Q2x1c3RlcnMSEAoIcHJvamVjdHMYHiADKAkSLgoKdW50aWxfdGltZRgfIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoMR3JhbnRTdWJqZWN0Eg4KBHVzZXIYASABKAlIABIPCgVncm91cBgCIAEoCUgAEhkKD3NlcnZpY2VfYWNjb3VudBgeIAEoCUgAQgkKB3N1YmplY3QimgEKDUdyYW50Q2x1c3RlcnMSDQoFbmFtZXMYASADKAkSPgoGbGFiZWxzGAIgAygLMi4uZmFpcmxlYWQuY29uc29sZS52MS5HcmFudENsdXN0ZXJzLkxhYmVsc0VudHJ5EgsKA2FsbBgDIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBKmUKCUNsb3VkQXV0aBIaChZDTE9VRF9BVVRIX1VOU1BFQ0lGSUVEEAASEgoOQ0xPVURfQVVUSF9BV1MQARISCg5DTE9VRF9BVVRIX0dDUBACEhQKEENMT1VEX0FVVEhfQVpVUkUQAyqLAQoOVmVyaWZ5UHJvdmlkZXISHwobVkVSSUZZX1BST1ZJREVSX1VOU1BFQ0lGSUVEEAASGgoWVkVSSUZZX1BST1ZJREVSX0NPU0lHThABEh4KGlZFUklGWV9QUk9WSURFUl9QUk9WRU5BTkNFEAISHAoYVkVSSUZZX1BST1ZJREVSX05PVEFUSU9OEAMqlAEKEFZlcmlmaWNhdGlvbk1vZGUSIQodVkVSSUZJQ0FUSU9OX01PREVfVU5TUEVDSUZJRUQQABIcChhWRVJJRklDQVRJT05fTU9ERV9DT01NSVQQARIZChVWRVJJRklDQVRJT05fTU9ERV9UQUcQAhIkCiBWRVJJRklDQVRJT05fTU9ERV9UQUdfQU5EX0NPTU1JVBADKtkBChBBZ2VudENvbmZpZ1BoYXNlEiIKHkFHRU5UX0NPTkZJR19QSEFTRV9VTlNQRUNJRklFRBAAEh8KG0FHRU5UX0NPTkZJR19QSEFTRV9JTl9GT1JDRRABEh4KGkFHRU5UX0NPTkZJR19QSEFTRV9XQUlUSU5HEAISHAoYQUdFTlRfQ09ORklHX1BIQVNFX1RSSUFMEAMSHgoaQUdFTlRfQ09ORklHX1BIQVNFX1JFRlVTRUQQBBIiCh5BR0VOVF9DT05GSUdfUEhBU0VfVU5TVVBQT1JURUQQBSqhAgoMU2VydmljZVN0YXRlEh0KGVNFUlZJQ0VfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVTRVJWSUNFX1NUQVRFX1BFTkRJTkcQARIdChlTRVJWSUNFX1NUQVRFX1BST0dSRVNTSU5HEAISGQoVU0VSVklDRV9TVEFURV9IRUFMVEhZEAMSGgoWU0VSVklDRV9TVEFURV9ERUdSQURFRBAEEhgKFFNFUlZJQ0VfU1RBVEVfRkFJTEVEEAUSGQoVU0VSVklDRV9TVEFURV9VTktOT1dOEAYSFgoSU0VSVklDRV9TVEFURV9IRUxEEAcSGQoVU0VSVklDRV9TVEFURV9XQUlUSU5HEAgSGQoVU0VSVklDRV9TVEFURV9ESUZGRVJTEAkqYwoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASEwoPT1VUQ09NRV9DUkVBVEVEEAESEwoPT1VUQ09NRV9VUERBVEVEEAISFQoRT1VUQ09NRV9VTkNIQU5HRUQQA2IGcHJvdG8z", [file_fairlead_artifact_v1_artifact, file_fairlead_console_v1_config, file_fairlead_delivery_v1_delivery, file_fairlead_delivery_v1_options, file_fairlead_delivery_v1_tests, file_fairlead_delivery_v1_windows, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Metadata is what every resource has.
@@ -505,6 +505,20 @@ export type Verify = Message<"fairlead.console.v1.Verify"> & {
    * @generated from field: repeated string trusted_identities = 5;
    */
   trustedIdentities: string[];
+
+  /**
+   * For cosign without a key (keyless): who may sign, as authorities of the trusted root know them. Not with keys.
+   *
+   * @generated from field: repeated fairlead.console.v1.OIDCIdentity match_oidc_identity = 6 [json_name = "matchOIDCIdentity"];
+   */
+  matchOidcIdentity: OIDCIdentity[];
+
+  /**
+   * For cosign without a key: the authorities and transparency logs that are trusted, as trusted_root.json of Sigstore has them. Nobody is asked.
+   *
+   * @generated from field: string trusted_root = 7;
+   */
+  trustedRoot: string;
 };
 
 /**
@@ -513,6 +527,34 @@ export type Verify = Message<"fairlead.console.v1.Verify"> & {
  */
 export const VerifySchema: GenMessage<Verify> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_resources, 6);
+
+/**
+ * OIDCIdentity is a signer as a certificate names it. Both are regular expressions (RE2) that have to fit to all of the text.
+ *
+ * @generated from message fairlead.console.v1.OIDCIdentity
+ */
+export type OIDCIdentity = Message<"fairlead.console.v1.OIDCIdentity"> & {
+  /**
+   * Of the token by which the authority knew the signer, such as https://token\.actions\.githubusercontent\.com.
+   *
+   * @generated from field: string issuer = 1;
+   */
+  issuer: string;
+
+  /**
+   * A workflow's URL or an email address.
+   *
+   * @generated from field: string subject = 2;
+   */
+  subject: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.OIDCIdentity.
+ * Use `create(OIDCIdentitySchema)` to create a new message.
+ */
+export const OIDCIdentitySchema: GenMessage<OIDCIdentity> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_resources, 7);
 
 /**
  * LayerSelector chooses a layer of an artifact.
@@ -533,7 +575,7 @@ export type LayerSelector = Message<"fairlead.console.v1.LayerSelector"> & {
  * Use `create(LayerSelectorSchema)` to create a new message.
  */
 export const LayerSelectorSchema: GenMessage<LayerSelector> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 7);
+  messageDesc(file_fairlead_console_v1_resources, 8);
 
 /**
  * @generated from message fairlead.console.v1.GitSource
@@ -618,7 +660,7 @@ export type GitSource = Message<"fairlead.console.v1.GitSource"> & {
  * Use `create(GitSourceSchema)` to create a new message.
  */
 export const GitSourceSchema: GenMessage<GitSource> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 8);
+  messageDesc(file_fairlead_console_v1_resources, 9);
 
 /**
  * Verification says who must have signed.
@@ -644,7 +686,7 @@ export type Verification = Message<"fairlead.console.v1.Verification"> & {
  * Use `create(VerificationSchema)` to create a new message.
  */
 export const VerificationSchema: GenMessage<Verification> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 9);
+  messageDesc(file_fairlead_console_v1_resources, 10);
 
 /**
  * @generated from message fairlead.console.v1.SourceStatus
@@ -682,7 +724,7 @@ export type SourceStatus = Message<"fairlead.console.v1.SourceStatus"> & {
  * Use `create(SourceStatusSchema)` to create a new message.
  */
 export const SourceStatusSchema: GenMessage<SourceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 10);
+  messageDesc(file_fairlead_console_v1_resources, 11);
 
 /**
  * Head is where a ref of a source points.
@@ -742,7 +784,7 @@ export type Head = Message<"fairlead.console.v1.Head"> & {
  * Use `create(HeadSchema)` to create a new message.
  */
 export const HeadSchema: GenMessage<Head> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 11);
+  messageDesc(file_fairlead_console_v1_resources, 12);
 
 /**
  * Problem is a thing that is wrong: what, since when. The message says what to do.
@@ -781,7 +823,7 @@ export type Problem = Message<"fairlead.console.v1.Problem"> & {
  * Use `create(ProblemSchema)` to create a new message.
  */
 export const ProblemSchema: GenMessage<Problem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 12);
+  messageDesc(file_fairlead_console_v1_resources, 13);
 
 /**
  * RefProblem is a ref that a source's Git host does not have, or that can't be published, since when.
@@ -818,7 +860,7 @@ export type RefProblem = Message<"fairlead.console.v1.RefProblem"> & {
  * Use `create(RefProblemSchema)` to create a new message.
  */
 export const RefProblemSchema: GenMessage<RefProblem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 13);
+  messageDesc(file_fairlead_console_v1_resources, 14);
 
 /**
  * Cluster is a Kubernetes cluster with an agent.
@@ -856,7 +898,7 @@ export type Cluster = Message<"fairlead.console.v1.Cluster"> & {
  * Use `create(ClusterSchema)` to create a new message.
  */
 export const ClusterSchema: GenMessage<Cluster> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 14);
+  messageDesc(file_fairlead_console_v1_resources, 15);
 
 /**
  * @generated from message fairlead.console.v1.ClusterSpec
@@ -887,7 +929,7 @@ export type ClusterSpec = Message<"fairlead.console.v1.ClusterSpec"> & {
  * Use `create(ClusterSpecSchema)` to create a new message.
  */
 export const ClusterSpecSchema: GenMessage<ClusterSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 15);
+  messageDesc(file_fairlead_console_v1_resources, 16);
 
 /**
  * @generated from message fairlead.console.v1.ClusterStatus
@@ -994,7 +1036,7 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
  * Use `create(ClusterStatusSchema)` to create a new message.
  */
 export const ClusterStatusSchema: GenMessage<ClusterStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 16);
+  messageDesc(file_fairlead_console_v1_resources, 17);
 
 /**
  * ClusterAgentConfig is what the agent of a cluster is configured with.
@@ -1041,7 +1083,7 @@ export type ClusterAgentConfig = Message<"fairlead.console.v1.ClusterAgentConfig
  * Use `create(ClusterAgentConfigSchema)` to create a new message.
  */
 export const ClusterAgentConfigSchema: GenMessage<ClusterAgentConfig> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 17);
+  messageDesc(file_fairlead_console_v1_resources, 18);
 
 /**
  * AgentConfigValue is a setting in force.
@@ -1081,7 +1123,7 @@ export type AgentConfigValue = Message<"fairlead.console.v1.AgentConfigValue"> &
  * Use `create(AgentConfigValueSchema)` to create a new message.
  */
 export const AgentConfigValueSchema: GenMessage<AgentConfigValue> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 18);
+  messageDesc(file_fairlead_console_v1_resources, 19);
 
 /**
  * Service is a folder of a source, or of several sources together, that is kept applied in a cluster.
@@ -1119,7 +1161,7 @@ export type Service = Message<"fairlead.console.v1.Service"> & {
  * Use `create(ServiceSchema)` to create a new message.
  */
 export const ServiceSchema: GenMessage<Service> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 19);
+  messageDesc(file_fairlead_console_v1_resources, 20);
 
 /**
  * ServiceLevers stand over what files say of a service, until somebody ends them, or their own time does. A write of the service keeps
@@ -1156,7 +1198,7 @@ export type ServiceLevers = Message<"fairlead.console.v1.ServiceLevers"> & {
  * Use `create(ServiceLeversSchema)` to create a new message.
  */
 export const ServiceLeversSchema: GenMessage<ServiceLevers> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 20);
+  messageDesc(file_fairlead_console_v1_resources, 21);
 
 /**
  * Lever is what an operator pulled.
@@ -1222,7 +1264,7 @@ export type Lever = Message<"fairlead.console.v1.Lever"> & {
  * Use `create(LeverSchema)` to create a new message.
  */
 export const LeverSchema: GenMessage<Lever> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 21);
+  messageDesc(file_fairlead_console_v1_resources, 22);
 
 /**
  * @generated from message fairlead.console.v1.ServiceSpec
@@ -1383,7 +1425,7 @@ export type ServiceSpec = Message<"fairlead.console.v1.ServiceSpec"> & {
  * Use `create(ServiceSpecSchema)` to create a new message.
  */
 export const ServiceSpecSchema: GenMessage<ServiceSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 22);
+  messageDesc(file_fairlead_console_v1_resources, 23);
 
 /**
  * ServiceSource is one of several sources of a service.
@@ -1444,7 +1486,7 @@ export type ServiceSource = Message<"fairlead.console.v1.ServiceSource"> & {
  * Use `create(ServiceSourceSchema)` to create a new message.
  */
 export const ServiceSourceSchema: GenMessage<ServiceSource> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 23);
+  messageDesc(file_fairlead_console_v1_resources, 24);
 
 /**
  * ServiceStatus holds the three truths side by side, each with its own time.
@@ -1511,7 +1553,7 @@ export type ServiceStatus = Message<"fairlead.console.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 24);
+  messageDesc(file_fairlead_console_v1_resources, 25);
 
 /**
  * WindowStatus says whether new content of a service may be applied now.
@@ -1551,7 +1593,7 @@ export type WindowStatus = Message<"fairlead.console.v1.WindowStatus"> & {
  * Use `create(WindowStatusSchema)` to create a new message.
  */
 export const WindowStatusSchema: GenMessage<WindowStatus> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 25);
+  messageDesc(file_fairlead_console_v1_resources, 26);
 
 /**
  * GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -1582,7 +1624,7 @@ export type GitTruth = Message<"fairlead.console.v1.GitTruth"> & {
  * Use `create(GitTruthSchema)` to create a new message.
  */
 export const GitTruthSchema: GenMessage<GitTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 26);
+  messageDesc(file_fairlead_console_v1_resources, 27);
 
 /**
  * HubTruth is what distributors hand to the cluster.
@@ -1630,7 +1672,7 @@ export type HubTruth = Message<"fairlead.console.v1.HubTruth"> & {
  * Use `create(HubTruthSchema)` to create a new message.
  */
 export const HubTruthSchema: GenMessage<HubTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 27);
+  messageDesc(file_fairlead_console_v1_resources, 28);
 
 /**
  * ClusterTruth is what the cluster's agent said last.
@@ -1654,7 +1696,7 @@ export type ClusterTruth = Message<"fairlead.console.v1.ClusterTruth"> & {
  * Use `create(ClusterTruthSchema)` to create a new message.
  */
 export const ClusterTruthSchema: GenMessage<ClusterTruth> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 28);
+  messageDesc(file_fairlead_console_v1_resources, 29);
 
 /**
  * Secret holds credentials by key. Write-only: what is read back has the keys and no values.
@@ -1680,7 +1722,7 @@ export type Secret = Message<"fairlead.console.v1.Secret"> & {
  * Use `create(SecretSchema)` to create a new message.
  */
 export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 29);
+  messageDesc(file_fairlead_console_v1_resources, 30);
 
 /**
  * Grant says who may do what at the Kubernetes APIs of which clusters. What no grant allows is refused;
@@ -1705,7 +1747,7 @@ export type Grant = Message<"fairlead.console.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 30);
+  messageDesc(file_fairlead_console_v1_resources, 31);
 
 /**
  * @generated from message fairlead.console.v1.GrantSpec
@@ -1751,7 +1793,7 @@ export type GrantSpec = Message<"fairlead.console.v1.GrantSpec"> & {
  * Use `create(GrantSpecSchema)` to create a new message.
  */
 export const GrantSpecSchema: GenMessage<GrantSpec> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 31);
+  messageDesc(file_fairlead_console_v1_resources, 32);
 
 /**
  * GrantSubject is whom a grant is for.
@@ -1790,7 +1832,7 @@ export type GrantSubject = Message<"fairlead.console.v1.GrantSubject"> & {
  * Use `create(GrantSubjectSchema)` to create a new message.
  */
 export const GrantSubjectSchema: GenMessage<GrantSubject> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 32);
+  messageDesc(file_fairlead_console_v1_resources, 33);
 
 /**
  * GrantClusters chooses clusters.
@@ -1825,7 +1867,7 @@ export type GrantClusters = Message<"fairlead.console.v1.GrantClusters"> & {
  * Use `create(GrantClustersSchema)` to create a new message.
  */
 export const GrantClustersSchema: GenMessage<GrantClusters> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_resources, 33);
+  messageDesc(file_fairlead_console_v1_resources, 34);
 
 /**
  * CloudAuth is the cloud whose identity of the gitcache logs in.
@@ -1878,7 +1920,7 @@ export enum VerifyProvider {
   UNSPECIFIED = 0,
 
   /**
-   * By cosign, with a key: in a registry.
+   * By cosign, with a key or without: in a registry.
    *
    * @generated from enum value: VERIFY_PROVIDER_COSIGN = 1;
    */
