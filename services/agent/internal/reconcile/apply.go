@@ -47,7 +47,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 	}
 	k.announced = true
 	begin := time.Now()
-	ctx, span := telemetry.Of(ctx, service.Traceparent, k.Tracer, "agent.apply", trace.WithAttributes(
+	ctx, span := telemetry.Of(ctx, service.Traceparent, k.controller.Tracer, "agent.apply", trace.WithAttributes(
 		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
 	defer span.End()
 	k.made = nil
@@ -55,16 +55,16 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 	if ctx.Err() != nil || patience.Err() != nil && failure != nil {
 		return 0 // something else is wanted meanwhile, or the agent stops
 	}
-	telemetry.Observe(ctx, k.metrics.seconds, time.Since(begin))
+	telemetry.Observe(ctx, k.controller.metrics.seconds, time.Since(begin))
 	if gate != nil && failure == nil {
 		return k.waits(ctx, service, gate)
 	}
 	if failure != nil {
-		k.metrics.applies.WithLabelValues("failed").Inc()
+		k.controller.metrics.applies.WithLabelValues("failed").Inc()
 		span.SetStatus(codes.Error, "not applied")
-		k.Keep(ctx, "agent.apply", begin, "not applied", attribute.String("service", k.name), attribute.String("revision", service.Commit))
+		k.controller.Keep(ctx, "agent.apply", begin, "not applied", attribute.String("service", k.name), attribute.String("revision", service.Commit))
 		k.stuck, k.fault = failure.final, *failure
-		if latest, err := k.Inventory.Get(ctx, k.name); err == nil {
+		if latest, err := k.controller.Inventory.Get(ctx, k.name); err == nil {
 			record = latest
 		}
 		k.listMade(service, record)
@@ -75,7 +75,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 		}
 		return wait
 	}
-	k.metrics.applies.WithLabelValues("applied").Inc()
+	k.controller.metrics.applies.WithLabelValues("applied").Inc()
 	k.ripens = time.Now()
 	k.log.Info("applied", "revision", service.Commit, "digest", service.Digest, "seconds", time.Since(begin).Seconds())
 	k.backoff.Reset()
@@ -85,7 +85,7 @@ func (k *keeper) apply(ctx, patience context.Context, service desired.Service, r
 // waits reports what is waited for, and says when to look again.
 func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply.Gate) time.Duration {
 	k.settled.Store(true) // objects that were sent stay for now, and so do those that were not
-	record, err := k.Inventory.Get(ctx, k.name)
+	record, err := k.controller.Inventory.Get(ctx, k.name)
 	if err == nil {
 		record = k.noteEnded(ctx, record, k.progress.Done())
 	}
@@ -103,7 +103,7 @@ func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply
 // what is waited for in the cluster.
 func (k *keeper) prepare(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
 	slow := time.AfterFunc(prepareSoon, func() { k.settled.Store(true) })
-	err := k.Artifacts.Prepare(patience, service)
+	err := k.controller.Artifacts.Prepare(patience, service)
 	if slow.Stop(); err != nil {
 		return nil, retried(err).because(staysAsItWas(record))
 	}
@@ -131,11 +131,11 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 	}}
 	if k.progress == nil {
 		if failure := k.begin(ctx, request, service); failure != nil {
-			k.Inventory.Release(k.name)
+			k.controller.Inventory.Release(k.name)
 			return nil, failure
 		}
 	}
-	result := k.Applier.Advance(ctx, request, k.progress)
+	result := k.controller.Applier.Advance(ctx, request, k.progress)
 	done := k.progress.Done()
 	k.made = done
 	switch {
@@ -202,17 +202,17 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	}
 	all, items = without(all, others), without(items, others)
 	left := slices.SortedFunc(maps.Keys(others), object.Compare)
-	adopted, strangers, failures := k.Applier.Strangers(ctx, request, items)
+	adopted, strangers, failures := k.controller.Applier.Strangers(ctx, request, items)
 	if len(failures) > 0 {
 		return refused(failures).because(before)
 	}
 	all, items = without(all, strangers), without(items, strangers)
 	maps.Copy(others, strangers)
 	k.others = leftTo(others)
-	needed, held := k.Applier.Needed(k.name, items, record)
+	needed, held := k.controller.Applier.Needed(k.name, items, record)
 	// Only where there is a good state to protect: a first apply would cost twice the requests.
 	if record.Applied.Digest != "" {
-		if failures := k.Applier.Rehearse(ctx, request, slices.Concat(items, definitions), needed); len(failures) > 0 {
+		if failures := k.controller.Applier.Rehearse(ctx, request, slices.Concat(items, definitions), needed); len(failures) > 0 {
 			return refused(failures).because(before)
 		}
 	}
@@ -229,17 +229,17 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		superset.Progress = progressOf(record, service)
 		superset.Release = release
 	}
-	unsealed := !k.Inventory.Sealed(k.name) && slices.ContainsFunc(all, func(item set.Item) bool { return item.Hook != 0 })
+	unsealed := !k.controller.Inventory.Sealed(k.name) && slices.ContainsFunc(all, func(item set.Item) bool { return item.Hook != 0 })
 	if changed || unsealed || !slices.Equal(record.Left, left) {
-		if err := k.Inventory.Save(ctx, superset); err != nil {
+		if err := k.controller.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}
 	}
 	request.Record = superset
-	if failures := k.Applier.Make(ctx, request, definitions); len(failures) > 0 {
+	if failures := k.controller.Applier.Make(ctx, request, definitions); len(failures) > 0 {
 		return refused(failures).because(before)
 	}
-	progress, err := k.Applier.Begin(request, slices.Concat(all, definitions), adopted)
+	progress, err := k.controller.Applier.Begin(request, slices.Concat(all, definitions), adopted)
 	if err != nil {
 		return mistakeOrRetry(err).because(before)
 	}
@@ -258,7 +258,7 @@ func (k *keeper) unserved(ctx context.Context, objects *set.Set, definitions []s
 		served := false
 		resource, kind := cluster.ReadDefinition(obj)
 		if resource.Version != "" {
-			_, err := k.Scopes.Namespaced(ctx, resource.GroupVersion().WithKind(kind))
+			_, err := k.controller.Scopes.Namespaced(ctx, resource.GroupVersion().WithKind(kind))
 			served = err == nil
 		}
 		if !served {
@@ -331,7 +331,7 @@ func progressOf(record inventory.Record, service desired.Service) inventory.Prog
 
 // noteRuns records hooks that have ended well, and the objects that progress has made.
 func (k *keeper) noteRuns(ctx context.Context, progress *apply.Progress, ran inventory.Progress, release inventory.Release) error {
-	record, err := k.Inventory.Get(ctx, k.name)
+	record, err := k.controller.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return err
 	}
@@ -342,13 +342,13 @@ func (k *keeper) noteRuns(ctx context.Context, progress *apply.Progress, ran inv
 		}
 	}
 	record.Progress, record.Release = ran, release
-	return k.Inventory.Save(ctx, record)
+	return k.controller.Inventory.Save(ctx, record)
 }
 
 // finish removes what is no longer there, and records the digest as applied.
 func (k *keeper) finish(ctx context.Context, service desired.Service, objects *set.Set, progress *apply.Progress) *problem {
 	done := progress.Done()
-	record, err := k.Inventory.Get(ctx, k.name)
+	record, err := k.controller.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return retried(err).because("all objects are applied")
 	}
@@ -388,7 +388,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, entry)
 		}
 	}
-	if left := k.Pruner.Release(ctx, k.name, releasing); len(left) > 0 {
+	if left := k.controller.Pruner.Release(ctx, k.name, releasing); len(left) > 0 {
 		return retried(fmt.Errorf("%s %s", left[0].Entry.Key, left[0].Why)).because("all objects are applied")
 	}
 	record.Kept, record.Spared = few(k.others), nil
@@ -397,7 +397,7 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			return retried(err).because("all objects are applied")
 		}
 		out := k.prune(ctx, service, stale)
-		k.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
+		k.controller.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
 		k.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
 		for _, one := range out.Left {
 			entries = append(entries, one.Entry)
@@ -420,15 +420,15 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	if !isNew && before.Digest != service.Digest { // only its tests are others
 		record.Applied.Commit, record.Applied.Time = before.Commit, before.Time
 	}
-	if !k.Inventory.Note(record) {
-		if err := k.Inventory.Save(ctx, record); err != nil {
+	if !k.controller.Inventory.Note(record) {
+		if err := k.controller.Inventory.Save(ctx, record); err != nil {
 			return retried(err).because("all objects are applied")
 		}
 	}
 	k.keepSets(record)
 	if isNew { // rivals for the fields of before may have been given them
-		for _, rival := range k.Memory.Summary(k.name).Rivals {
-			k.Memory.Peace(rival.Key)
+		for _, rival := range k.controller.Memory.Summary(k.name).Rivals {
+			k.controller.Memory.Peace(rival.Key)
 		}
 	}
 	return nil
@@ -477,7 +477,7 @@ func (k *keeper) noteLeaving(ctx context.Context, service desired.Service, recor
 	if stays || !changed { // the list that is written next has it, too
 		return stale, nil
 	}
-	return stale, k.Inventory.Save(ctx, record)
+	return stale, k.controller.Inventory.Save(ctx, record)
 }
 
 // prune removes objects that left the manifests, unless that is not wanted, or was not when they left.
@@ -496,7 +496,7 @@ func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inv
 			going = append(going, entry)
 		}
 	}
-	out := k.Pruner.Prune(ctx, k.name, going)
+	out := k.controller.Pruner.Prune(ctx, k.name, going)
 	out.Left = append(out.Left, stays...)
 	return out
 }
@@ -510,7 +510,7 @@ func (k *keeper) goesLast(ctx context.Context, entry inventory.Entry) bool {
 	if k.wholesome() {
 		return false
 	}
-	meta, err := k.Metadata(ctx, entry.Ref)
+	meta, err := k.controller.Metadata(ctx, entry.Ref)
 	if err != nil {
 		return false
 	}
@@ -520,7 +520,7 @@ func (k *keeper) goesLast(ctx context.Context, entry inventory.Entry) bool {
 
 // wholesome tells that all objects of the service are there, and healthy.
 func (k *keeper) wholesome() bool {
-	summary := k.Memory.Summary(k.name)
+	summary := k.controller.Memory.Summary(k.name)
 	return summary.Unseen == 0 && summary.Worst.State == health.Healthy
 }
 
@@ -545,7 +545,7 @@ func (k *keeper) noteWishes(ctx context.Context, service desired.Service, record
 	if same || len(record.Entries) == 0 { // the first list of objects has it
 		return record, nil
 	}
-	return record, k.Inventory.Save(ctx, record)
+	return record, k.controller.Inventory.Save(ctx, record)
 }
 
 // guard stops what would remove so much that it looks like an accident, until a person confirms it. No object is
@@ -623,7 +623,7 @@ func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem
 		keys[i] = item.Key
 	}
 	left = map[object.Key]string{}
-	taken := k.Inventory.Claim(k.name, keys)
+	taken := k.controller.Inventory.Claim(k.name, keys)
 	for _, item := range items {
 		if owner, ok := taken[item.Key]; ok && item.IsCRD() {
 			left[item.Key] = fmt.Sprintf("service %q", owner)

@@ -73,7 +73,7 @@ func (k *keeper) rivalOf(ctx context.Context, record inventory.Record, ref objec
 	if err != nil {
 		return "", nil, err
 	}
-	meta, err := k.Metadata(ctx, item.Ref)
+	meta, err := k.controller.Metadata(ctx, item.Ref)
 	if apierrors.IsNotFound(err) {
 		return "", nil, nil
 	}
@@ -90,7 +90,7 @@ func (k *keeper) damageSum() string {
 		return ""
 	}
 	var b strings.Builder
-	for _, d := range k.Memory.Summary(k.name).Damage {
+	for _, d := range k.controller.Memory.Summary(k.name).Damage {
 		fmt.Fprintf(&b, " %s@%d", d.Ref.Key, d.Version)
 	}
 	return b.String()
@@ -130,7 +130,7 @@ func (k *keeper) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 				continue
 			}
 			state := string(health.Missing)
-			if known, ok := k.Memory.Get(d.Ref.Key); ok && d.State == memory.Drifted {
+			if known, ok := k.controller.Memory.Get(d.Ref.Key); ok && d.State == memory.Drifted {
 				state = shown(known.Health)
 			}
 			o = objectReport(d.Ref, state, "")

@@ -29,7 +29,7 @@ func (k *keeper) outdated(environment string) bool {
 	if k.givenAnew(versions) || !renewal.IsZero() && !time.Now().Before(renewal) {
 		return true
 	}
-	now := k.environment.Load()
+	now := k.controller.environment.Load()
 	if now == nil || environment == "" || environment == now.environment {
 		return false
 	}
@@ -39,10 +39,10 @@ func (k *keeper) outdated(environment string) bool {
 
 // sees notes what a render of the service found that the cluster can do.
 func (k *keeper) sees(environment string) {
-	before := k.environment.Load()
+	before := k.controller.environment.Load()
 	k.sight.Store(&sight{environment: environment, before: before})
 	if before != nil && before.environment != environment {
-		k.changed.Store(true)
+		k.controller.changed.Store(true)
 	}
 }
 

@@ -30,7 +30,7 @@ func (k *keeper) releaseService(ctx context.Context, service desired.Service, re
 	case record.Applied.Set == setOf(service).String():
 		return releasedByFairlead, nil
 	}
-	ask := k.Lookup(service)
+	ask := k.controller.Lookup(service)
 	for _, entry := range record.Entries {
 		if !slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}, entry.Kind) || entry.Group != "apps" || entry.UID == "" {
 			continue

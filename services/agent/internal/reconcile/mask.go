@@ -18,7 +18,7 @@ import (
 
 // mask is that of a service with all that is to be hidden by now: a render may have added to it. Nil: there is nothing.
 func (k *keeper) mask(service desired.Service) func(string) string {
-	current, _ := k.Desired.Get(k.name)
+	current, _ := k.controller.Desired.Get(k.name)
 	service.Hidden = current.Hidden
 	return service.Mask()
 }
@@ -65,7 +65,7 @@ func (k *keeper) maskOf(service desired.Service, record inventory.Record, object
 			k.log.Warn("what hooks say is not told, since secrets in it can't be looked for", "err", err)
 			return func(string) string { return withheld }
 		}
-		current, _ := k.Desired.Get(k.name) // a render may have added to what is hidden
+		current, _ := k.controller.Desired.Get(k.name) // a render may have added to what is hidden
 		service.Hidden = current.Hidden
 		if mask := service.Mask(secrets...); mask != nil {
 			return mask
@@ -111,6 +111,6 @@ func secretsOf(objects *set.Set) ([]string, error) {
 
 // failure is what went wrong with an object of a service, without secrets of its configuration.
 func (k *keeper) failure(text string) error {
-	service, _ := k.Desired.Get(k.name)
+	service, _ := k.controller.Desired.Get(k.name)
 	return errors.New(k.maskText(service, text))
 }

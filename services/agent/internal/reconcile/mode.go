@@ -87,7 +87,7 @@ func (k *keeper) noteAsked(ctx context.Context, service desired.Service, record 
 		return record, nil
 	}
 	record.Asked = inventory.Asked{Request: id, Content: askedFor(service, record)}
-	return record, k.Inventory.Save(ctx, record)
+	return record, k.controller.Inventory.Save(ctx, record)
 }
 
 // overrides tells whether the last request for a sync is let through what closes the service now.
@@ -98,7 +98,7 @@ func overrides(service desired.Service, now time.Time) bool {
 
 // facts gathers what a verdict is about.
 func (k *keeper) facts(service desired.Service, record inventory.Record) mode.Facts {
-	c := k.Controller
+	c := k.controller
 	now, asked := time.Now(), service.Asked(askedFor(service, record))
 	f := mode.Facts{
 		Manual: service.Manual, Windows: k.windows.Judge(service.Windows, now),
@@ -261,7 +261,7 @@ func (k *keeper) compare(ctx, patience context.Context, service desired.Service,
 	if left := diffAgain - time.Since(k.stance.at); k.stance.compared == about && left > 0 {
 		return left, nil
 	}
-	if err := k.Artifacts.Prepare(patience, service); err != nil {
+	if err := k.controller.Artifacts.Prepare(patience, service); err != nil {
 		return 0, retried(err).because(staysAsItWas(record))
 	}
 	release, ok := k.slot(patience)
@@ -275,7 +275,7 @@ func (k *keeper) compare(ctx, patience context.Context, service desired.Service,
 	}
 	defer func() { _ = objects.Close() }()
 	out, err := diff.Of(patience, diff.Deps{
-		API: k.Compare, Explain: apply.Explain, Mask: k.mask(service), Sent: k.unchanged(record),
+		API: k.controller.Compare, Explain: apply.Explain, Mask: k.mask(service), Sent: k.unchanged(record),
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},
@@ -288,7 +288,7 @@ func (k *keeper) compare(ctx, patience context.Context, service desired.Service,
 		return 0, retried(err).because(staysAsItWas(record))
 	}
 	k.list(service, record) // first, because what a sync of single objects applied would change no more
-	if err := k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
+	if err := k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
 		return 0, retried(err).because(staysAsItWas(record))
 	}
 	k.stance.compared, k.stance.at, k.stance.diff = about, time.Now(), out
@@ -344,10 +344,10 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 			Uid: string(entry.UID), Wave: entry.Wave, Leaving: why[entry.Key],
 		})
 	}
-	err := k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
+	err := k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
 	if err == nil && k.stance.diff != nil && k.stance.verdict.Apply && record.Has(service.Digest) {
 		// The waiting content is applied.
-		err = k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
+		err = k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
 		k.stance.diff, k.stance.compared = nil, ""
 	}
 	if err != nil {

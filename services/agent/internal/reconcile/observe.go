@@ -60,7 +60,7 @@ func (k *keeper) observe(ctx, patience context.Context, service desired.Service,
 	}
 	record = k.noteEnded(patience, record, nil)
 	k.list(service, record)
-	summary := k.Memory.Summary(k.name)
+	summary := k.controller.Memory.Summary(k.name)
 	if wait := unseenPatience - time.Since(k.looks.since); summary.Unseen > 0 && wait > 0 {
 		return wait
 	}
@@ -107,7 +107,7 @@ func (k *keeper) ripe(service desired.Service, report *deliveryv1.ServiceReport)
 	if report.GetPhase() != deliveryv1.Phase_PHASE_HEALTHY || k.ripens.IsZero() {
 		return
 	}
-	_, span := telemetry.Of(context.Background(), service.Traceparent, k.Tracer, "agent.healthy", trace.WithTimestamp(k.ripens), trace.WithAttributes(
+	_, span := telemetry.Of(context.Background(), service.Traceparent, k.controller.Tracer, "agent.healthy", trace.WithTimestamp(k.ripens), trace.WithAttributes(
 		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
 	span.End()
 	k.ripens = time.Time{}
@@ -119,7 +119,7 @@ const noteWritten = time.Minute
 // writeNote brings the inventory up to a digest that changed nothing, and says when to look again; 0: there is nothing to write.
 func (k *keeper) writeNote(ctx context.Context, record inventory.Record) time.Duration {
 	switch {
-	case !k.Inventory.Noted(k.name):
+	case !k.controller.Inventory.Noted(k.name):
 		k.unwritten = time.Time{}
 		return 0
 	case k.unwritten.IsZero():
@@ -129,7 +129,7 @@ func (k *keeper) writeNote(ctx context.Context, record inventory.Record) time.Du
 		return wait
 	}
 	k.unwritten = time.Time{}
-	if err := k.Inventory.Save(ctx, record); err != nil {
+	if err := k.controller.Inventory.Save(ctx, record); err != nil {
 		k.log.Warn("the inventory does not know of the newest digest yet", "err", err)
 		return noteWritten
 	}
@@ -154,7 +154,7 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 		return record
 	}
 	gone := slices.ContainsFunc(leaving, func(entry inventory.Entry) bool {
-		known, ok := k.Memory.Get(entry.Key)
+		known, ok := k.controller.Memory.Get(entry.Key)
 		return ok && known.State == memory.Gone
 	})
 	last := slices.ContainsFunc(k.looks.leaving, func(left prune.Left) bool { return left.Why == goesLast }) && k.wholesome()
@@ -169,7 +169,7 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 		return record
 	}
 	defer release()
-	service, _ := k.Desired.Get(k.name)
+	service, _ := k.controller.Desired.Get(k.name)
 	out := k.prune(ctx, service, leaving)
 	k.looks.left(out.Left)
 	if len(k.looks.leaving) == len(leaving) || ctx.Err() != nil {
@@ -178,11 +178,11 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 	for _, one := range k.looks.leaving {
 		staying = append(staying, one.Entry)
 	}
-	k.metrics.pruned.Add(float64(len(leaving) - len(k.looks.leaving)))
+	k.controller.metrics.pruned.Add(float64(len(leaving) - len(k.looks.leaving)))
 	next := record
 	next.Entries = staying
 	next.Kept = few(append(slices.Clone(record.Kept), out.Kept...))
-	if err := k.Inventory.Save(ctx, next); err != nil {
+	if err := k.controller.Inventory.Save(ctx, next); err != nil {
 		k.log.Warn("the inventory can't be shortened yet", "err", err)
 		return record
 	}
@@ -198,7 +198,7 @@ func (k *keeper) noteEnded(ctx context.Context, record inventory.Record, done ma
 		if !object.IsJob(entry.GVK().GroupKind()) || entry.Hook || entry.Leaving || !entry.Ended.IsZero() {
 			continue
 		}
-		known, ok := k.Memory.Get(entry.Key)
+		known, ok := k.controller.Memory.Get(entry.Key)
 		if sent, isSent := done[entry.Key]; isSent {
 			entry = sent
 		}
@@ -214,7 +214,7 @@ func (k *keeper) noteEnded(ctx context.Context, record inventory.Record, done ma
 	if !changed {
 		return record
 	}
-	if err := k.Inventory.Save(ctx, next); err != nil {
+	if err := k.controller.Inventory.Save(ctx, next); err != nil {
 		k.log.Warn("the inventory does not know of Jobs yet that are done", "err", err)
 		return record
 	}
@@ -346,7 +346,7 @@ func (k *keeper) failed(service desired.Service, record inventory.Record, p prob
 			fmt.Sprintf("%s: %s. %s", failure.Item.Position, failure.Problem.Text, failure.Problem.Advice)))
 	}
 	report.ObjectsTotal = int32(len(record.Entries))
-	report.ObjectsHealthy = int32(k.Memory.Summary(k.name).Healthy)
+	report.ObjectsHealthy = int32(k.controller.Memory.Summary(k.name).Healthy)
 	k.report(service, record, report)
 	wait := idle
 	if !p.final {
@@ -370,13 +370,13 @@ func (k *keeper) report(service desired.Service, record inventory.Record, report
 		report.AppliedDigest, report.AppliedCommit = record.Applied.Digest, record.Applied.Commit
 		report.AppliedTime = timestamppb.New(record.Applied.Time)
 	}
-	if last := k.Reports.Latest(k.name); last != nil && report.GetRepairs() == 0 {
+	if last := k.controller.Reports.Latest(k.name); last != nil && report.GetRepairs() == 0 {
 		report.Repairs, report.RepairTime, report.Repaired = last.GetRepairs(), last.GetRepairTime(), proto.CloneOf(last.GetRepaired())
 	}
 	report.Tests = trial.Summary(record)
 	k.color(service, record, report)
 	k.maskReport(service, report)
-	if err := k.Reports.Set(report); err != nil {
+	if err := k.controller.Reports.Set(report); err != nil {
 		k.log.Error("the state can't be reported", "err", err)
 	}
 }

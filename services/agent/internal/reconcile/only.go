@@ -106,7 +106,7 @@ func (k *keeper) some(ctx, patience context.Context, service desired.Service, re
 	if record.Applied.Digest == "" {
 		return record, (&problem{final: true, text: "A sync of single objects needs a service that was applied before: sync all of it first"}).because(before)
 	}
-	if err := k.Artifacts.Prepare(patience, service); err != nil {
+	if err := k.controller.Artifacts.Prepare(patience, service); err != nil {
 		return record, retried(err).because(before)
 	}
 	release, ok := k.slot(patience)
@@ -123,7 +123,7 @@ func (k *keeper) some(ctx, patience context.Context, service desired.Service, re
 	defer func() { _ = objects.Close() }()
 	items, failure := k.chosen(ctx, service, record, objects)
 	if failure != nil {
-		k.Inventory.Release(k.name)
+		k.controller.Inventory.Release(k.name)
 		return record, failure.because(before)
 	}
 	return k.send(ctx, service, record, objects, items)
@@ -142,7 +142,7 @@ func (k *keeper) chosen(ctx context.Context, service desired.Service, record inv
 	if _, failure := k.claim(items); failure != nil {
 		return nil, failure
 	}
-	adopted, strangers, failures := k.Applier.Strangers(ctx, apply.Request{Service: k.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
+	adopted, strangers, failures := k.controller.Applier.Strangers(ctx, apply.Request{Service: k.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
 	switch {
 	case len(failures) > 0:
 		return nil, refused(failures)
@@ -198,13 +198,13 @@ func (k *keeper) send(ctx context.Context, service desired.Service, record inven
 	if setOf(service).String() != record.Applied.Set {
 		next.Complete, next.Begun, next.Some = false, setOf(service).String(), true
 	}
-	if err := k.Inventory.Save(ctx, next); err != nil {
+	if err := k.controller.Inventory.Save(ctx, next); err != nil {
 		return record, retried(err).because("what is applied stays")
 	}
 	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: next}
 	var failures []apply.Failure
 	for _, item := range items {
-		answer, refusal := k.Applier.One(ctx, request, item, false)
+		answer, refusal := k.controller.Applier.One(ctx, request, item, false)
 		if refusal != nil {
 			failures = append(failures, apply.Failure{Item: item, Problem: *refusal})
 			continue
@@ -215,7 +215,7 @@ func (k *keeper) send(ctx context.Context, service desired.Service, record inven
 	if len(failures) == 0 {
 		next.Applied.Asked = service.RequestID()
 	}
-	if err := k.Inventory.Save(ctx, next); err != nil {
+	if err := k.controller.Inventory.Save(ctx, next); err != nil {
 		return record, retried(err).because("what is applied stays")
 	}
 	k.keepSets(next)

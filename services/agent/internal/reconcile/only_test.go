@@ -53,7 +53,7 @@ func TestAKeeperDoesNotLookAgainForARetryThatIsNotMade(t *testing.T) {
 					prometheus.NewRegistry()),
 			}, turns: newTurns()}
 			k := &keeper{
-				Controller: c, name: "web", log: slog.New(slog.DiscardHandler),
+				controller: c, name: "web", log: slog.New(slog.DiscardHandler),
 				backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks(),
 			}
 			service := desired.Service{

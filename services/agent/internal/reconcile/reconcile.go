@@ -255,7 +255,7 @@ func (c *Controller) recall() {
 
 // keeper looks after one service. Only its own goroutine uses the fields below the line.
 type keeper struct {
-	*Controller
+	controller *Controller
 
 	name   string
 	log    *slog.Logger
@@ -349,7 +349,7 @@ func wantOf(service desired.Service, what desired.Want) want {
 
 func newKeeper(c *Controller, name string) *keeper {
 	return &keeper{
-		Controller: c, name: name, log: c.Log.With("service", name),
+		controller: c, name: name, log: c.Log.With("service", name),
 		wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks(), trial: c.Trials.Of(name),
 	}
@@ -366,7 +366,7 @@ func (k *keeper) ended() bool {
 
 // look wakes the keeper if something else is wanted than last time.
 func (k *keeper) look() {
-	service, what := k.Desired.Get(k.name)
+	service, what := k.controller.Desired.Get(k.name)
 	now := wantOf(service, what)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -405,7 +405,7 @@ func (k *keeper) run(ctx context.Context) {
 		k.trial.Close()
 		close(k.closed)
 		select {
-		case k.retired <- struct{}{}:
+		case k.controller.retired <- struct{}{}:
 		default:
 		}
 	}()
@@ -415,7 +415,7 @@ func (k *keeper) run(ctx context.Context) {
 	case <-k.wake:
 	}
 	for {
-		service, what := k.Desired.Get(k.name)
+		service, what := k.controller.Desired.Get(k.name)
 		if what == desired.Nothing {
 			return
 		}
@@ -445,24 +445,24 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore, k.held = current, stuck, false, nil, newLooks(), time.Time{}, nil
 		k.reasons = nil
 		k.ripens, k.again, k.rerun, k.through = time.Time{}, false, time.Time{}, map[set.Hook]string{}
-		k.Watcher.Unfollow(k.name)
+		k.controller.Watcher.Unfollow(k.name)
 		k.trial.Refollow()
 		k.backoff.Reset()
 	}
 	patience, cancel := k.patience(ctx, current)
 	defer cancel()
 	if what == desired.Remove {
-		k.Watcher.FollowSources(k.name, nil)
+		k.controller.Watcher.FollowSources(k.name, nil)
 		k.stance.verdict, k.stance.shut = mode.Verdict{Apply: true, Repair: true}, refusal{}
 		k.applying.Lock()
 		defer k.applying.Unlock()
 		return k.remove(ctx, patience)
 	}
-	record, err := k.Inventory.Get(ctx, k.name)
+	record, err := k.controller.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
-	if failure := k.nobody(service, service.Sync.GetImpersonate()); failure != nil {
+	if failure := k.controller.nobody(service, service.Sync.GetImpersonate()); failure != nil {
 		return k.failed(service, record, *failure.because(staysAsItWas(record)))
 	}
 	if record, err = k.noteWishes(ctx, service, record); err != nil {
@@ -487,8 +487,8 @@ func (k *keeper) step(ctx context.Context, service desired.Service, what desired
 
 // tend does what is to be done about a service that is wanted.
 func (k *keeper) tend(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	k.Watcher.SetRules(k.name, service.Sync.GetHealth())
-	k.Watcher.FollowSources(k.name, sourcesOf(service))
+	k.controller.Watcher.SetRules(k.name, service.Sync.GetHealth())
+	k.controller.Watcher.FollowSources(k.name, sourcesOf(service))
 	k.recallSecrets(ctx, service)
 	k.noteSources()
 	k.judge(service, record)
@@ -513,11 +513,11 @@ func (k *keeper) bringAbout(ctx, patience context.Context, service desired.Servi
 	if !k.stance.verdict.Apply {
 		return k.stand(ctx, patience, service, record)
 	}
-	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) && !k.Inventory.Inherits(record) {
+	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) && !k.controller.Inventory.Inherits(record) {
 		return k.observe(ctx, patience, service, record)
 	}
 	if k.stuck {
-		if k.Reports.Latest(k.name).GetDigest() != service.Digest { // of which only tests are new
+		if k.controller.Reports.Latest(k.name).GetDigest() != service.Digest { // of which only tests are new
 			k.failed(service, record, k.fault)
 			k.refuseTests(ctx, patience, service, k.told)
 		}
@@ -536,13 +536,13 @@ func (k *keeper) bringAbout(ctx, patience context.Context, service desired.Servi
 // released tells that people keep one of the held objects no longer.
 func (k *keeper) released() bool {
 	return slices.ContainsFunc(k.held, func(key object.Key) bool {
-		known, ok := k.Memory.Get(key)
+		known, ok := k.controller.Memory.Get(key)
 		return !ok || known.State != memory.Held
 	})
 }
 
 // slot waits for a turn at the cluster.
 func (k *keeper) slot(ctx context.Context) (release func(), ok bool) {
-	give, err := k.turns.take(ctx)
+	give, err := k.controller.turns.take(ctx)
 	return give, err == nil
 }

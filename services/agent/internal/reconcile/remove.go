@@ -33,25 +33,25 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		return 0
 	}
 	defer release()
-	service, _ := k.Desired.Get(k.name)
-	record, err := k.Inventory.Get(ctx, k.name)
+	service, _ := k.controller.Desired.Get(k.name)
+	record, err := k.controller.Inventory.Get(ctx, k.name)
 	if err != nil {
 		return k.failed(service, record, problem{text: err.Error() + "."})
 	}
 	if service.Sync != nil { // else the record is all that is known
 		record.Orphan = orphan(service)
-		if account := service.Sync.GetImpersonate(); account != "" || !k.RequireImpersonation && !k.narrowed().RequireAccount {
+		if account := service.Sync.GetImpersonate(); account != "" || !k.controller.RequireImpersonation && !k.controller.narrowed().RequireAccount {
 			record.Account = account
 		}
 	}
-	if failure := k.nobody(service, record.Account); failure != nil && len(record.Entries) > 0 {
+	if failure := k.controller.nobody(service, record.Account); failure != nil && len(record.Entries) > 0 {
 		return k.failed(service, record, *failure.because("its objects stay"))
 	}
 	patience = access.As(patience, record.Account)
 	if record, err = k.removeTests(patience, service, record); err != nil {
 		return k.failed(service, record, *retried(err))
 	}
-	if left := k.Pruner.Prune(patience, k.name, trial.Objects(record)).Left; len(left) > 0 && patience.Err() == nil {
+	if left := k.controller.Pruner.Prune(patience, k.name, trial.Objects(record)).Left; len(left) > 0 && patience.Err() == nil {
 		return k.stillThere(service, record, left)
 	}
 	var trouble string
@@ -67,7 +67,7 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		}
 		trouble = strings.TrimSpace(trouble + " " + told)
 	}
-	out := k.Pruner.Remove(patience, k.name, record)
+	out := k.controller.Pruner.Remove(patience, k.name, record)
 	record = k.noteSpared(ctx, record, out.Kept)
 	if patience.Err() != nil {
 		return 0
@@ -80,29 +80,29 @@ func (k *keeper) remove(ctx, patience context.Context) time.Duration {
 		kept = append([]string{trouble}, kept...)
 	}
 	if record.Orphan { // the objects stay, with the values in them: the service may come back
-	} else if err := k.Answers.Forget(ctx, k.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
+	} else if err := k.controller.Answers.Forget(ctx, k.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
 		k.log.Warn("random values of a service that left may stay", "err", err)
 	} else if err != nil {
 		return k.failed(service, record, problem{text: sentence(err)})
 	}
-	k.Memory.Forget(k.name)
-	if err := k.Inventory.Delete(ctx, k.name); err != nil {
+	k.controller.Memory.Forget(k.name)
+	if err := k.controller.Inventory.Delete(ctx, k.name); err != nil {
 		return k.failed(service, record, problem{text: sentence(err)})
 	}
-	if err := k.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(kept), " ")}); err != nil {
+	if err := k.controller.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(kept), " ")}); err != nil {
 		k.log.Error("the removal can't be reported", "err", err)
 		return k.backoff.Next()
 	}
-	if err := k.Sets.Keep(k.name); err != nil {
+	if err := k.controller.Sets.Keep(k.name); err != nil {
 		k.log.Warn("old manifests stay on disk", "err", err)
 	}
-	if err := k.Journal.Forget(k.name); err != nil {
+	if err := k.controller.Journal.Forget(k.name); err != nil {
 		k.log.Warn("repairs of a service that left stay on disk", "err", err)
 	}
-	if err := k.Details.Forget(k.name); err != nil {
+	if err := k.controller.Details.Forget(k.name); err != nil {
 		k.log.Warn("details of a service that left stay on disk", "err", err)
 	}
-	if err := k.Desired.Forget(k.name); err != nil {
+	if err := k.controller.Desired.Forget(k.name); err != nil {
 		k.log.Error("the removal can't be recorded", "err", err)
 		return k.backoff.Next()
 	}
@@ -117,7 +117,7 @@ func (k *keeper) noteSpared(ctx context.Context, record inventory.Record, kept [
 		return record
 	}
 	record.Spared = slices.Concat(record.Spared, kept)
-	if err := k.Inventory.Save(ctx, record); err != nil {
+	if err := k.controller.Inventory.Save(ctx, record); err != nil {
 		k.log.Warn("what the removal has kept will not be reported", "err", err, "kept", kept)
 	}
 	return record
@@ -140,9 +140,9 @@ const (
 
 // skips tells that people let a removal go on without the hooks of a moment.
 func (k *keeper) skips(moment string) bool {
-	notes, known := k.Watcher.Annotations(k.name)
+	notes, known := k.controller.Watcher.Annotations(k.name)
 	if !known {
-		notes = k.Inventory.Annotations(k.name)
+		notes = k.controller.Inventory.Annotations(k.name)
 	}
 	return notes[skipAnnotation] == moment
 }
@@ -199,7 +199,7 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 	}}
 	if k.progress == nil {
 		if moment == object.PostDelete {
-			out := k.Pruner.Prune(patience, k.name, before(hooks, record.Entries))
+			out := k.controller.Pruner.Prune(patience, k.name, before(hooks, record.Entries))
 			record = k.noteSpared(ctx, record, out.Kept)
 			if len(out.Left) > 0 {
 				return record, "", k.stillThere(service, record, out.Left)
@@ -208,13 +208,13 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 		ours, failures := k.claimLast(patience, request, hooks)
 		switch {
 		case patience.Err() != nil:
-			k.Inventory.Release(k.name)
+			k.controller.Inventory.Release(k.name)
 			return record, "", 0
 		case slices.ContainsFunc(failures, func(failure apply.Failure) bool { return !failure.Problem.Mistake }): // the hook may work the next time
-			k.Inventory.Release(k.name)
+			k.controller.Inventory.Release(k.name)
 			return record, "", k.failed(service, record, *refused(failures).because("the removal goes on after it"))
 		case len(failures) > 0:
-			k.Inventory.Release(k.name)
+			k.controller.Inventory.Release(k.name)
 			trouble, wait := k.skipLast(service, record, moment, "did not come to run: "+failures[0].String())
 			return record, trouble, wait
 		}
@@ -223,10 +223,10 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 			return record, "", k.failed(service, record, *retried(err))
 		}
 		request.Record = record
-		k.progress = k.Applier.BeginHooks(request, hooks, moment)
+		k.progress = k.controller.Applier.BeginHooks(request, hooks, moment)
 	}
-	result := k.Applier.Advance(patience, request, k.progress)
-	if latest, err := k.Inventory.Get(ctx, k.name); err == nil {
+	result := k.controller.Applier.Advance(patience, request, k.progress)
+	if latest, err := k.controller.Inventory.Get(ctx, k.name); err == nil {
 		record = latest
 	}
 	if result.Waits != nil && !result.Waits.Overdue {
@@ -308,7 +308,7 @@ func (k *keeper) callOff(ctx context.Context, record inventory.Record) (inventor
 	}
 	record.Progress = inventory.Progress{}
 	record.CalledOff++
-	return record, k.Inventory.Save(ctx, record)
+	return record, k.controller.Inventory.Save(ctx, record)
 }
 
 // claimLast makes sure, as a sync does, that the objects of the hooks are no one else's: a removal takes over, and deletes, no more than
@@ -322,7 +322,7 @@ func (k *keeper) claimLast(ctx context.Context, request apply.Request, hooks []s
 	if failure != nil {
 		return nil, failure.failures
 	}
-	_, strangers, failures := k.Applier.Strangers(ctx, request, without(items, others))
+	_, strangers, failures := k.controller.Applier.Strangers(ctx, request, without(items, others))
 	maps.Copy(others, strangers)
 	return without(hooks, others), failures
 }
@@ -359,5 +359,5 @@ func (k *keeper) listLast(ctx context.Context, record inventory.Record, hooks []
 	if len(record.Entries) == known {
 		return record, nil
 	}
-	return record, k.Inventory.Save(ctx, record)
+	return record, k.controller.Inventory.Save(ctx, record)
 }

@@ -28,7 +28,7 @@ func setOf(service desired.Service) set.ID { return set.IDOf(service.Content(), 
 // objects opens the set of what is wanted, and renders it first if that was not done yet.
 func (k *keeper) objects(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
 	before := staysAsItWas(record)
-	found, err := k.Sets.Open(k.name, setOf(service))
+	found, err := k.controller.Sets.Open(k.name, setOf(service))
 	switch {
 	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !k.outdated(found.Environment()) && !k.misplaced(ctx, found) && k.allowsImages(found):
 		return found, nil
@@ -57,7 +57,7 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 // can do by now: objects of another render are not those of the plan.
 func (k *keeper) planned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
 	if k.progress != nil {
-		found, err := k.Sets.Open(k.name, setOf(service))
+		found, err := k.controller.Sets.Open(k.name, setOf(service))
 		if err == nil && k.allowsImages(found) {
 			return found, nil
 		}
@@ -71,7 +71,7 @@ func (k *keeper) planned(ctx, patience context.Context, service desired.Service,
 
 // allowsImages tells whether all images of a set may still be pulled. A set is looked at once for what is narrowed.
 func (k *keeper) allowsImages(objects *set.Set) bool {
-	registries := k.narrowed().Registries
+	registries := k.controller.narrowed().Registries
 	if len(registries) == 0 {
 		return true
 	}
@@ -96,7 +96,7 @@ func (k *keeper) misplaced(ctx context.Context, objects *set.Set) bool {
 		if item.Flags&object.LateKind == 0 || item.Namespace == "" {
 			return false
 		}
-		namespaced, err := k.Scopes.Namespaced(ctx, item.GVK())
+		namespaced, err := k.controller.Scopes.Namespaced(ctx, item.GVK())
 		return err == nil && !namespaced
 	})
 }
@@ -109,8 +109,8 @@ func (e *nothingError) Error() string { return nothing(e.renderer) }
 // renderSet renders a service. The part that did not change since the applied set is taken from there. Without any
 // objects there is no set, but a nothingError.
 func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
-	building, err := k.Sets.Create(set.Target{
-		Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, Registries: k.narrowed().Registries, CRDs: service.Render.GetHelm().GetCrds(),
+	building, err := k.controller.Sets.Create(set.Target{
+		Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.controller.Scopes, Rules: service.Rules, Registries: k.controller.narrowed().Registries, CRDs: service.Render.GetHelm().GetCrds(),
 	})
 	if err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ type rendered struct {
 
 // renderInto renders a service's folder, and gives its objects to add.
 func (k *keeper) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, manifest.Position) error) (out rendered, err error) {
-	out.lookups = newLookups(k.Lookup(service), service, record, func(values []string) { k.Desired.Hide(k.name, values) })
-	out.kept = &memo{store: k.Answers, service: k.name, id: service.Values(), applied: record.Applied.Values}
+	out.lookups = newLookups(k.controller.Lookup(service), service, record, func(values []string) { k.controller.Desired.Hide(k.name, values) })
+	out.kept = &memo{store: k.controller.Answers, service: k.name, id: service.Values(), applied: record.Applied.Values}
 	in := render.Input{
 		Recall:  out.kept.recall,
 		Answers: func(used []render.Answer) { out.kept.used = used },
@@ -175,12 +175,12 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 		Notes:   func(text string) { out.notes = text },
 		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
-	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.Artifacts.Open(patience, service) }); err != nil {
+	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.controller.Artifacts.Open(patience, service) }); err != nil {
 		return out, err
 	}
 	out.folder = in.Folder
 	if in.Folder.Scoped() {
-		if in.Scope, err = k.Scope(ctx, service); err != nil {
+		if in.Scope, err = k.controller.Scope(ctx, service); err != nil {
 			return out, err
 		}
 		release := record.ReleaseOf(service.RevisionDigest())
@@ -202,12 +202,12 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 		}
 	}
 	begin := time.Now()
-	ctx, span := telemetry.Child(ctx, k.Tracer, "agent.render")
+	ctx, span := telemetry.Child(ctx, k.controller.Tracer, "agent.render")
 	defer span.End()
-	if err := k.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return add(ctx, obj, at) }); err != nil {
+	if err := k.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return add(ctx, obj, at) }); err != nil {
 		return out, err
 	}
-	telemetry.Observe(ctx, k.metrics.renders, time.Since(begin))
+	telemetry.Observe(ctx, k.controller.metrics.renders, time.Since(begin))
 	return out, nil
 }
 
@@ -225,7 +225,7 @@ func (k *keeper) tellNotes(service desired.Service, out rendered) error {
 	if mask := (desired.Service{}).Mask(secrets...); mask != nil {
 		notes = mask(notes)
 	}
-	return k.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: notes}}})
+	return k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: notes}}})
 }
 
 // appliedSet opens the set that was applied last. fs.ErrNotExist: the disk does not have it.
@@ -238,19 +238,19 @@ func (k *keeper) namedSet(name string) (*set.Set, error) {
 	if err != nil {
 		return nil, fs.ErrNotExist
 	}
-	return k.Sets.Open(k.name, id)
+	return k.controller.Sets.Open(k.name, id)
 }
 
 // keepSets removes the sets of a service but the applied one, one that was begun with, and the wanted one.
 func (k *keeper) keepSets(record inventory.Record) {
-	service, _ := k.Desired.Get(k.name)
+	service, _ := k.controller.Desired.Get(k.name)
 	keep := []set.ID{setOf(service), testSetOf(service)}
 	for _, name := range []string{record.Applied.Set, record.Begun} {
 		if id, err := set.ParseID(name); err == nil {
 			keep = append(keep, id)
 		}
 	}
-	if err := k.Sets.Keep(k.name, keep...); err != nil {
+	if err := k.controller.Sets.Keep(k.name, keep...); err != nil {
 		k.log.Warn("old manifests stay on disk", "err", err)
 	}
 }

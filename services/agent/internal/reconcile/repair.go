@@ -50,7 +50,7 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 			if err != nil {
 				return err
 			}
-			meta, err := k.Metadata(ctx, item.Ref)
+			meta, err := k.controller.Metadata(ctx, item.Ref)
 			if err == nil {
 				outcome.Rival, outcome.Fields = object.Rivals(meta, obj.Object)
 			} else if !apierrors.IsNotFound(err) {
@@ -58,12 +58,12 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 			}
 			isGone = apierrors.IsNotFound(err)
 		}
-		answer, problem := k.Applier.One(ctx, request, item, false)
+		answer, problem := k.controller.Applier.One(ctx, request, item, false)
 		if problem != nil {
 			return k.failure(problem.Text)
 		}
 		k.repair.Store(&mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields, wasGone: isGone})
-		if err := k.Journal.Add(name, journal.Repair{Key: key, UID: answer.GetUID(), Sum: item.Sum, Owned: object.Owned(answer), After: request.Record.Repairs}); err != nil {
+		if err := k.controller.Journal.Add(name, journal.Repair{Key: key, UID: answer.GetUID(), Sum: item.Sum, Owned: object.Owned(answer), After: request.Record.Repairs}); err != nil {
 			k.log.Warn("a restart makes this repair again", "err", err)
 		}
 		return nil
@@ -74,12 +74,12 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 // Verify compares an object with the cluster by a dry run of its apply.
 func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (same bool, err error) {
 	err = c.withApplied(ctx, name, key, func(ctx context.Context, k *keeper, request apply.Request, item set.Item) error {
-		before, _ := k.Memory.Get(key)
-		answer, problem := k.Applier.One(ctx, request, item, true)
+		before, _ := k.controller.Memory.Get(key)
+		answer, problem := k.controller.Applier.One(ctx, request, item, true)
 		if problem != nil {
 			return k.failure(problem.Text)
 		}
-		after, _ := k.Memory.Get(key)
+		after, _ := k.controller.Memory.Get(key)
 		same = before != after || object.Owned(answer) == before.Owned &&
 			(before.Watched == 0 || cluster.DataOnly(item.GVK()) || object.Content(answer) == before.Watched)
 		return nil
@@ -94,9 +94,9 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 		return repair.ErrNotNow
 	}
 	defer k.applying.RUnlock()
-	service, what := k.Desired.Get(name)
-	record, ok := k.Inventory.Glance(name)
-	if !ok || what != desired.Apply || k.nobody(service, service.Sync.GetImpersonate()) != nil || !mode.Decide(k.facts(service, record)).Repair {
+	service, what := k.controller.Desired.Get(name)
+	record, ok := k.controller.Inventory.Glance(name)
+	if !ok || what != desired.Apply || k.controller.nobody(service, service.Sync.GetImpersonate()) != nil || !mode.Decide(k.facts(service, record)).Repair {
 		return repair.ErrNotNow
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
@@ -133,7 +133,7 @@ func (k *keeper) whole(ctx context.Context, service desired.Service, record inve
 
 // parts finds an object as it was sent last, where the cluster holds parts of what was applied and of what is to be.
 func (k *keeper) parts(_ context.Context, _ desired.Service, record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
-	known, _ := k.Memory.Get(key)
+	known, _ := k.controller.Memory.Get(key)
 	for _, name := range []string{record.Begun, record.Applied.Set} {
 		objects, err := k.namedSet(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +162,7 @@ func (k *keeper) applied(ctx context.Context, service desired.Service, record in
 	if !errors.Is(err, fs.ErrNotExist) || !record.Has(service.Digest) {
 		return objects, err
 	}
-	if !k.Artifacts.Has(service) {
+	if !k.controller.Artifacts.Has(service) {
 		if !k.lacking.Swap(true) {
 			k.poke()
 		}
@@ -182,7 +182,7 @@ func (k *keeper) fetch(patience context.Context, service desired.Service) time.D
 	}
 	ctx, cancel := context.WithTimeout(patience, prepareSoon)
 	defer cancel()
-	if err := k.Artifacts.Prepare(ctx, service); err != nil {
+	if err := k.controller.Artifacts.Prepare(ctx, service); err != nil {
 		return hub.Spread(lackingAgain)
 	}
 	k.lacking.Store(false)
@@ -205,13 +205,13 @@ func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 	if last == nil || summary.Drifted+summary.Missing > 0 {
 		return
 	}
-	report.Repairs = record.Repairs + uint64(k.Journal.Count(k.name))
+	report.Repairs = record.Repairs + uint64(k.controller.Journal.Count(k.name))
 	report.RepairTime = timestamppb.New(last.at.Truncate(time.Second))
 	report.Repaired = objectReport(last.ref, string(health.Healthy), "")
 	if last.wasGone {
 		report.Repaired.Message = "it had been deleted"
 	}
-	if known, ok := k.Memory.Get(last.ref.Key); ok {
+	if known, ok := k.controller.Memory.Get(last.ref.Key); ok {
 		report.Repaired.Health = shown(known.Health)
 	}
 	const most = 20 // as the contract has it
@@ -221,7 +221,7 @@ func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 // noteRepairs brings the inventory up to what repairs have made, once there is peace, and says when to look again; 0:
 // there is nothing to note.
 func (k *keeper) noteRepairs(ctx context.Context, record inventory.Record, summary memory.Summary) time.Duration {
-	count := k.Journal.Count(k.name)
+	count := k.controller.Journal.Count(k.name)
 	if count == 0 {
 		return 0
 	}
@@ -229,17 +229,17 @@ func (k *keeper) noteRepairs(ctx context.Context, record inventory.Record, summa
 		return max(wait, retryFloor)
 	}
 	for i, entry := range record.Entries {
-		if known, ok := k.Memory.Get(entry.Key); ok && known.State == memory.Present && !entry.Leaving {
+		if known, ok := k.controller.Memory.Get(entry.Key); ok && known.State == memory.Present && !entry.Leaving {
 			record.Entries[i].Owned, record.Entries[i].UID = known.Owned, known.UID
 		}
 	}
 	record.Repairs += uint64(count)
 	k.looks.noted = time.Now()
-	if err := k.Inventory.Save(ctx, record); err != nil {
+	if err := k.controller.Inventory.Save(ctx, record); err != nil {
 		k.log.Warn("the inventory does not know of repairs yet", "err", err)
 		return repairsNoted
 	}
-	if err := k.Journal.Drop(k.name, count, record.Repairs); err != nil {
+	if err := k.controller.Journal.Drop(k.name, count, record.Repairs); err != nil {
 		k.log.Warn("repairs that the inventory knows of stay in the journal", "err", err)
 	}
 	return 0

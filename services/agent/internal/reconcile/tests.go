@@ -28,7 +28,7 @@ func testSetOf(service desired.Service) set.ID {
 
 // test runs the tests of what is applied, and says when to look again.
 func (k *keeper) test(ctx, patience context.Context, service desired.Service, isHealthy bool) time.Duration {
-	record, err := k.Inventory.Get(ctx, k.name) // as it was written last
+	record, err := k.controller.Inventory.Get(ctx, k.name) // as it was written last
 	if err != nil || patience.Err() != nil || service.Tests == nil && service.TestRequest == nil && len(record.Tests) == 0 {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (k *keeper) testMask(service desired.Service, record inventory.Record) func
 				id = of
 			}
 		}
-		objects, err := k.Sets.Open(k.name, id)
+		objects, err := k.controller.Sets.Open(k.name, id)
 		if errors.Is(err, fs.ErrNotExist) { // then this agent has run no test of it, and there is no log
 			return func(text string) string { return k.maskText(service, text) }
 		}
@@ -84,7 +84,7 @@ func isSuspended(service desired.Service) bool {
 
 // refuseTests ends what was asked of tests of a revision that can't be applied.
 func (k *keeper) refuseTests(ctx, patience context.Context, service desired.Service, why string) {
-	record, err := k.Inventory.Get(ctx, k.name)
+	record, err := k.controller.Inventory.Get(ctx, k.name)
 	if err != nil || service.TestRequest == nil {
 		return
 	}
@@ -135,7 +135,7 @@ func judgeTests(service desired.Service, record inventory.Record, report *delive
 // testSet opens the set of a service's tests, and renders the set first if that was not done since then: what a chart reads from the cluster
 // has changed, or a certificate was renewed. A set with images that are not allowed any more is rendered anew, too, which says so.
 func (k *keeper) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record, since time.Time) (*set.Set, error) {
-	found, err := k.Sets.Open(k.name, testSetOf(service))
+	found, err := k.controller.Sets.Open(k.name, testSetOf(service))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil || !found.Made().Before(since) && k.allowsImages(found):
@@ -145,7 +145,7 @@ func (k *keeper) testSet(ctx, patience context.Context, service desired.Service,
 			return nil, err
 		}
 	}
-	if err := k.Artifacts.Prepare(patience, service); err != nil {
+	if err := k.controller.Artifacts.Prepare(patience, service); err != nil {
 		return nil, err
 	}
 	release, ok := k.slot(patience)
@@ -153,8 +153,8 @@ func (k *keeper) testSet(ctx, patience context.Context, service desired.Service,
 		return nil, patience.Err()
 	}
 	defer release()
-	building, err := k.Sets.Create(set.Target{
-		Service: k.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: k.Scopes, Rules: service.Rules, Registries: k.narrowed().Registries, Tests: true,
+	building, err := k.controller.Sets.Create(set.Target{
+		Service: k.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: k.controller.Scopes, Rules: service.Rules, Registries: k.controller.narrowed().Registries, Tests: true,
 	})
 	if err != nil {
 		return nil, err

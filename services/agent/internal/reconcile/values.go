@@ -43,7 +43,7 @@ func (k *keeper) givenOf(ctx context.Context, service desired.Service) (given []
 	if len(refs) == 0 {
 		return nil, "", nil
 	}
-	if seen, known := k.Watcher.Sources(k.name); known { // the streams may be behind what is about to be read
+	if seen, known := k.controller.Watcher.Sources(k.name); known { // the streams may be behind what is about to be read
 		behind := nameVersions(seen)
 		k.behind.Store(&behind)
 	}
@@ -66,7 +66,7 @@ func (k *keeper) givenOf(ctx context.Context, service desired.Service) (given []
 		}
 		given = append(given, render.Given{From: shownKey(refs[i], from), Text: *text, Path: from.GetTargetPath(), Secret: from.GetKind() == "Secret"})
 	}
-	k.Desired.Hide(k.name, secrets)
+	k.controller.Desired.Hide(k.name, secrets)
 	return given, nameVersions(all), nil
 }
 
@@ -85,7 +85,7 @@ func keyOf(from *deliveryv1.ValuesReference) string {
 func (k *keeper) valueAt(ctx context.Context, service desired.Service, ref object.Ref, from *deliveryv1.ValuesReference) (text *string, version string, err error) {
 	const setting = "render.helm.valuesFrom: "
 	there := false
-	_, err = k.Lookup(service)(ctx, ref.GVK(), ref.Namespace, ref.Name, func(obj *unstructured.Unstructured) {
+	_, err = k.controller.Lookup(service)(ctx, ref.GVK(), ref.Namespace, ref.Name, func(obj *unstructured.Unstructured) {
 		there, version = true, watch.VersionOf(obj)
 		if value, ok, _ := unstructured.NestedString(obj.Object, "data", keyOf(from)); ok {
 			text = &value
@@ -131,7 +131,7 @@ func (k *keeper) givenAnew(versions string) bool {
 	if versions == "" {
 		return false
 	}
-	seen, known := k.Watcher.Sources(k.name)
+	seen, known := k.controller.Watcher.Sources(k.name)
 	if !known {
 		return false
 	}
@@ -141,7 +141,7 @@ func (k *keeper) givenAnew(versions string) bool {
 
 // noteSources lets what failed be tried again at once when an object has changed that values are from: that may be what mends it.
 func (k *keeper) noteSources() {
-	seen, known := k.Watcher.Sources(k.name)
+	seen, known := k.controller.Watcher.Sources(k.name)
 	if !known {
 		return
 	}
@@ -166,7 +166,7 @@ func (k *keeper) recallSecrets(ctx context.Context, service desired.Service) {
 			continue
 		}
 		if text, _, err := k.valueAt(ctx, service, ref, from); err == nil && text != nil {
-			k.Desired.Hide(k.name, []string{*text})
+			k.controller.Desired.Hide(k.name, []string{*text})
 		}
 	}
 }

@@ -106,7 +106,7 @@ func New(deps Deps) *Runner {
 
 // Trial is the tests of one service. End it with Close.
 type Trial struct {
-	*Runner
+	runner *Runner
 
 	name string
 	log  *slog.Logger
@@ -138,14 +138,14 @@ type output struct {
 
 // Of returns the trial of a service.
 func (r *Runner) Of(service string) *Trial {
-	return &Trial{Runner: r, name: service, log: r.Log.With("service", service), backoff: hub.Backoff{Floor: 500 * time.Millisecond, Max: time.Minute}}
+	return &Trial{runner: r, name: service, log: r.Log.With("service", service), backoff: hub.Backoff{Floor: 500 * time.Millisecond, Max: time.Minute}}
 }
 
 // Close ends what goes on in this process. The run stays where it is.
 func (t *Trial) Close() {
 	t.pause()
 	if t.holds {
-		<-t.slots
+		<-t.runner.slots
 		t.holds = false
 	}
 }
@@ -187,7 +187,7 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 	wait = soonest(t.clean(ctx, patience, &in, &s), t.retell(ctx, &in, &s))
 	if s.Run == nil {
 		schedule, through := s.Schedule, s.Through
-		next, later := due(&s, in, t.Now())
+		next, later := due(&s, in, t.runner.Now())
 		if next != nil && !t.hold() {
 			return look, false
 		}
@@ -226,7 +226,7 @@ func (t *Trial) hold() bool {
 		return true
 	}
 	select {
-	case t.slots <- struct{}{}:
+	case t.runner.slots <- struct{}{}:
 		t.holds = true
 	default:
 	}
@@ -244,7 +244,7 @@ func soonest(a, b time.Duration) time.Duration {
 func (t *Trial) save(ctx context.Context, in *Input, s state) bool {
 	record, err := s.write(in.Record)
 	if err == nil {
-		err = t.Inventories.Save(ctx, record)
+		err = t.runner.Inventories.Save(ctx, record)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -264,11 +264,11 @@ func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.D
 		t.backoff.Reset()
 		return 0
 	}
-	if wait := t.cleaned.Sub(t.Now()); wait > 0 {
+	if wait := t.cleaned.Sub(t.runner.Now()); wait > 0 {
 		return wait
 	}
 	left := map[object.Key]bool{}
-	for _, one := range t.Pruner.Prune(patience, t.name, going).Left {
+	for _, one := range t.runner.Pruner.Prune(patience, t.name, going).Left {
 		left[one.Entry.Key] = true
 	}
 	if patience.Err() != nil {
@@ -282,7 +282,7 @@ func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.D
 		return 0
 	}
 	wait := t.backoff.Next()
-	t.cleaned = t.Now().Add(wait)
+	t.cleaned = t.runner.Now().Add(wait)
 	return wait
 }
 
@@ -292,7 +292,7 @@ func (t *Trial) retell(ctx context.Context, in *Input, s *state) time.Duration {
 	if s.Last == nil || !s.Untold {
 		return 0
 	}
-	if t.Details.Waits(t.name, s.Last.ID) {
+	if t.runner.Details.Waits(t.name, s.Last.ID) {
 		return retellAfter
 	}
 	if t.handed != s.Last.ID {
@@ -326,7 +326,7 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 		return 0, false
 	}
 	_, isMistake := errors.AsType[*manifest.Error](err)
-	if _, isForeign := errors.AsType[*set.ForeignImageError](err); isMistake || isForeign || err != nil && t.Now().After(deadline) {
+	if _, isForeign := errors.AsType[*set.ForeignImageError](err); isMistake || isForeign || err != nil && t.runner.Now().After(deadline) {
 		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, sentence("The tests can't be read: "+err.Error()), nil)
 	}
 	if err != nil {
@@ -352,10 +352,10 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 			continue
 		}
 		if why := blocked(r.Tests[:i], items, i); why != "" {
-			one.Outcome, one.Message, one.End = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, why, t.Now()
+			one.Outcome, one.Message, one.End = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, why, t.runner.Now()
 			continue
 		}
-		if at := t.Now(); one.Began.IsZero() && !at.Before(deadline) {
+		if at := t.runner.Now(); one.Began.IsZero() && !at.Before(deadline) {
 			one.Outcome, one.Message, one.Start, one.End = deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, "the time of the run was over before it was begun", at, at
 			continue
 		}
@@ -404,7 +404,7 @@ func (t *Trial) plan(ctx, patience context.Context, in *Input, s *state, items [
 		t.clean(ctx, patience, in, s)
 	}
 	if len(s.Objects) > 0 {
-		if t.Now().After(deadline) {
+		if t.runner.Now().After(deadline) {
 			return fail(deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, fmt.Sprintf("%s of an earlier run does not go.", s.Objects[0].Key))
 		}
 		return look, false, false
@@ -468,7 +468,7 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 	}
 	if one.Began.IsZero() {
 		one.Attempt++
-		one.Began, one.Earlier, one.UID = t.Now(), one.UID, ""
+		one.Began, one.Earlier, one.UID = t.runner.Now(), one.UID, ""
 		if one.Start.IsZero() {
 			one.Start = one.Began
 		}
@@ -487,15 +487,15 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 		Note: func(context.Context, []object.Run) error { return nil },
 	}
 	if t.progress == nil {
-		t.progress = t.Applier.BeginHooks(request, []set.Item{item}, object.Test)
+		t.progress = t.runner.Applier.BeginHooks(request, []set.Item{item}, object.Test)
 	}
-	now := t.Applier.Try(patience, request, t.progress, apply.Attempt{Item: item, Began: one.Began, Resumed: !t.sure, Earlier: one.Earlier, UID: one.UID})
+	now := t.runner.Applier.Try(patience, request, t.progress, apply.Attempt{Item: item, Began: one.Began, Resumed: !t.sure, Earlier: one.Earlier, UID: one.UID})
 	t.sure = t.sure && !now.Refused && patience.Err() == nil
 	if patience.Err() != nil {
 		return 0, false
 	}
 	if now.UID != "" && t.collector == nil && !one.Fixture {
-		t.collector = collect(ctx, t.API, item.Ref, now.UID)
+		t.collector = collect(ctx, t.runner.API, item.Ref, now.UID)
 	}
 	if now.UID != one.UID && now.UID != "" {
 		one.UID = now.UID
@@ -513,7 +513,7 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 	if !one.Fixture {
 		t.keepOutput(patience, in, a.at)
 	}
-	if now.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_FAILED && one.Attempt <= in.Service.Tests.GetRetries() && t.Now().Before(a.deadline) {
+	if now.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_FAILED && one.Attempt <= in.Service.Tests.GetRetries() && t.runner.Now().Before(a.deadline) {
 		t.pause()
 		one.Began = time.Time{}
 		return t.try(ctx, patience, in, s, a)
@@ -535,7 +535,7 @@ func taken(record inventory.Record, item set.Item) string {
 // strange says why the object of a test can't be made, because something that is not the service's has its name; "": it can. A sync may
 // take such an object over. A test may not, since it deletes what it made.
 func (t *Trial) strange(ctx context.Context, a attemptAt) (string, error) {
-	meta, err := t.API.Metadata(ctx, a.item.Ref)
+	meta, err := t.runner.API.Metadata(ctx, a.item.Ref)
 	if apierrors.IsNotFound(err) || meta == nil && err == nil {
 		return "", nil
 	}
@@ -554,7 +554,7 @@ func (t *Trial) strange(ctx context.Context, a attemptAt) (string, error) {
 
 // overdue says when to look again at a test that runs; 0: it is ended, and how.
 func (t *Trial) overdue(now *apply.Trial, one *test, a attemptAt) time.Duration {
-	at := t.Now()
+	at := t.runner.Now()
 	cannot := now.Refused || cannotStart(now.Text)
 	if !cannot {
 		t.trouble = time.Time{}
@@ -618,7 +618,7 @@ func (t *Trial) wrote(at int, out output) {
 func (t *Trial) through(ctx context.Context, in *Input, s *state, at int, outcome deliveryv1.TestOutcome, text string) (wait time.Duration, ended bool) {
 	t.pause()
 	one := &s.Run.Tests[at]
-	one.Outcome, one.Message, one.End = outcome, cut(in.Mask(text), maxWhy), t.Now()
+	one.Outcome, one.Message, one.End = outcome, cut(in.Mask(text), maxWhy), t.runner.Now()
 	if one.Start.IsZero() {
 		one.Start = one.End
 	}
@@ -638,7 +638,7 @@ func (t *Trial) finish(ctx context.Context, in *Input, s *state, outcome deliver
 	if outcome == 0 {
 		outcome, message = verdict(s.Run.Tests)
 	}
-	through := s.end(outcome, cut(in.Mask(message), maxMessage), t.Now())
+	through := s.end(outcome, cut(in.Mask(message), maxMessage), t.runner.Now())
 	for i := range s.Objects {
 		one := &s.Objects[i]
 		k := slices.IndexFunc(items, func(item set.Item) bool { return item.Key == one.Key })
@@ -715,7 +715,7 @@ func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Reco
 		}
 	}
 	t.pause()
-	ended := s.end(deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, why, t.Now())
+	ended := s.end(deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, why, t.runner.Now())
 	s.goAll()
 	if err := t.hand(ended); err != nil {
 		return in.Record, err
@@ -724,7 +724,7 @@ func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Reco
 	if err != nil {
 		return in.Record, err
 	}
-	if err := t.Inventories.Save(ctx, record); err != nil {
+	if err := t.runner.Inventories.Save(ctx, record); err != nil {
 		return in.Record, err
 	}
 	t.over(in, ended)
@@ -764,9 +764,9 @@ func (t *Trial) over(in Input, ended run) {
 		t.log.Warn("the logs of tests stay on disk", "err", err)
 	}
 	outcome := strings.ToLower(strings.TrimPrefix(ended.Outcome.String(), "TEST_OUTCOME_"))
-	t.runs.WithLabelValues(outcome).Inc()
-	t.seconds.Observe(ended.End.Sub(ended.Start).Seconds())
-	_, span := telemetry.Of(context.Background(), in.Service.Traceparent, t.Tracer, "agent.test", trace.WithTimestamp(ended.Start), trace.WithAttributes(
+	t.runner.runs.WithLabelValues(outcome).Inc()
+	t.runner.seconds.Observe(ended.End.Sub(ended.Start).Seconds())
+	_, span := telemetry.Of(context.Background(), in.Service.Traceparent, t.runner.Tracer, "agent.test", trace.WithTimestamp(ended.Start), trace.WithAttributes(
 		attribute.String("service", t.name), attribute.String("digest", ended.Digest), attribute.String("run", ended.ID), attribute.String("outcome", outcome)))
 	span.End(trace.WithTimestamp(ended.End))
 	tell := t.log.Info
@@ -784,7 +784,7 @@ func (t *Trial) tell(r run) {
 }
 
 func (t *Trial) hand(r run) error {
-	err := t.Details.Set(&deliveryv1.ServiceDetail{
+	err := t.runner.Details.Set(&deliveryv1.ServiceDetail{
 		Service: t.name, Digest: r.Digest, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: t.shown(r)},
 	})
 	if err == nil && !r.End.IsZero() {
@@ -793,7 +793,7 @@ func (t *Trial) hand(r run) error {
 	return err
 }
 
-func (t *Trial) file() string { return filepath.Join(t.Dir, t.name+".run") }
+func (t *Trial) file() string { return filepath.Join(t.runner.Dir, t.name+".run") }
 
 // keep writes what tests wrote to the disk, for an agent that is started anew.
 func (t *Trial) keep(r run) {

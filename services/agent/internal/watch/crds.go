@@ -78,7 +78,7 @@ func (w *Watcher) crds() *stream {
 	var named map[string]bool
 	first := true
 	return &stream{
-		Watcher: w, gvk: crdKind, metadataOnly: true,
+		watcher: w, gvk: crdKind, metadataOnly: true,
 		begin: func() { named = map[string]bool{} },
 		saw: func(obj metav1.Object) {
 			if named != nil {

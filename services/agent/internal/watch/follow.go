@@ -124,7 +124,7 @@ func (w *Watcher) followOne(ctx context.Context, f *followed) {
 	}
 	named := false // by a stream that begins anew
 	s := &stream{
-		Watcher: w, gvk: f.ref.GVK(), place: f.place,
+		watcher: w, gvk: f.ref.GVK(), place: f.place,
 		options: metav1.ListOptions{FieldSelector: "metadata.name=" + f.ref.Name + ",metadata.namespace=" + f.ref.Namespace},
 		opened: func() {
 			w.mu.Lock()

@@ -18,7 +18,7 @@ var errSilent = errors.New("the stream has gone silent")
 
 // stream is one look at a kind, from a place on. The functions are called one at a time.
 type stream struct {
-	*Watcher
+	watcher *Watcher
 
 	gvk          schema.GroupVersionKind
 	metadataOnly bool
@@ -40,7 +40,7 @@ func (s *stream) run(ctx context.Context) (heard bool, err error) {
 	if beginning {
 		s.begin()
 	}
-	if beginning && s.paged.Load() {
+	if beginning && s.watcher.paged.Load() {
 		if err := s.list(ctx); err != nil {
 			return false, err
 		}
@@ -58,16 +58,16 @@ func (s *stream) run(ctx context.Context) (heard bool, err error) {
 	defer cancel(nil)
 	alarm := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer alarm.Stop()
-	events, err := s.api.Watch(ctx, s.gvk, s.metadataOnly, options)
+	events, err := s.watcher.api.Watch(ctx, s.gvk, s.metadataOnly, options)
 	if err != nil {
 		if beginning && apierrors.IsInvalid(err) || beginning && apierrors.IsBadRequest(err) {
-			s.paged.Store(true)
+			s.watcher.paged.Store(true)
 			return s.run(ctx)
 		}
 		return heard, s.lost(ctx, err)
 	}
 	defer events.Stop()
-	s.begun.WithLabelValues(from).Inc()
+	s.watcher.begun.WithLabelValues(from).Inc()
 	if s.opened != nil {
 		s.opened()
 	}
@@ -126,7 +126,7 @@ func (s *stream) lost(ctx context.Context, err error) error {
 
 // list reads all objects page by page.
 func (s *stream) list(ctx context.Context) error {
-	version, err := s.api.List(ctx, s.gvk, s.metadataOnly, s.options, s.saw)
+	version, err := s.watcher.api.List(ctx, s.gvk, s.metadataOnly, s.options, s.saw)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (w *Watcher) followSource(ctx context.Context, service string, s *sources, 
 	}
 	named := false // by a stream that begins
 	w.keep(ctx, &stream{
-		Watcher: w, gvk: ref.GVK(), metadataOnly: true,
+		watcher: w, gvk: ref.GVK(), metadataOnly: true,
 		options: metav1.ListOptions{FieldSelector: "metadata.name=" + ref.Name + ",metadata.namespace=" + ref.Namespace},
 		begin:   func() { named = false },
 		saw: func(obj metav1.Object) {

@@ -129,7 +129,7 @@ func (w *Watcher) follow(ctx context.Context, running *sync.WaitGroup) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		f := &follower{Watcher: w, gvk: kind, end: cancel, wake: make(chan struct{}, 1), asks: make(chan struct{}, 1), asked: map[object.Key]bool{}}
+		f := &follower{watcher: w, gvk: kind, end: cancel, wake: make(chan struct{}, 1), asks: make(chan struct{}, 1), asked: map[object.Key]bool{}}
 		w.followers[kind] = f
 		running.Go(func() { f.run(ctx) })
 	}
@@ -193,7 +193,7 @@ func (w *Watcher) Annotations(service string) (annotations map[string]string, kn
 
 // follower follows one kind. Only its own goroutine uses what has no other guard.
 type follower struct {
-	*Watcher
+	watcher *Watcher
 
 	gvk  schema.GroupVersionKind
 	end  context.CancelFunc
@@ -238,7 +238,7 @@ func (f *follower) retry() {
 }
 
 func (f *follower) run(ctx context.Context) {
-	defer f.memory.Unsure(f.gvk, "")
+	defer f.watcher.memory.Unsure(f.gvk, "")
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	asking.Go(func() { f.askAll(ctx) })
@@ -272,16 +272,16 @@ func (f *follower) without(ctx context.Context, err error) time.Duration {
 		return f.backoff.Next()
 	case errors.As(err, &unknown):
 		f.place = ""
-		for _, key := range f.memory.Named(f.gvk) {
-			if known, ok := f.memory.Get(key); ok {
-				f.memory.NotFound(key, known.Version)
+		for _, key := range f.watcher.memory.Named(f.gvk) {
+			if known, ok := f.watcher.memory.Get(key); ok {
+				f.watcher.memory.NotFound(key, known.Version)
 			}
 		}
-		f.memory.Unsure(f.gvk, "")
+		f.watcher.memory.Unsure(f.gvk, "")
 		return hub.Spread(retryMax)
 	case apierrors.IsForbidden(err):
 		f.tell(err)
-		for _, key := range f.memory.Named(f.gvk) {
+		for _, key := range f.watcher.memory.Named(f.gvk) {
 			f.ask(ctx, key, true)
 		}
 		return hub.Spread(askEvery)
@@ -290,7 +290,7 @@ func (f *follower) without(ctx context.Context, err error) time.Duration {
 	if f.down.IsZero() {
 		f.down = time.Now()
 	} else if time.Since(f.down) > patience {
-		f.memory.Unsure(f.gvk, "the API server does not say: "+reason(err))
+		f.watcher.memory.Unsure(f.gvk, "the API server does not say: "+reason(err))
 	}
 	return max(f.backoff.Next(), retryAfter(err))
 }
@@ -306,7 +306,7 @@ func reason(err error) string {
 func (f *follower) tell(err error) {
 	if text := err.Error(); text != f.told && !expired(err) {
 		f.told = text
-		f.log.Warn("a kind can't be watched", "kind", f.gvk.GroupKind().String(), "err", text)
+		f.watcher.log.Warn("a kind can't be watched", "kind", f.gvk.GroupKind().String(), "err", text)
 	}
 }
 
@@ -325,29 +325,29 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 	if f.anew.Swap(false) {
 		f.place = ""
 	}
-	kind, err := f.api.Kind(ctx, f.gvk)
+	kind, err := f.watcher.api.Kind(ctx, f.gvk)
 	if err != nil {
 		return false, err
 	}
 	s := stream{
-		Watcher: f.Watcher, gvk: f.gvk, place: f.place, options: metav1.ListOptions{LabelSelector: object.ServiceLabel},
-		metadataOnly: cluster.DataOnly(f.gvk) || !kind.Status && !f.ruled(f.gvk.GroupKind()),
-		begin:        func() { f.memory.Sweep(f.gvk) },
+		watcher: f.watcher, gvk: f.gvk, place: f.place, options: metav1.ListOptions{LabelSelector: object.ServiceLabel},
+		metadataOnly: cluster.DataOnly(f.gvk) || !kind.Status && !f.watcher.ruled(f.gvk.GroupKind()),
+		begin:        func() { f.watcher.memory.Sweep(f.gvk) },
 		saw:          f.saw,
 		gone:         f.gone,
 		complete: func() {
-			for _, key := range f.memory.Unnamed(f.gvk) {
-				if known, _ := f.memory.Get(key); known.UID != "" || known.Manifest != 0 { // else it is about to be made, and the answer to that tells
+			for _, key := range f.watcher.memory.Unnamed(f.gvk) {
+				if known, _ := f.watcher.memory.Get(key); known.UID != "" || known.Manifest != 0 { // else it is about to be made, and the answer to that tells
 					f.ask(ctx, key, false)
 				}
 			}
-			f.memory.Unsure(f.gvk, "")
+			f.watcher.memory.Unsure(f.gvk, "")
 		},
 	}
 	if f.place != "" {
 		s.opened = func() {
 			f.down = time.Time{}
-			f.memory.Unsure(f.gvk, "")
+			f.watcher.memory.Unsure(f.gvk, "")
 		}
 	}
 	heard, err = s.run(ctx)
@@ -362,34 +362,34 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 func (f *follower) saw(obj metav1.Object) {
 	whole, ok := obj.(*unstructured.Unstructured)
 	if !ok {
-		f.memory.Saw(f.gvk, obj, 0, health.OfMeta(obj))
+		f.watcher.memory.Saw(f.gvk, obj, 0, health.OfMeta(obj))
 		return
 	}
-	rule := f.Rule(obj.GetLabels()[object.ServiceLabel], f.gvk.GroupKind())
+	rule := f.watcher.Rule(obj.GetLabels()[object.ServiceLabel], f.gvk.GroupKind())
 	expires, ended := object.Expiry(whole)
 	h := health.Of(whole, rule)
 	if !ended.IsZero() {
 		h = health.Health{State: health.Healthy} // also while it goes
 	}
-	f.memory.Saw(f.gvk, obj, object.Content(whole), h)
+	f.watcher.memory.Saw(f.gvk, obj, object.Content(whole), h)
 	if object.IsJob(f.gvk.GroupKind()) {
-		f.memory.Expiring(object.RefOf(whole).Key, obj, expires, ended)
+		f.watcher.memory.Expiring(object.RefOf(whole).Key, obj, expires, ended)
 	}
 }
 
 // gone has it checked that an object that left the stream left the cluster.
 func (f *follower) gone(obj metav1.Object) {
 	key := object.Key{Group: f.gvk.Group, Kind: f.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	known, ok := f.memory.Get(key)
+	known, ok := f.watcher.memory.Get(key)
 	if whole, isWhole := obj.(*unstructured.Unstructured); ok && isWhole && known.UID == obj.GetUID() {
 		if expires, ended := object.Expiry(whole); !ended.IsZero() { // its last state may have come with its end only
-			f.memory.Expiring(key, obj, expires, ended)
+			f.watcher.memory.Expiring(key, obj, expires, ended)
 		}
 	}
 	switch {
 	case !ok || known.UID != obj.GetUID():
 	case known.Manifest == 0: // on its way out: who prunes it looks for itself
-		f.memory.NotFound(key, known.Version)
+		f.watcher.memory.NotFound(key, known.Version)
 	default:
 		f.mu.Lock()
 		f.asked[key] = true
@@ -424,19 +424,19 @@ func (f *follower) askAll(ctx context.Context) {
 
 // ask reads the metadata of one object. With judge its health is taken from that; else it stays.
 func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
-	known, ok := f.memory.Get(key)
+	known, ok := f.watcher.memory.Get(key)
 	if !ok {
 		return
 	}
-	meta, err := f.api.Metadata(ctx, object.Ref{Key: key, Version: f.gvk.Version})
+	meta, err := f.watcher.api.Metadata(ctx, object.Ref{Key: key, Version: f.gvk.Version})
 	unknown := (*cluster.UnknownKindError)(nil)
 	switch {
 	case apierrors.IsNotFound(err) && f.failedUnseen(ctx, key, known):
-		f.memory.Gone(key, known.UID, known.Version)
+		f.watcher.memory.Gone(key, known.UID, known.Version)
 	case apierrors.IsNotFound(err) || errors.As(err, &unknown):
-		f.memory.NotFound(key, known.Version)
+		f.watcher.memory.NotFound(key, known.Version)
 	case err != nil:
-		f.log.Debug("an object can't be asked for", "object", key.String(), "err", err)
+		f.watcher.log.Debug("an object can't be asked for", "object", key.String(), "err", err)
 		if f.anew.CompareAndSwap(false, true) { // a stream that begins anew comes back to it
 			wait := retryMax
 			if apierrors.IsForbidden(err) {
@@ -445,9 +445,9 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
 			time.AfterFunc(hub.Spread(wait), f.stop)
 		}
 	case judge:
-		f.memory.Saw(f.gvk, meta, 0, health.OfMeta(meta))
+		f.watcher.memory.Saw(f.gvk, meta, 0, health.OfMeta(meta))
 	default:
-		f.memory.Saw(f.gvk, meta, 0, health.Health{})
+		f.watcher.memory.Saw(f.gvk, meta, 0, health.Health{})
 	}
 }
 
@@ -458,11 +458,11 @@ func (f *follower) failedUnseen(ctx context.Context, key object.Key, known memor
 		return false
 	}
 	const most = 50 // events about one Job, which has few
-	events, err := f.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Event"}, key.Namespace, metav1.ListOptions{
+	events, err := f.watcher.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Event"}, key.Namespace, metav1.ListOptions{
 		FieldSelector: "involvedObject.uid=" + string(known.UID) + ",type=Warning", Limit: most,
 	})
 	if err != nil {
-		f.log.Debug("the events about a Job that is gone can't be read", "object", key.String(), "err", err)
+		f.watcher.log.Debug("the events about a Job that is gone can't be read", "object", key.String(), "err", err)
 		return false
 	}
 	return slices.ContainsFunc(events, func(event *unstructured.Unstructured) bool { return object.IsJobFailure(event.Object["reason"]) })
@@ -496,7 +496,7 @@ func (w *Watcher) followNotes(ctx context.Context) {
 	}
 	var named map[string]bool // while a stream begins
 	w.keep(ctx, &stream{
-		Watcher: w, gvk: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, metadataOnly: true,
+		watcher: w, gvk: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, metadataOnly: true,
 		options: metav1.ListOptions{LabelSelector: inventory.Label, FieldSelector: "metadata.namespace=" + inventory.Namespace},
 		begin:   func() { named = map[string]bool{} },
 		saw: func(obj metav1.Object) {

@@ -30,7 +30,7 @@ func (j *job) chartFiles(root string, contents map[string][]byte) (map[string][]
 
 // expansion is a chart whose links are being followed.
 type expansion struct {
-	*job
+	job      *job
 	rules    *ignore.Rules
 	contents map[string][]byte   // by path in the artifact
 	names    map[string][]string // by folder of the artifact
@@ -42,20 +42,20 @@ func (x *expansion) add(name string, ways []string) error {
 	folder := ways[len(ways)-1]
 	for _, base := range slices.Sorted(slices.Values(x.names[folder])) {
 		name, at := path.Join(name, base), path.Join(folder, base)
-		is, _ := x.folder.Node(at)
+		is, _ := x.job.folder.Node(at)
 		if is.Link != "" {
 			if ignored(x.rules, name) || x.rules.Ignore(name, entry{name: name, folder: true}) {
 				continue
 			}
-			target, err := x.folder.Follow(at)
+			target, err := x.job.folder.Follow(at)
 			if err != nil {
-				return x.folder.Unfollowed(at, err)
+				return x.job.folder.Unfollowed(at, err)
 			}
 			if slices.Contains(ways, target) {
-				return x.mistake(at, "is a link to a folder that it is in: the chart would have no end")
+				return x.job.mistake(at, "is a link to a folder that it is in: the chart would have no end")
 			}
 			at = target
-			is, _ = x.folder.Node(at)
+			is, _ = x.job.folder.Node(at)
 		}
 		if is.Folder {
 			if err := x.add(name, append(slices.Clip(ways), at)); err != nil {
@@ -64,7 +64,7 @@ func (x *expansion) add(name string, ways []string) error {
 			continue
 		}
 		if len(x.files) == artifact.DefaultFiles {
-			return x.mistake(at, fmt.Sprintf("is one file more than the limit of %d, with links followed", artifact.DefaultFiles))
+			return x.job.mistake(at, fmt.Sprintf("is one file more than the limit of %d, with links followed", artifact.DefaultFiles))
 		}
 		x.files[name] = x.contents[at]
 	}
