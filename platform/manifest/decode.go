@@ -34,7 +34,7 @@ func Decode(file string, data []byte) ([]*Object, error) { return new(Reader).De
 // Decode reads all documents of a file. The error is Problems. An object that has no problem by itself is returned
 // besides the error, for Validate to find problems there, too.
 func (r *Reader) Decode(file string, data []byte) ([]*Object, error) {
-	d := &decoder{Reader: r, file: file}
+	d := &decoder{reader: r, file: file}
 	if len(data) > MaxFileBytes {
 		d.report(1, "is larger than %d MiB: split the file", MaxFileBytes>>20)
 		return nil, d.problems
@@ -58,7 +58,7 @@ func (r *Reader) Decode(file string, data []byte) ([]*Object, error) {
 			break
 		}
 		d.document(&doc)
-		if d.stopped {
+		if d.reader.stopped {
 			break
 		}
 	}
@@ -118,7 +118,7 @@ func clearer(line int, message string, data []byte) (int, string) {
 }
 
 type decoder struct {
-	*Reader
+	reader   *Reader
 	file     string
 	objects  []*Object
 	problems Problems
@@ -158,7 +158,7 @@ func (d *decoder) resource(root *yaml.Node, depth int) {
 	d.subject, d.ref = "", ""
 	if len(d.objects) >= maxObjects {
 		d.report(root.Line, "more than %d resources: split the file", maxObjects)
-		d.stopped = true
+		d.reader.stopped = true
 		return
 	}
 	if root.Kind != yaml.MappingNode {
@@ -199,7 +199,7 @@ func (d *decoder) list(root *yaml.Node, depth int) {
 		return
 	}
 	for _, item := range items.Content {
-		if d.resource(resolve(item), depth+1); d.stopped {
+		if d.resource(resolve(item), depth+1); d.reader.stopped {
 			return
 		}
 	}
@@ -308,14 +308,14 @@ func join(a, b string) string {
 
 // bounded counts a node and reports when it is one too many or too deep.
 func (d *decoder) bounded(n *yaml.Node, depth int) bool {
-	d.nodes += 1 + len(n.Value)/nodeBytes
-	if d.nodes > maxNodes || depth > maxDepth {
-		if !d.stopped {
+	d.reader.nodes += 1 + len(n.Value)/nodeBytes
+	if d.reader.nodes > maxNodes || depth > maxDepth {
+		if !d.reader.stopped {
 			d.report(n.Line, "nested too deep, or too large with what aliases repeat: split it")
 		}
-		d.stopped = true
+		d.reader.stopped = true
 	}
-	return !d.stopped
+	return !d.reader.stopped
 }
 
 // message turns a mapping into what protojson reads as a message.
@@ -364,7 +364,7 @@ func (d *decoder) settable(md protoreflect.MessageDescriptor, at path) []string 
 // eachKey calls f for every key of a mapping and reports those that are no strings or are there twice.
 func (d *decoder) eachKey(n *yaml.Node, at path, f func(key, value *yaml.Node)) {
 	seen := make(map[string]int, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content) && !d.stopped; i += 2 {
+	for i := 0; i+1 < len(n.Content) && !d.reader.stopped; i += 2 {
 		key, value := resolve(n.Content[i]), n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
 			d.report(key.Line, "%s: a key must be text: write it in quotes", join(at.yaml, key.Value))
@@ -420,7 +420,7 @@ func (d *decoder) listField(n *yaml.Node, fd protoreflect.FieldDescriptor, at pa
 	}
 	out := make([]any, 0, len(n.Content))
 	for i, item := range n.Content {
-		if d.stopped {
+		if d.reader.stopped {
 			break
 		}
 		here := at.index(i)

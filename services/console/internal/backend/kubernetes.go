@@ -37,7 +37,7 @@ type Kubernetes struct {
 }
 
 type kubernetes struct {
-	*api
+	api        *api
 	namespaces []string
 	// token is asked for each time: that of a pod changes every hour. Empty: the client's certificate speaks for us.
 	token func() (string, error)
@@ -171,7 +171,7 @@ func (k *kubernetes) Read(ctx context.Context, path string) (Values, error) {
 	case status == http.StatusNotFound:
 		return nil, ErrNotFound
 	case status != http.StatusOK:
-		return nil, k.refused(status, "read "+parts[0]+" "+parts[2]+" of namespace "+parts[1])
+		return nil, k.api.refused(status, "read "+parts[0]+" "+parts[2]+" of namespace "+parts[1])
 	}
 	values := flat{values: Values{}}
 	for key, value := range object.Data {
@@ -194,7 +194,7 @@ func (k *kubernetes) Check(ctx context.Context) error {
 	var version struct{ GitVersion string }
 	status, err := k.get(ctx, []string{"version"}, &version)
 	if err == nil && status != http.StatusOK {
-		err = k.refused(status, "see its version")
+		err = k.api.refused(status, "see its version")
 	}
 	return err
 }
@@ -208,5 +208,5 @@ func (k *kubernetes) get(ctx context.Context, path []string, out any) (int, erro
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	return k.call(ctx, http.MethodGet, path, header, nil, out)
+	return k.api.call(ctx, http.MethodGet, path, header, nil, out)
 }

@@ -23,7 +23,7 @@ type Vault struct {
 }
 
 type vault struct {
-	*api
+	api *api
 	Vault
 	now func() time.Time
 
@@ -69,7 +69,7 @@ func (v *vault) Read(ctx context.Context, path string) (Values, error) {
 	case status == http.StatusNotFound:
 		return nil, ErrNotFound // deleted and destroyed versions, too
 	case status != http.StatusOK:
-		return nil, v.refused(status, "read "+v.Mount+"/"+path)
+		return nil, v.api.refused(status, "read "+v.Mount+"/"+path)
 	}
 	return flatten(answer.Data.Data)
 }
@@ -78,7 +78,7 @@ func (v *vault) Read(ctx context.Context, path string) (Values, error) {
 func (v *vault) Check(ctx context.Context) error {
 	status, err := v.ask(ctx, http.MethodGet, []string{"v1/auth/token/lookup-self"}, nil, nil)
 	if err == nil && status != http.StatusOK {
-		err = v.refused(status, "look at our token")
+		err = v.api.refused(status, "look at our token")
 	}
 	return err
 }
@@ -90,7 +90,7 @@ func (v *vault) ask(ctx context.Context, method string, path []string, in, out a
 		if err != nil {
 			return 0, err
 		}
-		status, err := v.call(ctx, method, path, v.header(token), in, out)
+		status, err := v.api.call(ctx, method, path, v.header(token), in, out)
 		if err != nil || status != http.StatusForbidden || !again || v.Credentials["token"] != "" {
 			return status, err
 		}
@@ -141,7 +141,7 @@ func (v *vault) current(ctx context.Context) (string, error) {
 		}
 	case !v.known:
 		var of lease
-		status, err := v.call(ctx, http.MethodGet, []string{"v1/auth/token/lookup-self"}, v.header(v.token), nil, &of)
+		status, err := v.api.call(ctx, http.MethodGet, []string{"v1/auth/token/lookup-self"}, v.header(v.token), nil, &of)
 		if err != nil {
 			return "", err
 		}
@@ -165,12 +165,12 @@ func (v *vault) lasts(seconds int64) {
 func (v *vault) login(ctx context.Context) error {
 	in := map[string]string{"role_id": v.Credentials["roleID"], "secret_id": v.Credentials["secretID"]}
 	var of lease
-	status, err := v.call(ctx, http.MethodPost, []string{"v1/auth/approle/login"}, v.header(""), in, &of)
+	status, err := v.api.call(ctx, http.MethodPost, []string{"v1/auth/approle/login"}, v.header(""), in, &of)
 	switch {
 	case err != nil:
 		return err
 	case status != http.StatusOK || of.Auth.ClientToken == "":
-		return fmt.Errorf("%s does not let the role of its Secret log in (%d): make a new secretID", v.base.Host, status)
+		return fmt.Errorf("%s does not let the role of its Secret log in (%d): make a new secretID", v.api.base.Host, status)
 	}
 	v.token, v.known = of.Auth.ClientToken, true
 	v.lasts(of.Auth.LeaseDuration)
@@ -180,7 +180,7 @@ func (v *vault) login(ctx context.Context) error {
 // renew makes a token last. A token that can't last longer is replaced, where there is a role to log in with.
 func (v *vault) renew(ctx context.Context) error {
 	var of lease
-	status, err := v.call(ctx, http.MethodPost, []string{"v1/auth/token/renew-self"}, v.header(v.token), map[string]string{}, &of)
+	status, err := v.api.call(ctx, http.MethodPost, []string{"v1/auth/token/renew-self"}, v.header(v.token), map[string]string{}, &of)
 	switch {
 	case err != nil:
 		return err

@@ -18,7 +18,7 @@ import (
 
 // effective returns what services get, in their order, and the places of backends that nobody has read yet.
 func (r *Resolver) effective(ctx context.Context, v store.View, services []store.Resource) ([][]Effective, []store.Place, error) {
-	l := &loaded{Resolver: r, rows: map[store.Ref]store.Resource{}, layers: map[store.Ref][]Layer{}, places: map[place]content{}}
+	l := &loaded{resolver: r, rows: map[store.Ref]store.Resource{}, layers: map[store.Ref][]Layer{}, places: map[place]content{}}
 	specs := make([]catalog.ServiceSpec, len(services))
 	var refs []store.Ref
 	for i, s := range services {
@@ -81,10 +81,10 @@ func facts(name string, spec catalog.ServiceSpec, labels map[string]string) map[
 
 // loaded is what layers are made of, each read once.
 type loaded struct {
-	*Resolver
-	rows   map[store.Ref]store.Resource
-	layers map[store.Ref][]Layer
-	places map[place]content
+	resolver *Resolver
+	rows     map[store.Ref]store.Resource
+	layers   map[store.Ref][]Layer
+	places   map[place]content
 	// unread are places of backends that nobody has read yet.
 	unread []store.Place
 }
@@ -184,7 +184,7 @@ func (l *loaded) loadSecrets(ctx context.Context, v store.View, names []string) 
 			l.places[at] = content{problem: absent}
 			continue
 		}
-		values, err := l.catalog.ValuesOf(row)
+		values, err := l.resolver.catalog.ValuesOf(row)
 		if err != nil {
 			return err
 		}
@@ -232,7 +232,7 @@ func (l *loaded) loadBackend(ctx context.Context, v store.View, name string, row
 		case p.Sealed == nil:
 			l.places[at] = content{problem: absent}
 		default:
-			values, err := l.openPlace(p)
+			values, err := l.resolver.openPlace(p)
 			if err != nil {
 				return err
 			}
@@ -266,7 +266,7 @@ func (l *loaded) of(ref store.Ref) ([]Layer, error) {
 	}
 	row := l.rows[ref]
 	origin := string(ref.Kind) + "/" + ref.Name
-	settings, secrets, err := l.catalog.SettingsOf(row)
+	settings, secrets, err := l.resolver.catalog.SettingsOf(row)
 	if err != nil {
 		return nil, err
 	}

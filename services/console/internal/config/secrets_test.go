@@ -32,7 +32,7 @@ type secrets struct{ *Resolver }
 func (s secrets) Check(ctx context.Context) error { return s.store.Ping(ctx) }
 
 func (s secrets) Read(ctx context.Context, path string) (backend.Values, error) {
-	l := &loaded{Resolver: s.Resolver, places: map[place]content{}}
+	l := &loaded{resolver: s.Resolver, places: map[place]content{}}
 	if err := s.store.Read(ctx,
 		func(ctx context.Context, v store.View) error { return l.loadSecrets(ctx, v, []string{path}) }); err != nil {
 		return nil, err
