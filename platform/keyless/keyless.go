@@ -66,8 +66,9 @@ func ParseIdentity(issuer, subject string) (Identity, error) {
 		if one.text == "" || len(one.text) > maxIdentityBytes {
 			return id, fmt.Errorf("has no %s, or one of more than %d bytes. Write a regular expression for it", one.name, maxIdentityBytes)
 		}
-		whole, err := regexp.Compile(`^(?:` + one.text + `)$`)
-		if err != nil {
+		_, err := regexp.Compile(one.text) // else it could end the group
+		whole, wholeErr := regexp.Compile(`^(?:` + one.text + `)$`)
+		if err != nil || wholeErr != nil {
 			return id, fmt.Errorf("has a %s that is no regular expression. Write it in the syntax of RE2", one.name)
 		}
 		*one.into = whole
