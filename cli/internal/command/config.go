@@ -15,22 +15,30 @@ import (
 )
 
 func (a *app) config() *cobra.Command {
-	var file, format string
+	var file, from, format string
 	cmd := &cobra.Command{
-		Use:   "config SERVICE | config -f FILE",
+		Use:   "config SERVICE | config -f FILE | config --from KIND/NAME [ENTRY]",
 		Short: "Show what a service is configured with, and where each value comes from",
 		Long: `Show what a service is configured with: the entries of its project, its configuration sets, its cluster and itself,
 of which a later one wins, with references resolved. Secrets are shown as ***.
 What comes of a backend that can't be read now is as it was read last, which is said below.
 
 With -f it is shown for a service as a file describes it, without writing anything. You need the right to write it.
-The exit code is 1 if an entry has no value: the service is held back then, or keeps what it has.`,
-		Example: "  fairlead config web\n  fairlead config web -o wide\n  fairlead config -f web.yaml",
+The exit code is 1 if an entry has no value: the service is held back then, or keeps what it has.
+
+With --from the services are listed that get values, or the value of one entry, from a configuration set, a project, a cluster, a Secret or a
+backend: OVER is the layer that a service gets the entry from instead.`,
+		Example: "  fairlead config web\n  fairlead config web -o wide\n  fairlead config -f web.yaml\n  fairlead config --from configset/base LOG_LEVEL\n  fairlead config --from secret/shop-db",
 		Args:    wants(0, 1),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with a service, or - for stdin")
+	cmd.Flags().StringVar(&from, "from", "", "list the services that get values from `KIND/NAME`")
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, wide, json, yaml or name")
+	cmd.MarkFlagsMutuallyExclusive("filename", "from")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if from != "" {
+			return a.configUsers(cmd, from, strings.Join(args, ""), format)
+		}
 		if (file == "") == (len(args) == 0) {
 			return usage(cmd)
 		}

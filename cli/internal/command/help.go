@@ -21,7 +21,7 @@ func verbGroups() []struct {
 		verbs []string
 	}{
 		{"Begin", []string{"up", "login", "logout", "whoami", "context", "open", "init"}},
-		{"Look", []string{"get", "top", "describe", "trace", "tree", "diff", "history", "events", "config", "sources", "check"}},
+		{"Look", []string{"get", "search", "top", "describe", "trace", "tree", "diff", "history", "events", "config", "sources", "check"}},
 		{"Change", []string{"apply", "create", "edit", "delete", "undo", "export"}},
 		{"Deliver", []string{"sync", "hold", "resume", "pin", "rollback", "confirm", "freeze", "unfreeze", "wait", "test", "acknowledge", "silence", "unsilence"}},
 		{"In clusters", []string{"logs", "exec", "port-forward", "restart", "kubectl", "kubeconfig", "cluster"}},

@@ -80,6 +80,12 @@ export function Users({ of, name, entries }: { of: ResourceKind; name: string; e
         </tbody>
       </List>
       <Pager pages={pages} next={next} size={size} total={undefined} />
+      <p className="quiet">
+        <code>
+          fairlead config --from {of.path}/{name}
+          {entry && ` ${plain(entry, 253)}`}
+        </code>
+      </p>
     </section>
   )
 }
