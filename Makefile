@@ -139,9 +139,10 @@ e2e: install build ## Run only the tests across services
 smoke: build ## A commit travels to two clusters, on built binaries; prints how long it took
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go run fairlead.dev/e2e/cmd/smoke $(ARGS)
 
-checklist: install build ## kubectl through the tunnel in full size: 1 GB both ways, 100,000 aborted requests; clients of others for 15 minutes (some 40 minutes)
-	@export KUBELOCAL=$$(tools/kubelocal/build.sh); go test -count=1 -v -timeout 120m fairlead.dev/e2e/tunnel -args -long $(ARGS) && \
-	go test -count=1 -v -timeout 60m -run '^TestKubernetesClientsSeeNoDifference$$' fairlead.dev/e2e/foreign -args -long
+checklist: install build ## kubectl through the tunnel in full size: 1 GB both ways, 100,000 aborted requests; clients of others for 15 minutes; each chart of e2e/charts as a package, too (some 50 minutes)
+	@export KUBELOCAL=$$(tools/kubelocal/build.sh) REGISTRYLOCAL=$$(tools/registrylocal/build.sh); go test -count=1 -v -timeout 120m fairlead.dev/e2e/tunnel -args -long $(ARGS) && \
+	go test -count=1 -v -timeout 60m -run '^TestKubernetesClientsSeeNoDifference$$' fairlead.dev/e2e/foreign -args -long && \
+	go test -count=1 -v -timeout 60m -run '^TestCharts$$' fairlead.dev/e2e/charts -args -packages
 
 chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-seed N" repeats a run)
 	@go test -count=1 -v -timeout 60m -run '^TestOneFetcherAndRightBytesWhateverHappens$$' fairlead.dev/e2e/gitcache -args -long $(ARGS)

@@ -109,6 +109,12 @@ func (w *World) Stop() error {
 	return errors.Join(errs...)
 }
 
+// Apply applies resources of the catalog.
+func (w *World) Apply(ctx context.Context, text string) error {
+	_, err := w.hub.FairleadStdin(ctx, text, "apply", "-f", "-")
+	return err
+}
+
 // GitURL is where the repository of all services is pushed to.
 func (w *World) GitURL() string { return w.hub.GitURL }
 
@@ -253,7 +259,13 @@ func (w *World) Serve(ctx context.Context, name string, sync *deliveryv1.SyncSpe
 // ServeSpec has the hub keep a service applied as its spec says. Source, cluster and namespace are given, and the sync that was
 // asked for last stays: without it the content of before would be delivered once more.
 func (w *World) ServeSpec(ctx context.Context, name string, spec *consolev1.ServiceSpec) error {
-	spec.Source, spec.Cluster, spec.Namespace = "sample", cluster, name
+	spec.Source = "sample"
+	return w.ServeFrom(ctx, name, spec)
+}
+
+// ServeFrom is ServeSpec with the source that the spec names.
+func (w *World) ServeFrom(ctx context.Context, name string, spec *consolev1.ServiceSpec) error {
+	spec.Cluster, spec.Namespace = cluster, name
 	if before, err := w.Service(ctx, name); err == nil && before.GetSpec().GetSync().GetRequestTime() != nil {
 		if spec.Sync == nil {
 			spec.Sync = &deliveryv1.SyncSpec{}

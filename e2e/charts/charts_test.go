@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/parallel"
+	"fairlead.dev/platform/registrytest"
 )
 
 // harness is what all cases share: one hub, one cluster with its agent, one repository with a branch per version.
@@ -53,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestCharts delivers each case: a version after the other, each twice, and removes it.
+// TestCharts delivers each case: a version after the other, each twice, and removes it; then a chart as a package, too.
 func TestCharts(t *testing.T) {
 	t.Parallel()
 	cases, err := readCases()
@@ -61,10 +62,12 @@ func TestCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := start(t, cases)
+	registry := registrytest.Start(t, "-plain")
 	for _, c := range cases {
 		t.Run(strings.TrimPrefix(c.Name, "c"), func(t *testing.T) {
 			t.Parallel()
-			(&run{T: t, harness: h, c: c}).all()
+			newRun(t, h, c).all()
+			h.packaged(t, c, registry)
 		})
 	}
 }

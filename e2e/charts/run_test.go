@@ -44,12 +44,19 @@ type run struct {
 	random  map[string]any // by "Kind/name /pointer"
 	// failed: the version before could not be applied, and the agent goes on trying until it hears of the next.
 	failed bool
+	// isPackage: the chart does not come from its folder in Git.
+	isPackage bool
+}
+
+func newRun(t *testing.T, h *harness, c *Case) *run {
+	return &run{
+		T: t, harness: h, c: c, known: map[string]*unstructured.Unstructured{}, hooks: map[string]*unstructured.Unstructured{},
+		uids: map[string]types.UID{}, random: map[string]any{},
+	}
 }
 
 func (r *run) all() {
 	ctx := r.Context()
-	r.known, r.hooks = map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{}
-	r.uids, r.random = map[string]types.UID{}, map[string]any{}
 	if err := r.world.Kube.Namespace(ctx, r.c.Name); err != nil {
 		r.Fatal(err)
 	}
@@ -165,6 +172,12 @@ func (r *run) within(ctx context.Context, do func(context.Context) error) error 
 // settled waits until the hub knows that a commit is applied and healthy.
 func (r *run) settled(ctx context.Context, version, commit string) {
 	r.Helper()
+	r.healthy(ctx, version, func(_, at string) bool { return at == commit })
+}
+
+// healthy waits until the hub knows that a revision, by its subject and its commit, is applied and healthy.
+func (r *run) healthy(ctx context.Context, version string, isIt func(subject, commit string) bool) {
+	r.Helper()
 	r.await(ctx, version+" is healthy", func(ctx context.Context) error {
 		svc, err := r.world.Service(ctx, r.c.Name)
 		if err != nil {
@@ -172,10 +185,15 @@ func (r *run) settled(ctx context.Context, version, commit string) {
 		}
 		status := svc.GetStatus()
 		hub, report := status.GetHub(), status.GetCluster().GetReport()
-		if hub.GetRevision().GetCommit() != commit || report.GetAppliedDigest() != hub.GetDigest() || status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY {
+		is, isApplied := hub.GetRevision(), report.GetAppliedDigest() == hub.GetDigest()
+		if !isIt(is.GetSubject(), is.GetCommit()) || !isApplied || status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY {
 			return fmt.Errorf("%v: %s", status.GetState(), words(svc))
 		}
-		if warns := r.c.Versions[version].Warns; !strings.Contains(words(svc), warns) {
+		warns := r.c.Versions[version].Warns
+		if r.isPackage { // which has no folder
+			warns = strings.TrimPrefix(warns, r.c.Name+"/")
+		}
+		if !strings.Contains(words(svc), warns) {
 			return fmt.Errorf("it says %q, want %q", words(svc), warns)
 		}
 		return nil
