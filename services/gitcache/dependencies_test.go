@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/registrytest"
 )
@@ -145,7 +146,7 @@ func TestDependencyThatCantBeHadIsTold(t *testing.T) {
 		"not in the lock": {ranged, "dependencies: []\n", []string{"is not in Chart.lock"}},
 		"another host":    {strings.ReplaceAll(exact, "REPO", "https://charts.example.com"), "", []string{"does not allow the host charts.example.com", "git.allow"}},
 		"a registry":      {strings.ReplaceAll(exact, "REPO", "oci://example.com/x"), "", []string{"does not allow the host example.com", "git.allow"}},
-		"an alias":        {strings.ReplaceAll(exact, "REPO", "'@stable'"), "", []string{"somebody's Helm"}},
+		"an alias":        {strings.ReplaceAll(exact, "REPO", "'@stable'"), "", []string{`no source "stable" with helm`}},
 		"a way out":       {strings.ReplaceAll(exact, "db", "../../x"), "", []string{"no name of a chart"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,6 +299,46 @@ func TestChartsOfRegistriesTravelWithTheChart(t *testing.T) {
 			t.Errorf("after a restart the artifact of %s has %v", commit, files)
 		}
 	}
+}
+
+// setCharts has a source of charts beside the one of Git.
+func (f *dependents) setCharts(name string, spec *consolev1.HelmSource) {
+	f.console.mu.Lock()
+	defer f.console.mu.Unlock()
+	defer f.console.announce()
+	f.console.sources[name] = &consolev1.Source{
+		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name}, Spec: &consolev1.SourceSpec{Helm: spec}, Status: &consolev1.SourceStatus{},
+	}
+}
+
+// TestChartsOfASourceOfThatNameTravelWithTheChart: @name and alias:name are sources, and what was fetched needs these no more.
+func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
+	t.Parallel()
+	f := newDependents(t)
+	named := strings.NewReplacer("REPO", "'@stable'").Replace(ranged)
+	first := f.commit(named, locked)
+	n := f.one()
+	f.problem("deploy/Chart.yaml line 5", `no source "stable" with helm`, "Create it")
+	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/", Secret: "login"})
+	n.refresh()
+	f.problem(`the source "stable" has credentials`, "charts/")
+	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/elsewhere"})
+	n.refresh()
+	f.problem("another repository than the source of that name")
+	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/"})
+	n.refresh()
+	if files := n.folderAt(first, "deploy"); files["deploy/charts/db/templates/web.yaml"] != "db one" {
+		t.Errorf("the artifact has %v", files)
+	}
+	second := f.commit(strings.ReplaceAll(exact, "REPO", "'alias:stable'"), exact)
+	n.refresh()
+	if files := n.folderAt(second, "deploy"); files["deploy/charts/db/templates/web.yaml"] != "db two" {
+		t.Errorf("the artifact has %v", files)
+	}
+	f.problem()
+	f.allow("elsewhere.example.com")
+	n.refresh()
+	f.problem("does not allow the host " + f.host())
 }
 
 // TestDependencyThatWantsCredentialsIsTold: a secret in the source would not help.

@@ -7,6 +7,7 @@ package depend
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
@@ -16,11 +17,17 @@ import (
 	"fairlead.dev/services/gitcache/internal/kustomization"
 )
 
+// sourceName is what the catalog takes as a name.
+var sourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
 // RefPrefix begins the refs of charts that others depend on. Git forbids colons in names.
 const RefPrefix = "dependency:"
 
-// Chart is a version of a chart in a repository.
+// Chart is a version of a chart in a repository: its URL, or @ and the name of a source of charts.
 type Chart struct{ Name, Version, Repository string }
+
+// Source is the name of the source that is the chart's repository.
+func (c Chart) Source() (name string, ok bool) { return strings.CutPrefix(c.Repository, "@") }
 
 // Ref is the name under which the chart is kept in a mirror: dependency:<name>@<version>@<repository>.
 func (c Chart) Ref() string { return RefPrefix + c.Name + "@" + c.Version + "@" + c.Repository }
@@ -30,6 +37,8 @@ type Wanted struct {
 	Chart
 	File string
 	Line int
+	// Locked is the URL that the lock has of a repository that is a source; empty: it has none. It may hold a password.
+	Locked string
 	// Problem is why it is not known which chart is meant; empty: it is.
 	Problem string
 }
@@ -50,7 +59,7 @@ func Read(file string, content []byte, lockName string, lock []byte) []Wanted {
 	}
 	wanted := make([]Wanted, 0, len(dependencies))
 	for _, one := range dependencies {
-		w := Wanted{Chart: Chart{one.Name, one.Version, strings.TrimRight(one.Repository, "/")}, File: file, Line: one.Line}
+		w := Wanted{Chart: Chart{one.Name, one.Version, repository(one.Repository)}, File: file, Line: one.Line}
 		var entry *kustomization.RemoteDependency
 		if all := locked[one.Name]; len(all) > 0 {
 			entry, locked[one.Name] = &all[0], all[1:]
@@ -74,7 +83,10 @@ func (w *Wanted) settle(one kustomization.RemoteDependency, locked *kustomizatio
 	version := one.Version
 	switch {
 	case locked != nil:
-		if strings.TrimRight(locked.Repository, "/") != w.Repository { // neither is repeated, as either may hold a password
+		at := repository(locked.Repository)
+		if _, isSource := w.Source(); isSource && !strings.HasPrefix(at, "@") {
+			w.Locked = at // helm writes the URL of what it has under the name
+		} else if at != w.Repository { // neither is repeated, as either may hold a password
 			return fmt.Sprintf("line %d names another repository than %s line %d. Run `helm dependency update`, and push %s", one.Line, lockName, locked.Line, lockName)
 		}
 		if !fits(one.Version, locked.Version) {
@@ -89,6 +101,14 @@ func (w *Wanted) settle(one kustomization.RemoteDependency, locked *kustomizatio
 	}
 	w.Version = version
 	return ""
+}
+
+// repository is the form in which repositories are compared.
+func repository(text string) string {
+	if name, ok := strings.CutPrefix(text, "alias:"); ok {
+		return "@" + name
+	}
+	return strings.TrimRight(text, "/")
 }
 
 // fits tells whether a locked version is one that the dependency allows.
@@ -112,8 +132,11 @@ func checkRepository(text string) string {
 			return "the url of its repository " + err.Error()
 		}
 		return ""
-	case strings.HasPrefix(text, "@"), strings.HasPrefix(text, "alias:"):
-		return "its repository is a name of somebody's Helm. Write its https:// or oci:// URL"
+	case strings.HasPrefix(text, "@"):
+		if !sourceName.MatchString(text[1:]) {
+			return "its repository is a name that no source can have. Write its https:// or oci:// URL"
+		}
+		return ""
 	}
 	if _, err := giturl.ParseFolder(text); err != nil {
 		return "the url of its repository " + err.Error()
@@ -121,7 +144,8 @@ func checkRepository(text string) string {
 	return ""
 }
 
-// Host is the host of the chart's repository as lists of hosts have it: with the port, if it is not the scheme's own.
+// Host is the host of the chart's repository as lists of hosts have it: with the port, if it is not the scheme's own. That of a source's
+// name is empty.
 func (c Chart) Host() string {
 	u, err := url.Parse(c.Repository)
 	if err != nil {

@@ -36,7 +36,9 @@ func TestWhatMeansNoChartHasAProblem(t *testing.T) {
 		"a point for a name": {"{name: .., version: 1.0.0, repository: REPO}", "", "no name"},
 		"a tag":              {"{name: db, version: 1.0.0, repository: 'oci://example.com/db:1.0.0'}", "", "no registry can have"},
 		"no host":            {"{name: db, version: 1.0.0, repository: 'oci:///db'}", "", "names no host"},
-		"an alias":           {"{name: db, version: 1.0.0, repository: 'alias:stable'}", "", "a name of somebody's Helm"},
+		"no name":            {"{name: db, version: 1.0.0, repository: 'alias:../stable'}", "", "no source can have"},
+		"only an @":          {"{name: db, version: 1.0.0, repository: '@'}", "", "no source can have"},
+		"another name":       {"{name: db, version: 1.0.0, repository: '@a'}", "dependencies: [{name: db, version: 1.0.0, repository: '@b'}]", "another repository"},
 		"a password":         {"{name: db, version: 1.0.0, repository: 'https://ada:hush@example.com'}", "", "user or password"},
 		"plain http":         {"{name: db, version: 1.0.0, repository: 'http://example.com'}", "", "http://"},
 	} {
@@ -47,6 +49,21 @@ func TestWhatMeansNoChartHasAProblem(t *testing.T) {
 		found := depend.Read("Chart.yaml", []byte("dependencies:\n- "+strings.ReplaceAll(tc.item, "REPO", repository)+"\n"), "Chart.lock", lock)
 		if len(found) != 1 || !strings.Contains(found[0].Problem, tc.says) || strings.Contains(found[0].Problem, "hush") {
 			t.Errorf("%s: got %+v, want a problem with %q", name, found, tc.says)
+		}
+	}
+}
+
+func TestNamesAreThoseOfSources(t *testing.T) {
+	t.Parallel()
+	content := []byte("dependencies:\n- {name: db, version: ^1, repository: 'alias:stable'}\n- {name: db, version: 2.0.0, repository: '@stable'}\n")
+	lock := []byte("dependencies:\n- {name: db, version: 1.4.2, repository: '" + repository + "/'}\n- {name: db, version: 2.0.0, repository: '@stable'}\n")
+	for i, want := range []struct{ ref, locked string }{
+		{"dependency:db@1.4.2@@stable", repository}, {"dependency:db@2.0.0@@stable", ""},
+	} {
+		w := depend.Read("Chart.yaml", content, "Chart.lock", lock)[i]
+		name, ok := w.Source()
+		if w.Problem != "" || w.Ref() != want.ref || w.Locked != want.locked || !ok || name != "stable" {
+			t.Errorf("%+v, want %+v", w, want)
 		}
 	}
 }
@@ -67,9 +84,10 @@ func TestHostsAreAsListsHaveThem(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("dependencies:\n- {name: db, version: ^1, repository: 'https://a.b'}\n"), []byte("dependencies:\n- {name: db, version: 1.0.0, repository: 'https://a.b'}\n"))
 	f.Add([]byte("x: &a {name: a, repository: https://a.b}\ndependencies: [*a, {<<: *a, version: 1.0.0}]\n"), []byte("{"))
+	f.Add([]byte("dependencies:\n- {name: db, version: ^1, repository: '@a'}\n"), []byte("dependencies:\n- {name: db, version: 1.0.0, repository: 'https://a.b'}\n"))
 	f.Fuzz(func(t *testing.T, content, lock []byte) {
 		for _, w := range depend.Read("Chart.yaml", content, "Chart.lock", lock) {
-			if w.Problem == "" && (strings.ContainsAny(w.Name, "/\\ @") || strings.ContainsAny(w.Version, " @^~<>*") || w.Host() == "") {
+			if w.Problem == "" && (strings.ContainsAny(w.Name, "/\\ @") || strings.ContainsAny(w.Version, " @^~<>*") || w.Host() == "" && !strings.HasPrefix(w.Repository, "@")) {
 				t.Errorf("%+v", w)
 			}
 		}

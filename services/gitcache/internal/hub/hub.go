@@ -187,10 +187,27 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 		plan.SecretRevision = secret.GetMetadata().GetRevision()
 	}
 	if len(git.GetAllow()) > 0 {
-		plan.Allow, plan.Folders = git.GetAllow(), c.foldersOf(name)
+		plan.Allow, plan.Folders, plan.Repository = git.GetAllow(), c.foldersOf(name), c.repository
 	}
 	plan.Users = func(ref string) []string { return c.users(name, ref) }
 	return plan
+}
+
+// repository is the URL of a source of charts that others depend on. Its secret and its signatures are for its own services: whoever pushes
+// a chart that names the source may have no right to it.
+func (c *Catalog) repository(source string) (string, error) {
+	s, ok := c.catalog.Source(source)
+	if !ok || !catalog.IsCharts(s.GetSpec()) {
+		return "", fmt.Errorf("there is no source %q with helm. Create it, or write the https:// or oci:// URL of the repository", source)
+	}
+	spec := s.GetSpec().GetHelm()
+	switch {
+	case spec.GetSecret() != "", spec.GetAuth() != consolev1.CloudAuth_CLOUD_AUTH_UNSPECIFIED:
+		return "", fmt.Errorf("the source %q has credentials, and dependencies are fetched without. Push the chart into charts/", source)
+	case spec.GetVerify() != nil:
+		return "", fmt.Errorf("the source %q has verify, and signatures of dependencies are not verified. Push the chart into charts/", source)
+	}
+	return spec.GetUrl(), nil
 }
 
 // foldersOf are the folders that services want of each ref of a source, in order. What rules that are wrong leave out is not known: their

@@ -215,7 +215,7 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	for _, w := range wanted {
 		h, known := d.t.heads[w.Ref()]
 		has := known && o.Has(h.Commit)
-		if err := d.admit(w.Chart); err != nil && w.Problem == "" {
+		if err := d.admitLocked(w); err != nil && w.Problem == "" {
 			w.Problem = fmt.Sprintf("dependency %s %s of %s: %s", w.Name, w.Version, w.Repository, err)
 			d.kept[w.Chart] = has
 		}
@@ -239,9 +239,36 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	return lacking, nil
 }
 
+// at is a chart with the URL of its repository, also if that is the name of a source.
+func (d *dependencies) at(c depend.Chart) (depend.Chart, error) {
+	name, ok := c.Source()
+	if !ok {
+		return c, nil
+	}
+	repository, err := d.s.Repository(name)
+	c.Repository = strings.TrimRight(repository, "/")
+	return c, err
+}
+
+// admitLocked is admit, and says that the lock is about another repository than the source of the name.
+func (d *dependencies) admitLocked(w depend.Wanted) error {
+	if err := d.admit(w.Chart); err != nil || w.Locked == "" {
+		return err
+	}
+	if at, _ := d.at(w.Chart); at.Repository != w.Locked {
+		const remedy = "Write the https:// or oci:// URL into the chart, or run `helm dependency update` with the url of the source"
+		return fmt.Errorf("the lock has another repository than the source of that name. %s", remedy)
+	}
+	return nil
+}
+
 // admit says why a chart is not one that folders of this source may depend on; nil: it is. The limit of charts is for those that would be fetched.
 func (d *dependencies) admit(c depend.Chart) error {
-	if host := c.Host(); !slices.Contains(d.s.Allow, host) {
+	at, err := d.at(c)
+	if err != nil {
+		return err
+	}
+	if host := at.Host(); !slices.Contains(d.s.Allow, host) {
 		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or push the chart into charts/", host)
 	}
 	if _, isHead := d.t.heads[c.Ref()]; len(d.needed) >= maxNeeded && !isHead && !d.needed[c.Ref()] {
@@ -282,20 +309,24 @@ func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need)
 }
 
 func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) error {
-	at := d.index(ctx, c.Repository, needs)
+	upstream, err := d.at(c)
+	if err != nil {
+		return err
+	}
+	at := d.index(ctx, upstream.Repository, needs)
 	if at.err != nil {
-		return withoutCredentials(at.err, c)
+		return withoutCredentials(at.err, upstream)
 	}
 	choice := at.charts.Choices[catalog.ChartRef(c.Name, c.Version)]
 	if choice.Err != nil {
-		return withoutCredentials(choice.Err, c)
+		return withoutCredentials(choice.Err, upstream)
 	}
 	if !choice.Found() || !isVersion(choice.Version.Version, c.Version) {
 		return fmt.Errorf("the repository has no such version%s. Push it there, or run `helm dependency update`, and push the lock", highest(choice))
 	}
 	commit, err := d.download(ctx, at.remote, choice.Version)
 	if err != nil {
-		return withoutCredentials(err, c)
+		return withoutCredentials(err, upstream)
 	}
 	return d.keep(ctx, c, choice.Version, commit)
 }
@@ -323,14 +354,14 @@ func withoutCredentials(err error, c depend.Chart) error {
 	return fmt.Errorf("%s wants credentials for it, or does not have it, and dependencies are fetched without credentials. Push the chart into charts/", c.Host())
 }
 
-// index asks a repository once for all charts of it that are wanted now.
+// index asks a repository, by its URL, once for all charts of it that are wanted now.
 func (d *dependencies) index(ctx context.Context, repository string, needs []need) *index {
 	if known, ok := d.indexes[repository]; ok {
 		return known
 	}
 	var refs []string
 	for _, n := range needs {
-		if n.chart.Problem == "" && n.chart.Repository == repository {
+		if c, err := d.at(n.chart.Chart); err == nil && n.chart.Problem == "" && c.Repository == repository {
 			refs = append(refs, catalog.ChartRef(n.chart.Name, n.chart.Version))
 		}
 	}

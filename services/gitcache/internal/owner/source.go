@@ -62,6 +62,9 @@ type Source struct {
 	// ref; there are none without hosts.
 	Allow   []string
 	Folders map[string][]Folder
+	// Repository is the URL of a source of charts that charts may name as the repository of dependencies, or an error that says why there is
+	// none.
+	Repository func(source string) (url string, err error)
 
 	// Combinations are what services want of this source and others together, by ref. The owner of the first source makes them.
 	Combinations map[string]Combination
