@@ -1,9 +1,11 @@
 package distributor_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -204,6 +206,71 @@ func TestORASPullsWhatAServiceIsDelivered(t *testing.T) {
 		_, err := e.oras(password).OrasPull(t, "services/hello:latest", t.TempDir())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ORAS is told %v, want %s", err, want)
+		}
+	}
+}
+
+// manifestTypes are what Flux' client (go-containerregistry) takes as a manifest, in one header.
+const manifestTypes = "application/vnd.docker.distribution.manifest.v1+json," +
+	"application/vnd.docker.distribution.manifest.v1+prettyjws,application/vnd.docker.distribution.manifest.v2+json," +
+	"application/vnd.oci.image.manifest.v1+json,application/vnd.docker.distribution.manifest.list.v2+json," +
+	"application/vnd.oci.image.index.v1+json"
+
+// An OCIRepository of Flux asks for the challenge, for the digest of its tag by HEAD, and for all else by that digest. Of
+// the answers it wants the headers, and that lengths and digests are those of the content.
+func TestFluxPullsWhatAServiceIsDelivered(t *testing.T) {
+	t.Parallel()
+	_, e := readers(t)
+	ping, _ := (&reader{e, ""}).get("/v2/")
+	if scheme := ping.Header.Get("WWW-Authenticate"); ping.StatusCode != http.StatusUnauthorized ||
+		!strings.HasPrefix(scheme, "Basic ") {
+		t.Fatalf("the challenge: %s %q", ping.Status, scheme)
+	}
+	login := []byte("flux:" + e.as(user("ada")).token)
+	flux := &reader{e, "Basic " + base64.StdEncoding.EncodeToString(login)}
+	const at = "/v2/services/hello/"
+	for _, tag := range []string{"latest", commit("1")} {
+		head, _ := flux.ask(http.MethodHead, at+"manifests/"+tag, "Accept", manifestTypes)
+		digest := head.Header.Get("Docker-Content-Digest")
+		resp, text := flux.get(at+"manifests/"+digest, "Accept", manifestTypes)
+		var m struct {
+			Layers []struct {
+				MediaType, Digest string
+				Size              int64
+			}
+		}
+		if err := json.Unmarshal(text, &m); err != nil || string(digestOf(text)) != digest || len(m.Layers) != 1 ||
+			head.ContentLength != int64(len(text)) || head.Header.Get("Content-Type") != resp.Header.Get("Content-Type") {
+			t.Fatalf("%s: %v, %v %s", tag, head.Header, resp.Header, text)
+		}
+		layer := m.Layers[0]
+		blob, content := flux.get(at + "blobs/" + layer.Digest)
+		if string(digestOf(content)) != layer.Digest || blob.ContentLength != layer.Size ||
+			int64(len(content)) != layer.Size || !strings.HasSuffix(layer.MediaType, "tar+gzip") {
+			t.Errorf("%s: the layer %+v: %v, %d bytes", tag, layer, blob.Header, len(content))
+		}
+		if files := filesOf(t, content); len(files) == 0 || !filepath.IsLocal(files[0]) {
+			t.Errorf("%s: the files are %q", tag, files)
+		}
+	}
+	if _, tags := flux.get(at + "tags/list?n=1000"); !strings.Contains(string(tags), `"latest"`) {
+		t.Errorf("the tags are %s", tags)
+	}
+}
+
+// filesOf are the names of the files in a layer, as tar has them.
+func filesOf(t *testing.T, layer []byte) (names []string) {
+	t.Helper()
+	for r := tar.NewReader(bytes.NewReader(gunzip(t, layer))); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			names = append(names, h.Name)
 		}
 	}
 }
