@@ -13,6 +13,15 @@ const words: Record<Done['state'], string> = {
 
 // What a person has done in this tab and can undo, the newest first.
 export function Undo() {
+  // The region is there before what it tells of.
+  return (
+    <div aria-live="polite">
+      <Tray />
+    </div>
+  )
+}
+
+function Tray() {
   const list = useSyncExternalStore(tray.subscribe, tray.snapshot)
   if (list.length === 0) return null
   return (

@@ -40,6 +40,6 @@ const look = EditorView.theme({
   '&.cm-focused': { outline: '2px solid var(--focus)', outlineOffset: '1px' },
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '18px', overflow: 'auto' },
   '.cm-added': { background: 'var(--select)', fontWeight: '600' },
-  '.cm-removed': { background: 'var(--sunken)', color: 'var(--text-2)', textDecoration: 'line-through' },
+  '.cm-removed': { background: 'var(--sunken)', color: 'var(--text-2)' },
   '.cm-place': { color: 'var(--text-2)' },
 })

@@ -69,10 +69,12 @@ export function Ask<I extends DescMessage>({
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [reason, setReason] = useState('')
-  const { done } = lever
+  const { done, reset } = lever
   useEffect(() => {
     if (done) dialog.current?.close()
   }, [done])
+  // What the hub took in before this button came back says nothing of what it would do now.
+  useEffect(() => reset(), [reset])
   // A link in it leads to what it would do, which must not lie behind it.
   const { key } = useLocation()
   // biome-ignore lint/correctness/useExhaustiveDependencies: another place is the reason
@@ -88,7 +90,7 @@ export function Ask<I extends DescMessage>({
       >
         {verb}
       </button>
-      {done && (
+      {done && !undo && (
         <span className="quiet" role="status">
           The hub has taken it in.
         </span>

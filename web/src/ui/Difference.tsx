@@ -5,11 +5,14 @@ import { plain } from './text'
 // More of a difference is not shown in a page.
 const most = 1 << 20
 
+// What stands above a difference: the names of both sides, which its page has said.
+const names = /^(diff .*\n)?--- .*\n\+\+\+ .*\n/
+
 // A difference as `diff` writes it. What draws it is loaded when one is first shown; until then, and where that fails, it is plain text.
 export function Difference({ text }: { text: string }) {
   const at = useRef<HTMLDivElement>(null)
   const [drawn, setDrawn] = useState(false)
-  const shown = plain(text, most)
+  const shown = plain(text.replace(names, '').trimEnd(), most)
   useEffect(() => {
     let gone = false
     let end: (() => void) | undefined
