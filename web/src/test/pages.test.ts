@@ -15,8 +15,8 @@ import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
 import { programOf } from '../pages/me/programs'
 import { entriesOf, hasUsers, namesOf, rowsOf } from '../pages/resource/entries'
-import { undoOf } from '../pages/service/undo'
 import { textOf } from '../pages/source/content'
+import { undoAll, undoOf } from '../state/undo'
 import { bytesOf } from '../ui/text'
 import { Tray } from '../ui/tray'
 
@@ -358,7 +358,33 @@ test('a lever goes back to where it was, as far as a lever can', async () => {
     { commit, reason: 'bad', untilNext: true },
   ])
   // What files say, and a rollback, are no levers to put back.
+  expect(await undone('Hold', { mode: { mode: SyncMode.SUSPEND, reason: 'night' } })).toMatchObject([
+    'hold',
+    { mode: SyncMode.SUSPEND, reason: 'night' },
+  ])
+  expect(await undone('Pin', { pin: { commit, reason: 'bad' } })).toMatchObject([
+    'pin',
+    { commit, reason: 'bad' },
+  ])
+  expect(await undone('Pin', { pin: { commit, deployment: 41n } })).toBeUndefined()
   expect(await undone('Resume', {})).toBeUndefined()
   expect(await undone('Unpin', {})).toBeUndefined()
   expect(await undone('Unpin', { pin: { commit, deployment: 41n } })).toBeUndefined()
+})
+
+test('of levers of several services, those that could not be undone are undone with the next try', async () => {
+  let refuses = true
+  const asked: string[] = []
+  const undo = (name: string) => async () => {
+    asked.push(name)
+    if (name === 'web' && refuses) throw new Error('somebody else was faster')
+  }
+  const all = undoAll([
+    ['api', undo('api')],
+    ['web', undo('web')],
+  ])
+  await expect(all()).rejects.toThrow('1 of 2 are not undone. web: somebody else was faster')
+  refuses = false
+  await all()
+  expect(asked).toEqual(['api', 'web', 'web'])
 })

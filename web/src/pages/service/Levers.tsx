@@ -6,9 +6,9 @@ import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
 import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
+import { undoOf } from '../../state/undo'
 import { Ask, useLever } from '../../ui/Ask'
 import { plain, shortCommit } from '../../ui/text'
-import { undoOf } from './undo'
 
 const hub = createClient(SyncService, transport)
 

@@ -1,12 +1,15 @@
 import { Code, ConnectError, createClient } from '@connectrpc/connect'
 import { useRef, useState } from 'react'
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { failureOf } from '../../hub/errors'
+import { inParallel } from '../../hub/parallel'
 import { transport } from '../../hub/transport'
 import { State } from '../../state/State'
+import { undoAll, undoOf } from '../../state/undo'
 import { plain } from '../../ui/text'
-import { inParallel } from './parallel'
+import { tray } from '../../ui/tray'
 
 const client = createClient(SyncService, transport)
 const services = createClient(ServiceService, transport)
@@ -15,7 +18,8 @@ type Verb = {
   name: string
   words: string
   wants: boolean
-  pull: (name: string, reason: string) => Promise<unknown>
+  // of: the service as it is now.
+  pull: (name: string, reason: string, of: Service) => Promise<unknown>
 }
 
 const verbs: Verb[] = [
@@ -43,9 +47,8 @@ const verbs: Verb[] = [
     words:
       'Each service stays at the commit that its cluster has now, wherever its ref points, until somebody unpins it. One that has applied nothing yet is refused.',
     wants: true,
-    pull: async (name, reason) => {
-      const got = await services.getService({ name })
-      const commit = got.service?.status?.cluster?.report?.appliedCommit ?? ''
+    pull: async (name, reason, of) => {
+      const commit = of.status?.cluster?.report?.appliedCommit ?? ''
       if (commit === '')
         throw new ConnectError('The cluster has applied no commit of it yet.', Code.FailedPrecondition)
       return client.pinService({ name, commit, reason })
@@ -59,7 +62,10 @@ const verbs: Verb[] = [
   },
 ]
 
-type Outcome = { name: string; error: string }
+type Outcome = { name: string; error: string; undo?: Undo | undefined }
+type Undo = () => Promise<unknown>
+
+const counted = (n: number) => `${n} ${n === 1 ? 'service' : 'services'}`
 
 // One lever for many services: what will happen, and an outcome for each.
 export function Batch({
@@ -80,18 +86,21 @@ export function Batch({
   const refused = outcomes?.filter((o) => o.error) ?? []
   const pull = async (reason: string) => {
     setLeft(names.length)
-    setOutcomes(
-      await inParallel(names, 6, async (name) => {
-        try {
-          await verb.pull(name, reason)
-          return { name, error: '' }
-        } catch (e) {
-          return { name, error: failureOf(e).message }
-        } finally {
-          setLeft((n) => n - 1)
-        }
-      }),
-    )
+    const came: Outcome[] = await inParallel(names, 6, async (name) => {
+      try {
+        const of = (await services.getService({ name })).service
+        if (!of) throw new ConnectError('The hub did not say how it is.', Code.NotFound)
+        await verb.pull(name, reason, of)
+        return { name, error: '', undo: undoOf(verb.name, of, client) }
+      } catch (e) {
+        return { name, error: failureOf(e).message }
+      } finally {
+        setLeft((n) => n - 1)
+      }
+    })
+    setOutcomes(came)
+    const undos = came.flatMap((o): [string, Undo][] => (o.undo ? [[o.name, o.undo]] : []))
+    if (undos.length > 0) tray.add(`${verb.name} ${counted(undos.length)}`, undoAll(undos))
     changed()
   }
   return (
@@ -115,7 +124,7 @@ export function Batch({
       </button>
       <dialog ref={dialog} aria-label={`${verb.name} ${names.length} services`}>
         <h2>
-          {verb.name} {names.length} {names.length === 1 ? 'service' : 'services'}
+          {verb.name} {counted(names.length)}
         </h2>
         <p>{verb.words}</p>
         <p className="quiet">
