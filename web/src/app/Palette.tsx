@@ -1,12 +1,14 @@
 import { useQuery } from '@connectrpc/connect-query'
-import { keepPreviousData } from '@tanstack/react-query'
+import { keepPreviousData, useQuery as useAnswer } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
-import { useNavigate } from 'react-router'
+import { useLocation, useNavigate } from 'react-router'
+import { discover } from '../cluster/kinds'
+import { askOf } from '../cluster/request'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { failureOf } from '../hub/errors'
 import { kinds } from '../ui/resources'
 import { plain } from '../ui/text'
-import { foundAt } from './found'
+import { foundAt, kindsAt } from './found'
 import { type Found, mostFound, ranked } from './ranked'
 
 const places: Found[] = [
@@ -79,10 +81,26 @@ function Choices({ close }: { close: () => void }) {
     { text, limit: mostFound },
     { enabled: text !== '', refetchInterval: false as const, placeholderData: keepPreviousData },
   )
+  const cluster = /^\/cluster\/([^/]+)/.exec(useLocation().pathname)?.[1] ?? ''
+  // Of the cluster that is open. Without an answer of it there are none.
+  const inCluster = useAnswer({
+    queryKey: ['kinds', cluster],
+    queryFn: () => discover(askOf(cluster)),
+    enabled: cluster !== '',
+    staleTime: 300_000,
+    refetchInterval: false,
+    retry: false,
+  })
   // Until the hub has answered, of what it found before only those count whose name fits.
   const answered = text !== '' && !got.isPlaceholderData
   const hits = text === '' ? [] : (got.data?.results ?? []).flatMap((r) => foundAt(r, answered))
-  const found = ranked(text, [...places, ...hits, ...here, ...makes])
+  const found = ranked(text, [
+    ...places,
+    ...hits,
+    ...here,
+    ...kindsAt(cluster, inCluster.data ?? []),
+    ...makes,
+  ])
   const more = answered ? (got.data?.totalSize ?? 0) - found.filter((f) => f.searched).length : 0
   const chosen = Math.max(
     0,

@@ -1,3 +1,4 @@
+import { addressOf, type Kind } from '../cluster/kinds'
 import type { SearchResult } from '../gen/fairlead/console/v1/live_service_pb'
 import { kinds } from '../ui/resources'
 import type { Found } from './ranked'
@@ -17,6 +18,14 @@ export function foundAt(r: SearchResult, searched: boolean): Found[] {
     },
   ]
 }
+
+// The kinds of objects of a cluster.
+export const kindsAt = (cluster: string, of: Kind[]): Found[] =>
+  of.map((k) => ({
+    name: k.plural,
+    to: addressOf(cluster, k),
+    what: `kind${k.group && ` of ${k.group}`} in ${cluster}`,
+  }))
 
 // GlobalService is "global service".
 const words = (name: string) => name.replace(/(?<!^)([A-Z])/g, ' $1').toLowerCase()

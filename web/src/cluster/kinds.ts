@@ -131,3 +131,7 @@ export function sectioned(kinds: Kind[]): { name: string; kinds: Kind[] }[] {
   out.push({ name: 'Other', kinds: rest.filter((k) => builtIn(k.group)) })
   return out.filter((s) => s.kinds.length > 0)
 }
+
+// The page of a kind of a cluster.
+export const addressOf = (cluster: string, kind: Kind, search = '') =>
+  `/cluster/${cluster}/explore/${[kind.group || 'core', kind.version, kind.plural].map(encodeURIComponent).join('/')}${search && `?${search}`}`

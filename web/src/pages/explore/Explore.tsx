@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
 import { Link, Navigate, useParams, useSearchParams } from 'react-router'
-import { discover, type Kind, pathOf, sectioned } from '../../cluster/kinds'
+import { addressOf, discover, type Kind, pathOf, sectioned } from '../../cluster/kinds'
 import { type Ask, askOf, json } from '../../cluster/request'
 import { type Row, Watched } from '../../cluster/table'
 import { failureOf } from '../../hub/errors'
@@ -78,9 +78,6 @@ export default function Explore() {
     </>
   )
 }
-
-export const addressOf = (cluster: string, kind: Kind, search = '') =>
-  `/cluster/${cluster}/explore/${[kind.group || 'core', kind.version, kind.plural].map(encodeURIComponent).join('/')}${search && `?${search}`}`
 
 function Kinds({ cluster, all, current }: { cluster: string; all: Kind[]; current: Kind | undefined }) {
   const [find, setFind] = useState('')
