@@ -131,3 +131,23 @@ func TestPersonSteersAndLendsInABrowser(t *testing.T) {
 		}
 	}, links[0], links[1], "steered", cluster.Name, os.Getenv("SHOTS"))
 }
+
+// A person undoes levers, sees what a cluster made of a service's objects and what a draft would be configured with,
+// and goes to a service by its name.
+func TestPersonUndoesLeversInABrowser(t *testing.T) {
+	t.Parallel()
+	needsABrowser(t)
+	s := shared(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	ship, err := s.NewShip(ctx, "undone", "undone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ship.WaitApplied(ctx, "first"); err != nil {
+		t.Fatal(err)
+	}
+	inChromium(ctx, t, "levers.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
+		loginLink(ctx, t, s, "uma"), ship.Service(s.Clusters[0]), ship.Service(s.Clusters[1]), s.Clusters[0].Name,
+		os.Getenv("SHOTS"))
+}

@@ -46,6 +46,17 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await page.waitForURL(/tab=diff/);
   await page.locator("dialog[open]").waitFor({ state: "detached" });
 
+  // Of those that a text fits as well, the worse come first.
+  await page.keyboard.press("Control+k");
+  await page.getByLabel("Name of a page or a thing").fill("web");
+  const found = page.getByRole("option", { name: /^web-/ });
+  await found.first().waitFor();
+  const words = ["failed", "degraded", "unknown", "progressing", "healthy"];
+  const states = (await found.allTextContents()).map((text) => words.findIndex((w) => text.endsWith(w))).filter((i) => i >= 0);
+  if (new Set(states).size < 2) wrong.push(`all that is found is alike: ${states}`);
+  if (states.some((s, i) => s < states[i - 1])) wrong.push(`what is worse comes later: ${await found.allTextContents()}`);
+  await page.keyboard.press("Escape");
+
   // A version that the range of services keeps out, and its values.
   await page.goto(`${hub}/source/${charts}`);
   const kept = page.getByRole("row", { name: /redis \^19\.1/ });
