@@ -38,6 +38,8 @@ type child struct {
 	grace time.Duration
 	// died is told when the program ended without being asked to.
 	died func(err error, again time.Duration)
+
+	said tailWriter // what it wrote to stderr since it was started last
 }
 
 // run keeps the program running until ctx ends; then it asks it to end, and returns when it is gone.
@@ -69,8 +71,8 @@ func (c *child) run(ctx context.Context) error {
 func (c *child) once(ctx context.Context) error {
 	cmd := exec.Command(c.path, c.args...) //nolint:noctx // Ended by Stop below, not at once.
 	cmd.Env = childEnvironment(os.Environ())
-	tail := &tailWriter{}
-	cmd.Stderr = io.MultiWriter(c.log, tail)
+	c.said.forget()
+	cmd.Stderr = io.MultiWriter(c.log, &c.said)
 	var lines lineWriter
 	if c.line != nil {
 		lines.line = c.line
@@ -84,7 +86,7 @@ func (c *child) once(ctx context.Context) error {
 	}
 	select {
 	case <-running.Ended():
-		return ending(running.Wait(), tail)
+		return ending(running.Wait(), &c.said)
 	case <-ctx.Done():
 	}
 	if err := running.Stop(c.grace); err != nil {
@@ -153,6 +155,12 @@ func (w *tailWriter) Write(p []byte) (int, error) {
 	w.tail = append(w.tail, p...)
 	w.tail = w.tail[max(0, len(w.tail)-maxTail):]
 	return len(p), nil
+}
+
+func (w *tailWriter) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tail = nil
 }
 
 // quoted returns the last line for an error message.
