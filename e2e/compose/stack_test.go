@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/e2e/process"
 )
@@ -32,8 +33,7 @@ func (e *engine) up(t *testing.T, profiles ...string) *composed {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			logs, err := e.docker(context.WithoutCancel(t.Context()), s.args("logs", "--tail", "15")...)
-			t.Logf("%v\n%s", err, logs)
+			s.tell(t)
 			if _, err := e.docker(context.WithoutCancel(t.Context()), "compose", "--profile", "*", "down", "--volumes",
 				"--timeout", "1"); err != nil {
 				t.Log(err)
@@ -119,7 +119,19 @@ func (s *composed) await(t *testing.T, what string, probe func(context.Context) 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := process.Await(ctx, what, probe); err != nil {
+		s.tell(t)
 		t.Fatal(err)
+	}
+}
+
+// tell shows what the containers said last, and how they are: later there is nothing left of them.
+func (s *composed) tell(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	for _, args := range [][]string{{"ps", "--all"}, {"logs", "--tail", "15"}} {
+		said, err := s.docker(ctx, s.args(args...)...)
+		t.Logf("%v\n%s", err, said)
 	}
 }
 

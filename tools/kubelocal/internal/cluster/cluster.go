@@ -20,8 +20,9 @@ import (
 	"time"
 )
 
-// bringUpLimit bounds the way to READY. The cluster takes seconds; the rest is for a busy machine.
-const bringUpLimit = time.Minute
+// bringUpLimit bounds the way to READY. The cluster takes seconds; the rest is for a busy machine, where
+// a cluster that gives up and begins anew never arrives. A component that dies is told at once.
+const bringUpLimit = 10 * time.Minute
 
 // maxNodes keeps a typing mistake from filling etcd; kwok itself would play many more.
 const maxNodes = 500
