@@ -28,6 +28,8 @@ const (
 	// stormBytes and stormPercent, whichever is more, is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its
 	// pages for long. With less than stormPercent a large heap would be collected several times per second.
 	stormBytes, stormPercent = 96 << 20, 50
+	// amplePercent is instead of stormPercent for who is Ample.
+	amplePercent = 100
 	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
 	memoryShare = 85
 )
@@ -35,17 +37,25 @@ const (
 // Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the work of others.
 type Frugal interface{ Frugal() }
 
+// Ample is a service whose time counts more than its memory in a storm: all others wait for it. The memory of its container limits it all the same.
+type Ample interface{ Ample() }
+
 // collector finds the percentage.
 type collector struct {
 	percent, most int
+	storm         int    // percent that a large heap may grow by in a storm
 	room          uint64 // bytes
 }
 
 func newCollector(service Service) collector {
+	c := collector{percent: firstPercent, most: mostPercent, storm: stormPercent, room: roomBytes}
 	if _, frugal := service.(Frugal); frugal {
-		return collector{percent: firstPercent, most: frugalPercent, room: frugalBytes}
+		c.most, c.room = frugalPercent, frugalBytes
 	}
-	return collector{percent: firstPercent, most: mostPercent, room: roomBytes}
+	if _, ample := service.(Ample); ample {
+		c.storm = amplePercent
+	}
+	return c
 }
 
 // Collect has the collector run as it does in a service, until ctx ends: for a program that measures a service's handlers in a process of its own.
@@ -77,7 +87,7 @@ func (c *collector) next(cycles, base uint64) (giveBack bool) {
 func (c *collector) keepWithin(base uint64) {
 	most := c.most
 	if base > 0 {
-		most = max(min(most, max(int(stormBytes*100/base), stormPercent)), int(min(c.room*100/base, 1000)), leastPercent)
+		most = max(min(most, max(int(stormBytes*100/base), c.storm)), int(min(c.room*100/base, 1000)), leastPercent)
 	}
 	c.percent = min(c.percent, most)
 }

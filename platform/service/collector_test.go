@@ -79,6 +79,28 @@ func TestFrugalCollectorKeepsTheHeapSmall(t *testing.T) {
 	}
 }
 
+type ample struct{ Service }
+
+func (ample) Ample() {}
+
+func TestAmpleCollectorLetsALargeHeapDoubleInAStorm(t *testing.T) {
+	t.Parallel()
+	const huge = 512 << 20
+	c := newCollector(ample{})
+	for range 20 {
+		c.next(busyCycles, huge)
+	}
+	if c.percent != amplePercent {
+		t.Errorf("busy with a huge heap: %d %%", c.percent)
+	}
+	for range 20 {
+		c.next(0, huge)
+	}
+	if c.percent != leastPercent {
+		t.Errorf("calm: %d %%", c.percent)
+	}
+}
+
 func TestEachCycleIsTold(t *testing.T) {
 	t.Parallel()
 	cycled := make(chan struct{}, 1)
