@@ -341,6 +341,39 @@ func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	f.problem("does not allow the host " + f.host())
 }
 
+// TestWhatWasFetchedUnderANameStays: a source that gets another url changes no commit's content, and its new repository is asked for new versions only.
+func TestWhatWasFetchedUnderANameStays(t *testing.T) {
+	t.Parallel()
+	f := newDependents(t)
+	other := charttest.New(t)
+	other.Push("db", "1.0.0", template("db one elsewhere"))
+	other.Push("db", "1.1.0", template("db two elsewhere"))
+	f.allow(f.host(), hostOf(t, other.URL))
+	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL})
+	named := strings.ReplaceAll(exact, "REPO", "'@stable'")
+	first := f.commit(named, "")
+	n := f.one()
+	if files := n.folderAt(first, "deploy"); files["deploy/charts/db/templates/web.yaml"] != "db two" {
+		t.Errorf("the artifact has %v", files)
+	}
+	f.setCharts("stable", &consolev1.HelmSource{Url: other.URL})
+	f.repo.Commit("news", map[string]string{"deploy/values.yaml": "a: 2\n"})
+	n.refresh()
+	older := f.commit(strings.ReplaceAll(named, "1.1.0", "1.0.0"), "")
+	n.refresh()
+	if files := n.folderAt(older, "deploy"); files["deploy/charts/db/templates/web.yaml"] != "db one elsewhere" {
+		t.Errorf("of the new url the artifact has %v", files)
+	}
+	again := f.commit(named, "")
+	n.refresh()
+	for _, commit := range []string{first, again} {
+		if files := n.folderAt(commit, "deploy"); files["deploy/charts/db/templates/web.yaml"] != "db two" {
+			t.Errorf("what was fetched under the name became %v", files)
+		}
+	}
+	f.problem()
+}
+
 // TestDependencyThatWantsCredentialsIsTold: a secret in the source would not help.
 func TestDependencyThatWantsCredentialsIsTold(t *testing.T) {
 	t.Parallel()

@@ -1303,8 +1303,9 @@ type GitSource struct {
 	// for all below `team`.
 	SubmoduleRepositories []string `protobuf:"bytes,8,rep,name=submodule_repositories,json=submoduleRepositories,proto3" json:"submodule_repositories,omitempty"`
 	// Hosts of the chart repositories and registries that charts of services may depend on (`charts.example.com`, with a
-	// port if it is not 443). Their charts are fetched, without credentials, and delivered with the folder. Empty: what a chart depends on
-	// must be in its charts/ folder.
+	// port if it is not 443), and of the Git repositories that kustomizations of services may have bases in (`github.com`). Charts are fetched without
+	// credentials, bases with those that submodules get, and delivered with the folder. Empty: what a chart depends on must be in its charts/ folder, and
+	// bases in the repository.
 	Allow         []string `protobuf:"bytes,9,rep,name=allow,proto3" json:"allow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1534,13 +1535,14 @@ type Head struct {
 	// refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
 	// branch; chart:<name>@<version> for a chart; tag:<name> or sha256:<digest> for an artifact of a registry, whose HEAD is
 	// the tag latest; dependency:<name>@<version>@<repository> for a chart of a repository that charts in the source depend on;
+	// base:<url>@<ref> for a Git repository that kustomizations in the source have bases in, and the commit that the ref stood for first;
 	// combination:<hash> for what services with several sources get, at the first of these.
 	Ref      string       `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Revision *v1.Revision `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	// When the hub had fetched it.
 	FetchTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fetch_time,json=fetchTime,proto3" json:"fetch_time,omitempty"`
 	// The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>. Of an
-	// artifact tag:<name>@<digest of the manifest>.
+	// artifact tag:<name>@<digest of the manifest>. Of a base the full name of its branch or tag.
 	ResolvedRef string `protobuf:"bytes,4,opt,name=resolved_ref,json=resolvedRef,proto3" json:"resolved_ref,omitempty"`
 	// Fingerprint of the key that signed it, or of notation's signatures the subject of the certificate, and its authority; empty: the source verifies
 	// nothing, or did not when this was published.

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -32,7 +33,7 @@ type Place struct {
 	Filter string // filter.Rules.Canonical
 	// Submodules belong to the content.
 	Submodules bool
-	// Dependencies of charts on charts of repositories belong to the content.
+	// Dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, belong to the content.
 	Dependencies bool
 }
 
@@ -42,7 +43,8 @@ type content struct {
 	tree       plumbing.Hash
 	filter     string
 	submodules bool
-	// dependencies of charts on charts of repositories are part of it. The source_id has these charts themselves.
+	// dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, are part of it. The source_id has
+	// what is carried of these itself.
 	dependencies bool
 	// reach is set if the folder refers to something beyond itself.
 	reach reach
@@ -226,14 +228,15 @@ func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plum
 	}
 	o := tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}
 	if c.dependencies {
-		o.Charts = func(chart depend.Chart) (plumbing.Hash, bool) { return treeOfChart(m, r, chart) }
+		o.Charts = func(chart depend.Chart) (plumbing.Hash, bool) { return treeOf(m, r, chart.Ref()) }
+		o.Bases = func(base remotebase.Base) (plumbing.Hash, bool) { return treeOf(m, r, base.Ref()) }
 	}
 	return tree.Reach(ctx, r, root, folder, o)
 }
 
-// treeOfChart finds a chart of a repository among the heads of a mirror.
-func treeOfChart(m *mirror.Mirror, r *mirror.Objects, chart depend.Chart) (plumbing.Hash, bool) {
-	h, ok := m.Head(chart.Ref())
+// treeOf finds a chart of a repository, or what has a base, among the heads of a mirror.
+func treeOf(m *mirror.Mirror, r *mirror.Objects, ref string) (plumbing.Hash, bool) {
+	h, ok := m.Head(ref)
 	if !ok {
 		return plumbing.ZeroHash, false
 	}

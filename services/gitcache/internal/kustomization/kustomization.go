@@ -9,14 +9,19 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"fairlead.dev/platform/remotebase"
 )
 
 // Names of a kustomization's file, in the order in which kustomize looks for them.
 func Names() []string { return []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} }
 
-// Reference is a path that a kustomization refers to, relative to its folder.
+// Reference is a path that a kustomization refers to, relative to its folder, or a folder of another repository.
 type Reference struct {
-	Path string // clean, but for ".." at its beginning
+	Path string // clean, but for ".." at its beginning; of a remote reference empty
+	// Remote is the text of a reference that kustomize would fetch.
+	Remote string
+	Line   int // of the file, or of the text in it
 	// Base: it may be a folder that is a kustomization of its own.
 	Base bool
 	// Plugin: it may be a file whose objects refer to files in turn, relative to the same folder.
@@ -110,6 +115,7 @@ func (c *collector) kustomization(root *yaml.Node) {
 				return
 			}
 			if len(is.keys) == 0 {
+				c.remote(item, is)
 				c.path(item, is)
 				if item = target(item); is.plugin && item.Kind == yaml.ScalarNode && strings.Contains(item.Value, "\n") && !c.inline[item] {
 					if c.inline == nil {
@@ -178,18 +184,29 @@ func (c *collector) path(node *yaml.Node, is field) {
 	if node.Kind != yaml.ScalarNode {
 		return
 	}
-	c.add(node.Value, is)
-	if _, file, ok := strings.Cut(node.Value, "="); ok {
-		c.add(file, is)
+	c.add(node.Value, is, node.Line)
+	if _, file, ok := strings.Cut(node.Value, "="); ok && !strings.Contains(node.Value, "://") {
+		c.add(file, is, node.Line)
+	}
+}
+
+// remote takes a text that kustomize would fetch. Of the plugins that may be such a text, none is followed.
+func (c *collector) remote(node *yaml.Node, is field) {
+	line := node.Line
+	if node = target(node); node.Kind != yaml.ScalarNode || !is.base || is.plugin {
+		return
+	}
+	if _, isRemote, _ := remotebase.Parse(node.Value); isRemote {
+		c.found = append(c.found, Reference{Remote: node.Value, Line: line, Base: true})
 	}
 }
 
 // maxPath is the longest path that an artifact has, in bytes, with the folder that it is relative to.
 const maxPath = 2048
 
-func (c *collector) add(text string, is field) {
+func (c *collector) add(text string, is field, line int) {
 	if text == "" || len(text) > maxPath || strings.HasPrefix(text, "/") || strings.Contains(text, "\n") || strings.Contains(text, "://") {
 		return
 	}
-	c.found = append(c.found, Reference{Path: path.Clean(text), Base: is.base, Plugin: is.plugin})
+	c.found = append(c.found, Reference{Path: path.Clean(text), Line: line, Base: is.base, Plugin: is.plugin})
 }

@@ -1,6 +1,7 @@
 package kustomization_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,7 +9,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/kustomization"
 )
 
-// shown writes references as texts: "b:" for bases, "p:" for plugins.
+// shown writes references as texts: "b:" for bases, "p:" for plugins, "r" and the line for remote ones.
 func shown(all []kustomization.Reference) []string {
 	texts := make([]string, 0, len(all))
 	for _, r := range all {
@@ -19,7 +20,10 @@ func shown(all []kustomization.Reference) []string {
 		if r.Plugin {
 			mark += "p"
 		}
-		texts = append(texts, mark+":"+r.Path)
+		if r.Remote != "" {
+			mark += fmt.Sprint("r", r.Line)
+		}
+		texts = append(texts, mark+":"+r.Path+r.Remote)
 	}
 	slices.Sort(texts)
 	return texts
@@ -38,13 +42,16 @@ func TestReferencesOfEveryFieldAreFound(t *testing.T) {
 		"patchesJson6902: [{path: j.yaml, target: {name: ../not}}]":     {":j.yaml"},
 		"replacements: [{path: r.yaml}, {source: {path: no}}]":          {":r.yaml"},
 		"openapi: {path: s.json}":                                       {":s.json"},
-		"configMapGenerator: [{name: a, files: [f, k=g], envs: [e], env: d, literals: [a=b]}]": {":d", ":e", ":f", ":g", ":k=g"},
-		"secretGenerator: [{files: [../s]}]":                                                   {":../s"},
-		"generators: [g.yaml]\ntransformers: [../t]\nvalidators: [v]":                          {"bp:../t", "bp:g.yaml", "bp:v"},
-		"transformers:\n- |-\n  kind: PatchTransformer\n  path: ../p.yaml\n":                   {":../p.yaml"},
-		"x: &r [../a]\nresources: *r":                                                          {"b:../a"},
-		"namePrefix: ../a\nimages: [{name: ../b}]\nlabels: [{pairs: {path: ../c}}]":            nil,
-		"resources: [/etc/passwd, 'https://example.com/a', '']":                                nil,
+		"configMapGenerator: [{name: a, files: [f, k=g], envs: [e], env: d, literals: [a=b]}]":  {":d", ":e", ":f", ":g", ":k=g"},
+		"secretGenerator: [{files: [../s]}]":                                                    {":../s"},
+		"generators: [g.yaml]\ntransformers: [../t]\nvalidators: [v]":                           {"bp:../t", "bp:g.yaml", "bp:v"},
+		"transformers:\n- |-\n  kind: PatchTransformer\n  path: ../p.yaml\n":                    {":../p.yaml"},
+		"x: &r [../a]\nresources: *r":                                                           {"b:../a"},
+		"namePrefix: ../a\nimages: [{name: ../b}]\nlabels: [{pairs: {path: ../c}}]":             nil,
+		"resources: [/etc/passwd, 'oci://example.com/a', '']":                                   nil,
+		"resources:\n- 'https://example.com/a/b?ref=v1'\ncomponents: [git@example.com:a/b.git]": {"b:git@example.com:a/b.git", "br2:https://example.com/a/b?ref=v1", "br3:git@example.com:a/b.git"},
+		"x: &r 'https://example.com/a/b'\nbases:\n- *r":                                         {"br3:https://example.com/a/b"},
+		"generators: ['https://example.com/a/b']\ncrds: ['https://example.com/a/b']":            nil,
 		"resources: {\n": nil,
 		"":               nil,
 		"- resources":    nil,
@@ -93,8 +100,12 @@ func FuzzReferences(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\nresources: *a\n<<: *a\n"))
 	f.Add([]byte("a: &a {<<: *a, path: x}\npatches: [*a]\n"))
 	f.Add([]byte("&a transformers: &b [*b, {path: *a}]"))
+	f.Add([]byte("x: &r https://example.com/a/b//c?ref=v1\nresources: [*r, 'git@example.com:a/b']\ncomponents:\n- github.com/a/b?version=1\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, r := range append(kustomization.References(content), kustomization.PluginReferences(content)...) {
+			if r.Remote != "" && r.Path == "" && r.Base && !r.Plugin && r.Line > 0 {
+				continue
+			}
 			if r.Path == "" || strings.HasPrefix(r.Path, "/") || strings.Contains(r.Path, "\n") {
 				t.Errorf("refers to %q", r.Path)
 			}

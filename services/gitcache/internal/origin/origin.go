@@ -233,6 +233,8 @@ func (o *Origin) explain(q Query, s Source, commit plumbing.Hash, err error) Ans
 		return o.notFetched(fmt.Sprintf("%s: %s of folder %q", at, after(err, tree.ErrNoSubmodule), q.Path), s)
 	case errors.Is(err, tree.ErrNoChart):
 		return o.notFetched(fmt.Sprintf("%s, folder %q: %s", at, q.Path, after(err, tree.ErrNoChart)), s)
+	case errors.Is(err, tree.ErrNoBase):
+		return o.notFetched(fmt.Sprintf("%s, folder %q: %s", at, q.Path, after(err, tree.ErrNoBase)), s)
 	case errors.Is(err, tree.ErrNotFound):
 		return failed(PathNotFound, "%s has no folder %q. Check the service's path", at, q.Path)
 	case errors.Is(err, artifact.ErrRefused):

@@ -195,7 +195,7 @@ func (g *gatherer) explain(u *url.URL, err error) error {
 		return fmt.Errorf("%s wants credentials, and those of the source are for repositories of the same owner. Name %s in the source's git.submoduleRepositories if its author may read that", u.Host, strings.Trim(u.Path, "/"))
 	}
 	if known.Kind == fetch.KindCredentials && !fetch.SameOrigin(u, g.source.URL) {
-		return fmt.Errorf("%s wants credentials, and those of the source go to %s only. Make the submodule readable for everybody, or keep it on that host", u.Host, g.source.URL.Host)
+		return fmt.Errorf("%s wants credentials, and those of the source go to %s only. Make the %s readable for everybody, or keep it on that host", u.Host, g.source.URL.Host, g.what)
 	}
 	return err
 }

@@ -158,24 +158,16 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 	defer o.Close()
 	var needs []need
 	for _, ref := range slices.Sorted(maps.Keys(d.s.Folders)) {
-		commit := d.t.heads[ref].Commit
-		if f, ok := p.found[ref]; ok {
-			var err error
-			if commit, err = o.Peel(f.object); err != nil {
-				d.isUnknown = true
-				continue // which is told where heads are made
-			}
-		}
-		if commit.IsZero() { // upstream never had the ref
+		commit, root, err := d.t.pointsTo(p, ref)
+		if commit.IsZero() && err == nil { // upstream never had the ref
 			continue
 		}
-		c, err := o.Commit(commit)
-		if err != nil {
+		if err != nil { // which is told where heads are made
 			d.isUnknown = true
 			continue
 		}
 		for _, folder := range d.s.Folders[ref] {
-			more, err := d.lookInto(ctx, o, c.Tree, folder)
+			more, err := d.lookInto(ctx, o, root, folder)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -455,15 +447,15 @@ func (d *dependencies) remote(repository string) (fetch.Remote, error) {
 	return r, nil
 }
 
-// keepDependencies adds the heads of charts that others depend on to those of refs: what is new or needed, and of the rest the latest. Until
+// keepDependencies adds the heads of charts that others depend on, and of bases, to those of refs: what is new or needed, and of the rest the latest. Until
 // it is known what is needed all are kept.
 func (t *tenure) keepDependencies(heads map[string]mirror.Head, p *plan) {
 	var older []mirror.Head
 	for ref, h := range t.heads {
 		switch {
-		case p.needed == nil && strings.HasPrefix(ref, depend.RefPrefix), p.needed[ref]:
+		case p.needed == nil && isDependency(ref), p.needed[ref]:
 			heads[ref] = h
-		case strings.HasPrefix(ref, depend.RefPrefix):
+		case isDependency(ref):
 			older = append(older, h)
 		}
 	}
@@ -472,6 +464,7 @@ func (t *tenure) keepDependencies(heads map[string]mirror.Head, p *plan) {
 		heads[h.Ref] = h
 	}
 	if len(older) > maxDependencies {
+		clear(t.based)
 		clear(t.depended) // what a folder of a service that comes back needs is fetched again
 	}
 	maps.Copy(heads, p.dependencies)

@@ -29,7 +29,7 @@ func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 		return nil
 	}
 	whole := map[plumbing.Hash][]plumbing.Hash{}
-	g := &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, listings: map[string]*fetch.Listing{}}
+	g := &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "submodule", listings: map[string]*fetch.Listing{}}
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
 		commit, err := t.peel(f.object)
@@ -83,6 +83,7 @@ type gatherer struct {
 	t        *tenure
 	source   fetch.Remote
 	allowed  []string                   // repositories on the source's host that get its credentials, too
+	what     string                     // is fetched: a submodule, or a base
 	listings map[string]*fetch.Listing  // of this poll, by URL
 	known    map[string][]plumbing.Hash // commits that are here, by URL; nil until somebody needs them
 }

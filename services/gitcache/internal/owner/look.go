@@ -196,11 +196,11 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 	return commit, t.refusal(s, ref, err)
 }
 
-// lookDependencies fetches what charts in the folder that is looked at depend on, at a revision that no service follows. These charts
-// become heads as any others: they are what they are at every revision.
+// lookDependencies fetches what charts in the folder that is looked at depend on, and the bases of its kustomization, at a revision that no service
+// follows. These become heads as any others: they are what they are at every revision.
 func (t *tenure) lookDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	before := len(p.troubles)
-	if err := t.depend(ctx, r, s, p); err != nil {
+	if err := t.bringDependencies(ctx, r, s, p); err != nil {
 		return err
 	}
 	if len(p.dependencies) > 0 {

@@ -23,9 +23,9 @@ type plan struct {
 	seen  map[string]bool // refs whose heads are those of this listing
 	// wants are objects that have to be fetched, for refs; commits those that a service names.
 	wants, commits []plumbing.Hash
-	// dependencies are heads of charts that others depend on, which came with this poll.
+	// dependencies are heads of charts that others depend on, and of bases, which came with this poll.
 	dependencies map[string]mirror.Head
-	needed       map[string]bool // refs of charts that others depend on, in folders of services
+	needed       map[string]bool // refs of charts that others depend on, and of bases, in folders of services
 	moved        bool            // heads of refs, before charts that others depend on are fetched
 	troubles     []trouble
 	// unverified are faults of the source's host that kept signatures of charts and artifacts back, by ref.

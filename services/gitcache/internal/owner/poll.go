@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch"
@@ -40,6 +40,8 @@ type work struct {
 
 	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
 	depended map[wholeFolder][]depend.Chart
+	// based are folders at trees of commits whose kustomizations have all bases of other repositories here.
+	based map[wholeFolder][]remotebase.Base
 	// indexes are what repositories answered of charts that others depend on, by URL, if the last poll had to ask.
 	indexes map[string]*fetch.Charts
 	// failed is when charts that others depend on could not be fetched, of those that are still needed.
@@ -50,7 +52,7 @@ type work struct {
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, grown: true}
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, grown: true}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
@@ -253,7 +255,7 @@ func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *f
 		return false, err
 	}
 	if p.fresh { // heads of charts may not be in the new mirror yet
-		if err := t.depend(ctx, r, s, p); err != nil {
+		if err := t.bringDependencies(ctx, r, s, p); err != nil {
 			return false, err
 		}
 		return t.settle(ctx, s, p)
@@ -261,17 +263,25 @@ func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *f
 	if p.moved, err = t.settle(ctx, s, p); err != nil {
 		return false, err
 	}
-	if err := t.depend(ctx, r, s, p); err != nil { // a slow repository of charts holds no commit back
+	if err := t.bringDependencies(ctx, r, s, p); err != nil { // a slow repository of charts holds no commit back
 		return p.moved, err
 	}
 	more, err := t.settleDependencies(p)
 	return p.moved || more, err
 }
 
-// settleDependencies makes heads of the charts that others depend on.
+// bringDependencies fetches what the folders of services need of others: charts of repositories, and bases of other repositories.
+func (t *tenure) bringDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+	if err := t.depend(ctx, r, s, p); err != nil {
+		return err
+	}
+	return t.bringBases(ctx, r, s, p)
+}
+
+// settleDependencies makes heads of the charts that others depend on, and of bases.
 func (t *tenure) settleDependencies(p *plan) (moved bool, err error) {
 	heads := maps.Clone(t.heads)
-	maps.DeleteFunc(heads, func(ref string, _ mirror.Head) bool { return strings.HasPrefix(ref, depend.RefPrefix) })
+	maps.DeleteFunc(heads, func(ref string, _ mirror.Head) bool { return isDependency(ref) })
 	t.keepDependencies(heads, p)
 	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
 	return moved, t.keep(heads)

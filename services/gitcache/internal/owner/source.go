@@ -58,7 +58,7 @@ type Source struct {
 	// Users are the names of the services that want a ref, for messages: it takes a look at all services.
 	Users func(ref string) []string
 
-	// Allow are the hosts of chart repositories that charts in Folders may depend on. Folders are those that services want, by canonical
+	// Allow are the hosts of chart repositories that charts in Folders may depend on, and of bases that kustomizations there may have. Folders are those that services want, by canonical
 	// ref; there are none without hosts.
 	Allow   []string
 	Folders map[string][]Folder

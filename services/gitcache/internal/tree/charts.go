@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 
@@ -40,7 +41,7 @@ func Charts(ctx context.Context, r Reader, root plumbing.Hash, folder string, o 
 	return w.wanted, err
 }
 
-// reachOfRoot is Reach for all of a repository: nothing is beyond it but charts of repositories.
+// reachOfRoot is Reach for all of a repository: nothing is beyond it but charts of repositories and bases of others.
 func (w *walker) reachOfRoot() ([]Part, bool, error) {
 	files, err := w.list(w.base, w.options)
 	if errors.Is(err, artifact.ErrRefused) {
@@ -49,9 +50,15 @@ func (w *walker) reachOfRoot() ([]Part, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
+	if w.options.Bases != nil { // else its kustomization leads nowhere
+		if err := w.followKustomization(files); err != nil {
+			return nil, false, err
+		}
+	}
 	if err := w.followCharts(files); err != nil {
 		return nil, false, err
 	}
+	maps.Copy(w.parts, w.shared.parts)
 	if w.lacking != nil || len(w.parts) == 0 {
 		return nil, false, w.lacking
 	}

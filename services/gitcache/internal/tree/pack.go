@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -21,6 +22,9 @@ type Options struct {
 	Submodules bool // are followed, else refused
 	// Charts gives the tree of a chart that charts of the folder depend on; false: it is not here. nil: these are left out.
 	Charts func(depend.Chart) (plumbing.Hash, bool)
+	// Bases gives the tree of the repository of a base at its revision, which kustomizations of the folder refer to; false: it is not here.
+	// nil: these are left out.
+	Bases func(remotebase.Base) (plumbing.Hash, bool)
 }
 
 // Pack writes a folder's files to w. Errors that are the content's own fault are artifact.ErrRefused.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/kustomization"
 )
@@ -50,13 +51,14 @@ var ErrNoChart = errors.New("dependency is not fetched")
 // it needs, the charts that its charts depend on (repository: file://../db), and where the links of charts and links to files lead. Reach renders nothing. A
 // reference that leads nowhere is left out: the agent has better words. The parts are sorted by path; folder is clean and has no links in it.
 //
-// With Options.Charts the charts of repositories that its charts depend on are parts, too, in the charts/ folders of those charts.
+// With Options.Charts the charts of repositories that its charts depend on are parts, too, in the charts/ folders of those charts; with Options.Bases
+// what its kustomizations need of other repositories, in the folder for bases.
 //
 // alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree, wherever
 // it is in whatever commit.
 func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) (parts []Part, alone bool, err error) {
 	if folder == "" { // the same tree may be a folder elsewhere, with other things beyond it
-		if o.Charts == nil {
+		if o.Charts == nil && o.Bases == nil {
 			return nil, false, nil
 		}
 		return newWalker(ctx, r, root, ".", o).reachOfRoot()
@@ -78,6 +80,7 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 	if err := w.followCharts(files); err != nil {
 		return nil, false, err
 	}
+	maps.Copy(w.parts, w.shared.parts)
 	if w.lacking != nil {
 		return nil, false, w.lacking
 	}
@@ -94,7 +97,7 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 func newWalker(ctx context.Context, r Reader, root plumbing.Hash, base string, o Options) *walker {
 	return &walker{
 		ctx: ctx, r: r, root: root, base: base, options: o, trees: map[plumbing.Hash][]entry{}, links: map[string]string{},
-		parts: map[string]Part{}, passed: map[string]bool{}, seen: map[string]bool{},
+		parts: map[string]Part{}, passed: map[string]bool{}, seen: map[string]bool{}, shared: newShared(),
 	}
 }
 
@@ -126,8 +129,6 @@ type walker struct {
 	seen map[string]bool
 	// out: a reference has led out of the folder.
 	out bool
-	// yaml, kustomizations and references were read.
-	yaml, kustomizations, references int
 	// problem is the first thing that is wrong with the references. The problem is reported if there is something
 	// beyond the folder.
 	problem error
@@ -136,6 +137,10 @@ type walker struct {
 	// wanted are the charts of repositories that charts depend on. lacking is why one of them can't be had; nil: all can.
 	wanted  []depend.Wanted
 	lacking error
+
+	// line are the bases that lead to this walker, if the tree is of another repository; shared is what all walkers of one look have in common.
+	line   []remotebase.Base
+	shared *shared
 }
 
 // inside tells what the folder itself holds.
@@ -392,7 +397,7 @@ func (w *walker) carryFolder(folder string) error {
 
 // bound ends what grows without an end.
 func (w *walker) bound(at string) error {
-	if most := w.options.Limits.Files; len(w.parts) > most {
+	if most := w.options.Limits.Files; len(w.parts)+len(w.shared.parts) > most {
 		return refuse("%q leads to more than the limit of %d files beyond the folder", at, most)
 	}
 	return nil
@@ -445,7 +450,7 @@ func (w *walker) chart(folder string, depth int) error {
 			return err
 		}
 		dependencies := kustomization.LocalDependencies(content)
-		if w.references += len(dependencies); w.references > maxReferences {
+		if w.shared.references += len(dependencies); w.shared.references > maxReferences {
 			w.wrong("charts refer to more than %d folders, at %q", maxReferences, folder)
 			return nil
 		}
@@ -526,6 +531,8 @@ type visit struct {
 	// plugins is the folder whose kustomization takes this one's resources for plugins: what these read is relative to
 	// that folder. Empty: they are none.
 	plugins string
+	// file of the references.
+	file string
 }
 
 // kustomization follows what the kustomization of a folder refers to.
@@ -544,7 +551,7 @@ func (w *walker) kustomization(v visit) error {
 		if err != nil {
 			return err
 		}
-		if err := w.followAll(v, kustomization.References(content)); err != nil {
+		if err := w.followAll(visit{folder: v.folder, above: v.above, plugins: v.plugins, file: path.Join(v.folder, name)}, kustomization.References(content)); err != nil {
 			return err
 		}
 	}
@@ -573,8 +580,8 @@ func (w *walker) read(p string) ([]byte, error) {
 		w.wrong("%s, to follow what it refers to", strings.TrimPrefix(err.Error(), artifact.ErrRefused.Error()+": "))
 		return nil, nil
 	}
-	w.yaml += len(content)
-	if w.kustomizations++; w.kustomizations > maxKustomizations || w.yaml > maxYAML {
+	w.shared.yaml += len(content)
+	if w.shared.kustomizations++; w.shared.kustomizations > maxKustomizations || w.shared.yaml > maxYAML {
 		w.wrong("%q is one kustomization or chart more than the limit of %d, or of %d MiB of them", p, maxKustomizations, maxYAML>>20)
 		return nil, nil
 	}
@@ -583,7 +590,7 @@ func (w *walker) read(p string) ([]byte, error) {
 
 // followAll carries what the references of a folder's kustomization lead to.
 func (w *walker) followAll(v visit, refs []kustomization.Reference) error {
-	if w.references += len(refs); w.references > maxReferences || len(refs) >= kustomization.Max {
+	if w.shared.references += len(refs); w.shared.references > maxReferences || len(refs) >= kustomization.Max {
 		w.wrong("kustomizations refer to more than %d files and folders, or one to more than %d, at %q", maxReferences, kustomization.Max, v.folder)
 		return nil
 	}
@@ -597,11 +604,15 @@ func (w *walker) followAll(v visit, refs []kustomization.Reference) error {
 
 // follow carries what a reference leads to.
 func (w *walker) follow(v visit, ref kustomization.Reference) error {
+	if ref.Remote != "" {
+		return w.followBase(v, ref)
+	}
 	p := path.Join(v.folder, ref.Path) // as kustomize does, whatever links there are
 	if below, ok := strings.CutPrefix(v.folder+"/", w.base+"/"); !ok || leaves(path.Join(below, ref.Path)) {
 		w.out = true
 	}
 	if leaves(p) {
+		w.escape(v, ref)
 		return nil
 	}
 	to, err := w.find(p)
@@ -629,7 +640,7 @@ func (w *walker) follow(v visit, ref kustomization.Reference) error {
 			return nil
 		}
 	}
-	return w.kustomization(visit{to.path, above, plugins})
+	return w.kustomization(visit{folder: to.path, above: above, plugins: plugins})
 }
 
 // leaves tells a clean relative path that leads above where it begins.
@@ -641,7 +652,7 @@ func (w *walker) plugin(folder, file string) error {
 	if err != nil {
 		return err
 	}
-	return w.followAll(visit{folder: folder}, kustomization.PluginReferences(content))
+	return w.followAll(visit{folder: folder, file: file}, kustomization.PluginReferences(content))
 }
 
 // PackWith writes a folder's files to w, and the parts that it refers to beyond itself, at their paths in the repository.

@@ -25,8 +25,8 @@ type folder struct {
 
 	service  *render.Folder
 	contents map[string][]byte // of the files, by path in the artifact
-	// reached is called with each file before kustomize gets its content.
-	reached func(name string, content []byte) error
+	// reached is called with each file, and the name that kustomize has for it, and gives what kustomize reads.
+	reached func(name, as string, content []byte) ([]byte, error)
 	// outside is the first link that led out of the folder.
 	outside error
 }
@@ -69,13 +69,10 @@ func (f *folder) ReadFile(name string) ([]byte, error) {
 	if err == nil && n.Folder {
 		err = &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
 	}
-	if err == nil {
-		err = f.reached(to, f.contents[to])
-	}
 	if err != nil {
 		return nil, err
 	}
-	return f.contents[to], nil
+	return f.reached(to, strings.TrimPrefix(path.Clean(name), mount+"/"), f.contents[to])
 }
 
 // CleanedAbs gives a path without links, as a folder and the name of a file in it.

@@ -26,12 +26,14 @@ func (j *job) kustomize() error {
 	files := &folder{FileSystem: filesys.MakeFsInMemory(), service: j.folder, contents: contents}
 	// A kustomization that the root does not reach may refer to anything.
 	var refused error
-	files.reached = func(name string, content []byte) error {
-		if !isKustomization(name) || refused != nil {
-			return refused
+	files.reached = func(name, as string, content []byte) ([]byte, error) {
+		if !isKustomization(as) || refused != nil {
+			return content, refused
 		}
-		refused = j.local(name, content, files)
-		return refused
+		dir := path.Dir(as)
+		content = files.withBases(dir, content)
+		refused = j.local(name, dir, content, files)
+		return content, refused
 	}
 	options := krusty.MakeDefaultOptions() // no plugins, no Helm
 	options.LoadRestrictions = types.LoadRestrictionsNone
@@ -78,7 +80,7 @@ func isKustomization(name string) bool {
 }
 
 // local refuses what a kustomization would fetch or run.
-func (j *job) local(name string, content []byte, files *folder) error {
+func (j *job) local(name, dir string, content []byte, files *folder) error {
 	var root yaml.Node
 	if yaml.NewDecoder(bytes.NewReader(content)).Decode(&root) != nil || len(root.Content) == 0 {
 		return nil //nolint:nilerr // Kustomize has the better words
@@ -88,9 +90,13 @@ func (j *job) local(name string, content []byte, files *folder) error {
 		switch key.Value {
 		case "helmCharts", "helmChartInflationGenerator", "helmGlobals":
 			return j.at(name, key.Line, key.Value+" would fetch a chart, and nothing is fetched. Put the chart into the folder, and set render.renderer to helm")
-		case "resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators", "patches",
+		case "resources", "bases", "components":
+			if err := j.localValue(place{name, dir, true}, value, files); err != nil {
+				return err
+			}
+		case "crds", "configurations", "generators", "transformers", "validators", "patches",
 			"patchesStrategicMerge", "patchesJson6902", "configMapGenerator", "secretGenerator", "replacements", "openapi":
-			if err := j.localValue(name, value, files); err != nil {
+			if err := j.localValue(place{name, dir, false}, value, files); err != nil {
 				return err
 			}
 		}
@@ -98,16 +104,37 @@ func (j *job) local(name string, content []byte, files *folder) error {
 	return nil
 }
 
-// localValue looks at the paths in a field: a text of one line in a list, or below a key that takes a path.
-func (j *job) localValue(name string, node *yaml.Node, files *folder) error {
+// place is where references are written.
+type place struct {
+	file string
+	dir  string // that kustomize sees the file in
+	// bases: the references may be to other repositories.
+	bases bool
+}
+
+// localValue looks at the paths in a field: a text of one line in a list, or below a key that takes a path. Of aliases only texts and lists of
+// texts are looked at: they may lead back.
+func (j *job) localValue(at place, node *yaml.Node, files *folder) error {
 	switch node.Kind {
 	case yaml.ScalarNode:
-		if remote(node.Value) && !files.Exists(path.Join(mount, path.Dir(name), node.Value)) {
-			return j.at(name, node.Line, fmt.Sprintf("%q is not in the service's folder, and nothing is fetched. Copy it into the folder", node.Value))
+		if remote(node.Value) && !files.Exists(path.Join(mount, at.dir, node.Value)) {
+			remedy := "Copy it into the folder"
+			if at.bases {
+				remedy = files.remedy(node.Value)
+			}
+			return j.at(at.file, node.Line, fmt.Sprintf("%q is not in the service's folder, and nothing is fetched. %s", node.Value, remedy))
+		}
+	case yaml.AliasNode:
+		for _, one := range append([]*yaml.Node{node.Alias}, node.Alias.Content...) {
+			if one.Kind == yaml.ScalarNode {
+				if err := j.localValue(at, one, files); err != nil {
+					return err
+				}
+			}
 		}
 	case yaml.SequenceNode:
 		for _, item := range node.Content {
-			if err := j.localValue(name, item, files); err != nil {
+			if err := j.localValue(at, item, files); err != nil {
 				return err
 			}
 		}
@@ -115,7 +142,7 @@ func (j *job) localValue(name string, node *yaml.Node, files *folder) error {
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			switch node.Content[i].Value {
 			case "path", "files", "envs", "env":
-				if err := j.localValue(name, node.Content[i+1], files); err != nil {
+				if err := j.localValue(at, node.Content[i+1], files); err != nil {
 					return err
 				}
 			}

@@ -647,8 +647,9 @@ export type GitSource = Message<"fairlead.console.v1.GitSource"> & {
 
   /**
    * Hosts of the chart repositories and registries that charts of services may depend on (`charts.example.com`, with a
-   * port if it is not 443). Their charts are fetched, without credentials, and delivered with the folder. Empty: what a chart depends on
-   * must be in its charts/ folder.
+   * port if it is not 443), and of the Git repositories that kustomizations of services may have bases in (`github.com`). Charts are fetched without
+   * credentials, bases with those that submodules get, and delivered with the folder. Empty: what a chart depends on must be in its charts/ folder, and
+   * bases in the repository.
    *
    * @generated from field: repeated string allow = 9;
    */
@@ -736,6 +737,7 @@ export type Head = Message<"fairlead.console.v1.Head"> & {
    * refs/heads/<name>, refs/tags/<name>, a full commit id, semver:<range>, or HEAD for the default
    * branch; chart:<name>@<version> for a chart; tag:<name> or sha256:<digest> for an artifact of a registry, whose HEAD is
    * the tag latest; dependency:<name>@<version>@<repository> for a chart of a repository that charts in the source depend on;
+   * base:<url>@<ref> for a Git repository that kustomizations in the source have bases in, and the commit that the ref stood for first;
    * combination:<hash> for what services with several sources get, at the first of these.
    *
    * @generated from field: string ref = 1;
@@ -756,7 +758,7 @@ export type Head = Message<"fairlead.console.v1.Head"> & {
 
   /**
    * The tag that a semver range chose: refs/tags/<name>. Of a chart the version: chart:<name>@<version>. Of an
-   * artifact tag:<name>@<digest of the manifest>.
+   * artifact tag:<name>@<digest of the manifest>. Of a base the full name of its branch or tag.
    *
    * @generated from field: string resolved_ref = 4;
    */

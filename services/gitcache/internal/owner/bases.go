@@ -1,0 +1,382 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/remotebase"
+	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/submodule"
+	"fairlead.dev/services/gitcache/internal/tree"
+)
+
+// maxNeededBases are fetched for the folders of services, all in all: repositories at revisions.
+const maxNeededBases = 200
+
+// A repository that a kustomization in Git has a base of is kept as a head, whose ref has its URL and the revision that is written. The commit that
+// a revision stood for first stays: the same commit of the source means the same content.
+
+// bases fetches the repositories of bases for one poll.
+type bases struct {
+	t      *tenure
+	s      Source
+	g      *gatherer
+	found  map[string]mirror.Head // by ref
+	needed map[string]bool        // refs
+	failed map[string]error       // by ref
+	// until bounds what one poll fetches.
+	until context.Context //nolint:containedctx // of one poll
+	// isUnknown: a folder could not be read, and what it needs is not in needed.
+	isUnknown bool
+	// isUnpublished: heads moved, and are published before anything is fetched.
+	isUnpublished bool
+}
+
+// isDependency tells the refs of what the content of a source needs of others.
+func isDependency(ref string) bool {
+	return strings.HasPrefix(ref, depend.RefPrefix) || strings.HasPrefix(ref, remotebase.RefPrefix)
+}
+
+// bringBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts, what can't be had is
+// told, and the refs are published all the same.
+func (t *tenure) bringBases(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+	if len(s.Allow) == 0 {
+		return nil
+	}
+	if p.fresh || len(t.based) > maxDepended {
+		clear(t.based)
+	}
+	b := newBases(t, r, s)
+	b.isUnpublished = p.moved
+	var cancel context.CancelFunc
+	b.until, cancel = context.WithTimeoutCause(ctx, dependTime, errDependTime)
+	defer cancel()
+	for _, ref := range slices.Sorted(maps.Keys(s.Folders)) {
+		id, root, err := t.pointsTo(p, ref)
+		if id.IsZero() && err == nil { // upstream never had the ref
+			continue
+		}
+		if err != nil { // which is told where heads are made
+			b.isUnknown = true
+			continue
+		}
+		for _, folder := range s.Folders[ref] {
+			wanted, err := b.folder(ctx, root, folder)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				b.isUnknown = true
+				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: the bases of its kustomization can't be read: %s", folder.Path, s.users(ref), short(id), submodule.Words(err)))
+				continue
+			}
+			for _, w := range wanted {
+				b.tell(p, ref, id, w)
+			}
+		}
+	}
+	if p.dependencies == nil {
+		p.dependencies = map[string]mirror.Head{}
+	}
+	maps.Copy(p.dependencies, b.found)
+	if maps.Copy(b.needed, p.needed); b.isUnknown || p.needed == nil {
+		p.needed = nil // no head is dropped then
+		return nil
+	}
+	p.needed = b.needed
+	return nil
+}
+
+func newBases(t *tenure, r fetch.Remote, s Source) *bases {
+	b := &bases{t: t, s: s, found: map[string]mirror.Head{}, needed: map[string]bool{}, failed: map[string]error{}}
+	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*fetch.Listing{}, known: map[string][]plumbing.Hash{}}
+	for ref, h := range t.heads {
+		text, isBase := strings.CutPrefix(ref, remotebase.RefPrefix)
+		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.has(h.Commit) { // a revision with an @ costs a longer answer
+			if u, err := fetch.ParseURL(text[:i]); err == nil {
+				b.g.known[u.String()] = append(b.g.known[u.String()], h.Commit)
+			}
+		}
+	}
+	return b
+}
+
+// pointsTo is where a ref of a source points with this poll, and the tree there; the zero commit: nowhere.
+func (t *tenure) pointsTo(p *plan, ref string) (commit, root plumbing.Hash, err error) {
+	o := t.mirror.Objects()
+	defer o.Close()
+	commit = t.heads[ref].Commit
+	if f, ok := p.found[ref]; ok {
+		if commit, err = o.Peel(f.object); err != nil {
+			return commit, root, err
+		}
+	}
+	if commit.IsZero() {
+		return commit, root, nil
+	}
+	c, err := o.Commit(commit)
+	return commit, c.Tree, err
+}
+
+// folder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were here.
+func (b *bases) folder(ctx context.Context, root plumbing.Hash, folder Folder) ([]tree.WantedBase, error) {
+	key := wholeFolder{root, folder}
+	isLacking := func(base remotebase.Base) bool {
+		return b.admit(base) != nil || b.t.heads[base.Ref()].Object.IsZero()
+	}
+	if known, ok := b.t.based[key]; ok && !slices.ContainsFunc(known, isLacking) {
+		for _, base := range known {
+			b.needed[base.Ref()] = true
+		}
+		return nil, nil
+	}
+	delete(b.t.based, key)
+	rules, err := filter.ParseCanonical(folder.Rules)
+	if err != nil {
+		return nil, err
+	}
+	for range tree.MaxBaseChain { // what is in a repository is seen when it is here
+		wanted, err := b.read(ctx, root, folder.Path, rules)
+		if err != nil {
+			return nil, err
+		}
+		isNew := false
+		for _, w := range wanted {
+			if w.Problem == "" && b.bring(w.Base) {
+				isNew = true
+			}
+		}
+		if !isNew {
+			b.remember(key, wanted)
+			return wanted, nil
+		}
+	}
+	return b.read(ctx, root, folder.Path, rules)
+}
+
+// read finds the bases of a folder, as far as repositories are here.
+func (b *bases) read(ctx context.Context, root plumbing.Hash, folder string, rules filter.Rules) ([]tree.WantedBase, error) {
+	o := b.t.mirror.Objects()
+	defer o.Close()
+	return tree.Bases(ctx, o, root, folder, tree.Options{
+		Limits: limits(), Rules: rules, Submodules: b.s.Submodules,
+		Bases: func(base remotebase.Base) (plumbing.Hash, bool) {
+			h, ok := b.head(base.Ref())
+			if !ok {
+				return plumbing.ZeroHash, false
+			}
+			c, err := o.Commit(h.Commit)
+			return c.Tree, err == nil
+		},
+	})
+}
+
+// remember keeps the bases of a folder that lacks nothing, so that the next poll does not look.
+func (b *bases) remember(key wholeFolder, wanted []tree.WantedBase) {
+	known := make([]remotebase.Base, 0, len(wanted))
+	for _, w := range wanted {
+		if w.Problem != "" || b.failed[w.Ref()] != nil {
+			return
+		}
+		known = append(known, w.Base)
+	}
+	b.t.based[key] = known
+}
+
+// head is where a base is now.
+func (b *bases) head(ref string) (mirror.Head, bool) {
+	if h, ok := b.found[ref]; ok {
+		return h, true
+	}
+	h, ok := b.t.heads[ref]
+	return h, ok
+}
+
+// tell notes what is wrong with a base.
+func (b *bases) tell(p *plan, ref string, commit plumbing.Hash, w tree.WantedBase) {
+	text, err := w.Problem, b.failed[w.Ref()]
+	if text == "" {
+		if err == nil {
+			return
+		}
+		text = fmt.Sprintf("base %s: %s", w.Base, err)
+	}
+	h, known := b.head(w.Ref())
+	isHere := w.Problem == "" && known && b.t.has(h.Commit)
+	text = fmt.Sprintf("%s at commit %s, for %s: %s", w.Where(), short(commit), b.s.users(ref), text)
+	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: err, isHere: isHere})
+}
+
+// bring fetches the repository of a base, once, and keeps its errors. isNew: more can be read now.
+func (b *bases) bring(base remotebase.Base) (isNew bool) {
+	ref := base.Ref()
+	if _, tried := b.failed[ref]; tried || b.found[ref].Ref != "" {
+		return false
+	}
+	h, known := b.t.heads[ref]
+	err := b.admit(base)
+	if known { // what was fetched is delivered, also if it would not be fetched today
+		b.needed[ref] = true
+		if b.t.has(h.Commit) {
+			if h.Object.IsZero() { // the console told of the head, and a copy brought its commit: the mirror keeps both from now on
+				h.Object = h.Commit
+				b.found[ref] = h
+			}
+			if err != nil {
+				b.failed[ref] = err
+			}
+			return false
+		}
+	}
+	if err == nil && b.until.Err() != nil {
+		err = context.Cause(b.until)
+	}
+	if err == nil {
+		b.needed[ref] = true
+		err = b.fetch(b.until, base)
+	}
+	if err != nil {
+		b.failed[ref] = err
+	}
+	return err == nil
+}
+
+// admit says why a base is not one that folders of this source may have; nil: it is.
+func (b *bases) admit(base remotebase.Base) error {
+	if host := base.Host(); !slices.Contains(b.s.Allow, host) {
+		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or copy the folder into the repository", host)
+	}
+	if _, isHead := b.t.heads[base.Ref()]; len(b.needed) >= maxNeededBases && !isHead && !b.needed[base.Ref()] {
+		return fmt.Errorf("it is one more than the limit of %d repositories and revisions for a source. Copy some of them into the repository, or split the source", maxNeededBases)
+	}
+	return nil
+}
+
+// fetch brings a repository into the mirror, and makes a head of the commit that its revision stands for, or stood for when it was fetched first.
+func (b *bases) fetch(ctx context.Context, base remotebase.Base) (err error) {
+	u, err := fetch.ParseURL(base.Repository)
+	if err != nil {
+		return err
+	}
+	if b.isUnpublished { // most services need no bases
+		b.isUnpublished = false
+		if err := b.t.publishBefore(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, span := telemetry.Child(ctx, b.t.o.deps.Tracer, "gitcache.base", trace.WithAttributes(attribute.String("repository", u.Redacted()), attribute.String("revision", base.Revision)))
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, "fetch")
+		}
+		span.End()
+	}()
+	old, known := b.t.heads[base.Ref()]
+	h := mirror.Head{Ref: base.Ref(), FetchTime: time.Now().UTC().Truncate(time.Microsecond), Traceparent: telemetry.Inject(ctx)}
+	switch {
+	case known:
+		h = old
+		h.Object = old.Commit
+	case plumbing.IsHash(base.Revision):
+		h.Object = plumbing.NewHash(base.Revision)
+	default:
+		if h.Object, h.Resolved, err = b.fetchNamed(ctx, u, base.Revision); err != nil {
+			return err
+		}
+		return b.keep(h)
+	}
+	if err := b.g.bring(ctx, submodule.Module{URL: u, Commit: h.Object}); err != nil {
+		if known {
+			return fmt.Errorf("commit %s, which the revision stood for first, can't be fetched again: %w. Write another revision", short(old.Commit), err)
+		}
+		return err
+	}
+	return b.keep(h)
+}
+
+// fetchNamed brings what a name stands for. As with `git fetch`, a tag comes before a branch.
+func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (object plumbing.Hash, resolved string, err error) {
+	at, this := u.String(), u.String()+" "+revision
+	if b.g.lends(u) { // a URL that was refused without credentials is tried with them at once
+		at = "with credentials " + at
+	}
+	holds := b.t.holds
+	for _, key := range []string{at, this} {
+		if err := holds.check(key); err != nil {
+			return object, "", err
+		}
+	}
+	names := refNames(revision)
+	l, err := b.g.listNames(ctx, u, fetch.Names{Refs: slices.Clone(names)})
+	if err != nil {
+		return object, "", b.hold(ctx, at, err)
+	}
+	holds.done(at)
+	i := slices.IndexFunc(names, func(name string) bool { _, ok := l.Refs[name]; return ok })
+	if i < 0 {
+		return object, "", b.hold(ctx, this, errors.New("the repository has no branch and no tag of that name. Push it there, or write a tag, a branch or a full commit id"))
+	}
+	object, resolved = l.Refs[names[i]], names[i]
+	if err := b.t.fetchInto(ctx, b.g.remote(u), l, []plumbing.Hash{object}, b.g.target(u)); err != nil {
+		return object, "", b.hold(ctx, this, b.g.explain(u, err))
+	}
+	holds.done(this)
+	return object, resolved, nil
+}
+
+// hold puts off what did not work, so that the next poll begins with the others.
+func (b *bases) hold(ctx context.Context, key string, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errDependTime) {
+		err = cause
+	} else if ctx.Err() != nil {
+		return err
+	}
+	b.t.holds.add(key, err, mostBackoff)
+	return err
+}
+
+// refNames are the refs that a revision may mean, the first one that there is counts.
+func refNames(revision string) []string {
+	switch {
+	case revision == remotebase.Head, strings.HasPrefix(revision, "refs/"):
+		return []string{revision}
+	case strings.HasPrefix(revision, "heads/"), strings.HasPrefix(revision, "tags/"):
+		return []string{"refs/" + revision, tagPrefix + revision, branchPrefix + revision}
+	}
+	return []string{tagPrefix + revision, branchPrefix + revision}
+}
+
+// keep makes a head of what was fetched.
+func (b *bases) keep(h mirror.Head) error {
+	o := b.t.mirror.Objects()
+	defer o.Close()
+	var err error
+	if h.Commit, err = o.Peel(h.Object); err != nil {
+		return err
+	}
+	c, err := o.Commit(h.Commit)
+	if err == nil && c.Combination != "" {
+		err = errCombined
+	}
+	if err != nil {
+		return err
+	}
+	h.CommitTime, h.Subject, h.Author = c.Time, c.Subject, c.Author
+	b.found[h.Ref] = h
+	return nil
+}
