@@ -10,7 +10,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   const asked = [];
   page.on("request", (r) => {
     const path = new URL(r.url()).pathname;
-    if (path.startsWith("/clusters/") || /ClusterViewService/.test(path)) asked.push(path);
+    if (path.startsWith("/clusters/") || /ClusterViewService\/(?!GetViewCurves)/.test(path)) asked.push(path);
   });
 
   // The fleet: sums, and the cluster with the most trouble, which changes as agents push.
@@ -20,6 +20,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await outside("fail");
   await fleet.getByRole("listitem").first().getByRole("link", { name: worst }).waitFor();
   await fleet.getByRole("row", { name: /the fleet/ }).getByText("10 of 4,800").waitFor();
+  await page.getByRole("region", { name: "The last 24 hours" }).getByText(/Pods not ready \d+/).waitFor();
   await check(page, "fleet-views");
   await page.getByLabel("Group the clusters by a label").selectOption("region");
   await fleet.getByRole("row", { name: /^eu/ }).waitFor();
@@ -45,6 +46,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await pods.getByText("shop/<b>bold</b>").waitFor();
   await pods.getByText("14 restarts").first().waitFor();
   await page.getByRole("region", { name: "Warnings" }).getByText("41 times").waitFor();
+  await page.getByRole("region", { name: "The last 24 hours" }).getByText(/Pods not ready \d+/).waitFor();
   await check(page, "cluster-view");
   await page.locator(".live-mark", { hasText: "live" }).waitFor();
   asked.length = 0;

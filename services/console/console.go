@@ -437,6 +437,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.hub.Run(background) })
 	group.Go(func() error { return s.board.Run(background) })
 	group.Go(func() error { return s.views.Run(background) })
+	group.Go(func() error { return s.views.RunCurves(background) })
 	group.Go(func() error { return s.events.Run(background) })
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.authority.RunUses(background) })

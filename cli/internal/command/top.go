@@ -24,6 +24,7 @@ type topping struct {
 	by     string
 	format string
 	watch  bool
+	curve  bool
 }
 
 func (a *app) top() *cobra.Command {
@@ -40,11 +41,15 @@ agent that may not read a kind says so, see "top cluster NAME".
 "top fleet" adds clusters up, by the values of labels with --group-by; "top cluster" has a line for each, the worst first, and with a
 NAME all that the view of the cluster says; "top service" shows the pods of services.
 
+--curve shows the last 24 hours of a cluster, or of all that fit added up: the last and the highest pods that are not ready, restarts and
+warnings an hour, and what pods request of what nodes can give. The highest of a sum adds up the highest of each cluster.
+
 --filter and --sort take figures beside the fields of clusters: docs/views.md has all of them.`,
 		Example: `  fairlead top fleet
   fairlead top fleet --group-by env,region
   fairlead top cluster --filter 'labels.env = prod AND pods.not_ready > 0' --sort 'restarts.hour desc'
   fairlead top cluster edge-1
+  fairlead top cluster edge-1 --curve
   fairlead top service shop --watch`,
 		Args: wants(1, 2),
 	}
@@ -52,6 +57,7 @@ NAME all that the view of the cluster says; "top service" shows the pods of serv
 	cmd.Flags().StringVar(&o.filter, "filter", "", "only clusters that fit, such as 'labels.env = prod AND nodes.not_ready > 0'")
 	cmd.Flags().StringVar(&o.sort, "sort", "", "of clusters: in this order, such as 'warnings.hour desc, name'; default: the most pods that are not ready first")
 	cmd.Flags().StringVar(&o.by, "group-by", "", "of the fleet: a line for each value of these `labels`, with commas between them")
+	cmd.Flags().BoolVar(&o.curve, "curve", false, "of the fleet or one cluster: the last 24 hours")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on with what changes, until interrupted")
 	cmd.Flags().BoolVar(&a.noHeaders, "no-headers", false, "print tables without their heads")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -85,6 +91,12 @@ func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer
 		return nil, errors.New("--group-by is for `fairlead top fleet`")
 	case o.sort != "" && (kind != "cluster" || name != ""):
 		return nil, errors.New("--sort is for `fairlead top cluster` without a name")
+	case o.curve && (o.by != "" || kind == "service"):
+		return nil, errors.New("--curve is for `fairlead top fleet` without --group-by, and for `fairlead top cluster NAME`")
+	case o.curve && kind == "cluster" && name == "":
+		return nil, errors.New("name the cluster whose curves to show, or add several up: `fairlead top fleet --curve`")
+	case o.curve && name == "" && kind == "fleet", o.curve && kind == "cluster" && o.filter == "":
+		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.curves(ctx, h, to, name) }, nil
 	case kind == "fleet" && name == "":
 		return o.fleet, nil
 	case kind == "fleet":

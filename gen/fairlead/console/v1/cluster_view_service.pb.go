@@ -11,6 +11,7 @@ import (
 	v1 "fairlead.dev/gen/fairlead/delivery/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -877,11 +878,282 @@ func (x *WatchClusterViewsResponse) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
+type GetViewCurvesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the sum of all clusters that fit filter, and that the caller sees.
+	Cluster string `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// As in ListClusterViews, of the clusters as they are now.
+	Filter        string `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetViewCurvesRequest) Reset() {
+	*x = GetViewCurvesRequest{}
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetViewCurvesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetViewCurvesRequest) ProtoMessage() {}
+
+func (x *GetViewCurvesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetViewCurvesRequest.ProtoReflect.Descriptor instead.
+func (*GetViewCurvesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_view_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GetViewCurvesRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *GetViewCurvesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+type GetViewCurvesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pods.not_ready, restarts.hour, warnings.hour, shares.cpu and shares.memory.
+	Curves []*ViewCurve `protobuf:"bytes,1,rep,name=curves,proto3" json:"curves,omitempty"`
+	// How long a step is.
+	Step *durationpb.Duration `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	// The first and the last time that a point can have.
+	BeginTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=begin_time,json=beginTime,proto3" json:"begin_time,omitempty"`
+	EndTime   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// Clusters that fit.
+	Clusters      int32 `protobuf:"varint,5,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetViewCurvesResponse) Reset() {
+	*x = GetViewCurvesResponse{}
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetViewCurvesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetViewCurvesResponse) ProtoMessage() {}
+
+func (x *GetViewCurvesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetViewCurvesResponse.ProtoReflect.Descriptor instead.
+func (*GetViewCurvesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_view_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GetViewCurvesResponse) GetCurves() []*ViewCurve {
+	if x != nil {
+		return x.Curves
+	}
+	return nil
+}
+
+func (x *GetViewCurvesResponse) GetStep() *durationpb.Duration {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+func (x *GetViewCurvesResponse) GetBeginTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeginTime
+	}
+	return nil
+}
+
+func (x *GetViewCurvesResponse) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *GetViewCurvesResponse) GetClusters() int32 {
+	if x != nil {
+		return x.Clusters
+	}
+	return 0
+}
+
+// ViewCurve is a figure over time.
+type ViewCurve struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// shares.cpu and shares.memory are what pods request in thousandths of what nodes can give, of the clusters that know both.
+	Figure string `protobuf:"bytes,1,opt,name=figure,proto3" json:"figure,omitempty"`
+	// In the order of time. A step in which no cluster is known has none.
+	Points []*ViewCurvePoint `protobuf:"bytes,2,rep,name=points,proto3" json:"points,omitempty"`
+	// Clusters of which the agent counts a sample now: the figure is an estimate.
+	Sampled       int32 `protobuf:"varint,3,opt,name=sampled,proto3" json:"sampled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewCurve) Reset() {
+	*x = ViewCurve{}
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewCurve) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewCurve) ProtoMessage() {}
+
+func (x *ViewCurve) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewCurve.ProtoReflect.Descriptor instead.
+func (*ViewCurve) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_view_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ViewCurve) GetFigure() string {
+	if x != nil {
+		return x.Figure
+	}
+	return ""
+}
+
+func (x *ViewCurve) GetPoints() []*ViewCurvePoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *ViewCurve) GetSampled() int32 {
+	if x != nil {
+		return x.Sampled
+	}
+	return 0
+}
+
+// ViewCurvePoint is a figure in one step. Of a cluster it is exact up to 4,095, and above that to a two-thousandth.
+type ViewCurvePoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The end of the step. That of the last step may be to come.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// What was known last in the step.
+	Last int64 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	// The highest of the step. In a sum the highest of each cluster count, also where they were not at one moment.
+	Highest int64 `protobuf:"varint,3,opt,name=highest,proto3" json:"highest,omitempty"`
+	// Clusters that count: those whose agent was connected, and counted the whole section, at some moment of the step.
+	Clusters      int32 `protobuf:"varint,4,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewCurvePoint) Reset() {
+	*x = ViewCurvePoint{}
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewCurvePoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewCurvePoint) ProtoMessage() {}
+
+func (x *ViewCurvePoint) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_cluster_view_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewCurvePoint.ProtoReflect.Descriptor instead.
+func (*ViewCurvePoint) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_cluster_view_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ViewCurvePoint) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ViewCurvePoint) GetLast() int64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *ViewCurvePoint) GetHighest() int64 {
+	if x != nil {
+		return x.Highest
+	}
+	return 0
+}
+
+func (x *ViewCurvePoint) GetClusters() int32 {
+	if x != nil {
+		return x.Clusters
+	}
+	return 0
+}
+
 var File_fairlead_console_v1_cluster_view_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_cluster_view_service_proto_rawDesc = "" +
 	"\n" +
-	".fairlead/console/v1/cluster_view_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a fairlead/delivery/v1/views.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x04\n" +
+	".fairlead/console/v1/cluster_view_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a fairlead/delivery/v1/views.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x04\n" +
 	"\vClusterView\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12D\n" +
 	"\x06labels\x18\x02 \x03(\v2,.fairlead.console.v1.ClusterView.LabelsEntryR\x06labels\x12\x1c\n" +
@@ -961,11 +1233,31 @@ const file_fairlead_console_v1_cluster_view_service_proto_rawDesc = "" +
 	"\x19WatchClusterViewsResponse\x126\n" +
 	"\x05views\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterViewR\x05views\x12\x18\n" +
 	"\aremoved\x18\x02 \x03(\tR\aremoved\x12<\n" +
-	"\theartbeat\x18\x03 \x01(\v2\x1e.fairlead.console.v1.HeartbeatR\theartbeat2\xdc\x03\n" +
+	"\theartbeat\x18\x03 \x01(\v2\x1e.fairlead.console.v1.HeartbeatR\theartbeat\"[\n" +
+	"\x14GetViewCurvesRequest\x12!\n" +
+	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\acluster\x12 \n" +
+	"\x06filter\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x10R\x06filter\"\x8c\x02\n" +
+	"\x15GetViewCurvesResponse\x126\n" +
+	"\x06curves\x18\x01 \x03(\v2\x1e.fairlead.console.v1.ViewCurveR\x06curves\x12-\n" +
+	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step\x129\n" +
+	"\n" +
+	"begin_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tbeginTime\x125\n" +
+	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1a\n" +
+	"\bclusters\x18\x05 \x01(\x05R\bclusters\"z\n" +
+	"\tViewCurve\x12\x16\n" +
+	"\x06figure\x18\x01 \x01(\tR\x06figure\x12;\n" +
+	"\x06points\x18\x02 \x03(\v2#.fairlead.console.v1.ViewCurvePointR\x06points\x12\x18\n" +
+	"\asampled\x18\x03 \x01(\x05R\asampled\"\x8a\x01\n" +
+	"\x0eViewCurvePoint\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x18\n" +
+	"\ahighest\x18\x03 \x01(\x03R\ahighest\x12\x1a\n" +
+	"\bclusters\x18\x04 \x01(\x05R\bclusters2\xc9\x04\n" +
 	"\x12ClusterViewService\x12n\n" +
 	"\x0eGetClusterView\x12*.fairlead.console.v1.GetClusterViewRequest\x1a+.fairlead.console.v1.GetClusterViewResponse\"\x03\x90\x02\x01\x12t\n" +
 	"\x10ListClusterViews\x12,.fairlead.console.v1.ListClusterViewsRequest\x1a-.fairlead.console.v1.ListClusterViewsResponse\"\x03\x90\x02\x01\x12h\n" +
-	"\fListViewRows\x12(.fairlead.console.v1.ListViewRowsRequest\x1a).fairlead.console.v1.ListViewRowsResponse\"\x03\x90\x02\x01\x12v\n" +
+	"\fListViewRows\x12(.fairlead.console.v1.ListViewRowsRequest\x1a).fairlead.console.v1.ListViewRowsResponse\"\x03\x90\x02\x01\x12k\n" +
+	"\rGetViewCurves\x12).fairlead.console.v1.GetViewCurvesRequest\x1a*.fairlead.console.v1.GetViewCurvesResponse\"\x03\x90\x02\x01\x12v\n" +
 	"\x11WatchClusterViews\x12-.fairlead.console.v1.WatchClusterViewsRequest\x1a..fairlead.console.v1.WatchClusterViewsResponse\"\x000\x01B\xd0\x01\n" +
 	"\x17com.fairlead.console.v1B\x17ClusterViewServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
 
@@ -981,7 +1273,7 @@ func file_fairlead_console_v1_cluster_view_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_cluster_view_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_cluster_view_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_fairlead_console_v1_cluster_view_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_fairlead_console_v1_cluster_view_service_proto_goTypes = []any{
 	(*ClusterView)(nil),               // 0: fairlead.console.v1.ClusterView
 	(*GetClusterViewRequest)(nil),     // 1: fairlead.console.v1.GetClusterViewRequest
@@ -995,43 +1287,56 @@ var file_fairlead_console_v1_cluster_view_service_proto_goTypes = []any{
 	(*RowsGap)(nil),                   // 9: fairlead.console.v1.RowsGap
 	(*WatchClusterViewsRequest)(nil),  // 10: fairlead.console.v1.WatchClusterViewsRequest
 	(*WatchClusterViewsResponse)(nil), // 11: fairlead.console.v1.WatchClusterViewsResponse
-	nil,                               // 12: fairlead.console.v1.ClusterView.LabelsEntry
-	nil,                               // 13: fairlead.console.v1.ClusterView.FiguresEntry
-	nil,                               // 14: fairlead.console.v1.ViewSum.FiguresEntry
-	(*timestamppb.Timestamp)(nil),     // 15: google.protobuf.Timestamp
-	(*v1.ViewSection)(nil),            // 16: fairlead.delivery.v1.ViewSection
-	(*v1.ViewRow)(nil),                // 17: fairlead.delivery.v1.ViewRow
-	(*Heartbeat)(nil),                 // 18: fairlead.console.v1.Heartbeat
+	(*GetViewCurvesRequest)(nil),      // 12: fairlead.console.v1.GetViewCurvesRequest
+	(*GetViewCurvesResponse)(nil),     // 13: fairlead.console.v1.GetViewCurvesResponse
+	(*ViewCurve)(nil),                 // 14: fairlead.console.v1.ViewCurve
+	(*ViewCurvePoint)(nil),            // 15: fairlead.console.v1.ViewCurvePoint
+	nil,                               // 16: fairlead.console.v1.ClusterView.LabelsEntry
+	nil,                               // 17: fairlead.console.v1.ClusterView.FiguresEntry
+	nil,                               // 18: fairlead.console.v1.ViewSum.FiguresEntry
+	(*timestamppb.Timestamp)(nil),     // 19: google.protobuf.Timestamp
+	(*v1.ViewSection)(nil),            // 20: fairlead.delivery.v1.ViewSection
+	(*v1.ViewRow)(nil),                // 21: fairlead.delivery.v1.ViewRow
+	(*Heartbeat)(nil),                 // 22: fairlead.console.v1.Heartbeat
+	(*durationpb.Duration)(nil),       // 23: google.protobuf.Duration
 }
 var file_fairlead_console_v1_cluster_view_service_proto_depIdxs = []int32{
-	12, // 0: fairlead.console.v1.ClusterView.labels:type_name -> fairlead.console.v1.ClusterView.LabelsEntry
-	15, // 1: fairlead.console.v1.ClusterView.last_seen_time:type_name -> google.protobuf.Timestamp
-	15, // 2: fairlead.console.v1.ClusterView.update_time:type_name -> google.protobuf.Timestamp
-	13, // 3: fairlead.console.v1.ClusterView.figures:type_name -> fairlead.console.v1.ClusterView.FiguresEntry
-	16, // 4: fairlead.console.v1.ClusterView.sections:type_name -> fairlead.delivery.v1.ViewSection
+	16, // 0: fairlead.console.v1.ClusterView.labels:type_name -> fairlead.console.v1.ClusterView.LabelsEntry
+	19, // 1: fairlead.console.v1.ClusterView.last_seen_time:type_name -> google.protobuf.Timestamp
+	19, // 2: fairlead.console.v1.ClusterView.update_time:type_name -> google.protobuf.Timestamp
+	17, // 3: fairlead.console.v1.ClusterView.figures:type_name -> fairlead.console.v1.ClusterView.FiguresEntry
+	20, // 4: fairlead.console.v1.ClusterView.sections:type_name -> fairlead.delivery.v1.ViewSection
 	0,  // 5: fairlead.console.v1.GetClusterViewResponse.view:type_name -> fairlead.console.v1.ClusterView
 	0,  // 6: fairlead.console.v1.ListClusterViewsResponse.views:type_name -> fairlead.console.v1.ClusterView
 	5,  // 7: fairlead.console.v1.ListClusterViewsResponse.sums:type_name -> fairlead.console.v1.ViewSum
-	14, // 8: fairlead.console.v1.ViewSum.figures:type_name -> fairlead.console.v1.ViewSum.FiguresEntry
+	18, // 8: fairlead.console.v1.ViewSum.figures:type_name -> fairlead.console.v1.ViewSum.FiguresEntry
 	8,  // 9: fairlead.console.v1.ListViewRowsResponse.rows:type_name -> fairlead.console.v1.ClusterViewRow
 	9,  // 10: fairlead.console.v1.ListViewRowsResponse.gaps:type_name -> fairlead.console.v1.RowsGap
-	17, // 11: fairlead.console.v1.ClusterViewRow.row:type_name -> fairlead.delivery.v1.ViewRow
-	15, // 12: fairlead.console.v1.ClusterViewRow.last_seen_time:type_name -> google.protobuf.Timestamp
+	21, // 11: fairlead.console.v1.ClusterViewRow.row:type_name -> fairlead.delivery.v1.ViewRow
+	19, // 12: fairlead.console.v1.ClusterViewRow.last_seen_time:type_name -> google.protobuf.Timestamp
 	0,  // 13: fairlead.console.v1.WatchClusterViewsResponse.views:type_name -> fairlead.console.v1.ClusterView
-	18, // 14: fairlead.console.v1.WatchClusterViewsResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	1,  // 15: fairlead.console.v1.ClusterViewService.GetClusterView:input_type -> fairlead.console.v1.GetClusterViewRequest
-	3,  // 16: fairlead.console.v1.ClusterViewService.ListClusterViews:input_type -> fairlead.console.v1.ListClusterViewsRequest
-	6,  // 17: fairlead.console.v1.ClusterViewService.ListViewRows:input_type -> fairlead.console.v1.ListViewRowsRequest
-	10, // 18: fairlead.console.v1.ClusterViewService.WatchClusterViews:input_type -> fairlead.console.v1.WatchClusterViewsRequest
-	2,  // 19: fairlead.console.v1.ClusterViewService.GetClusterView:output_type -> fairlead.console.v1.GetClusterViewResponse
-	4,  // 20: fairlead.console.v1.ClusterViewService.ListClusterViews:output_type -> fairlead.console.v1.ListClusterViewsResponse
-	7,  // 21: fairlead.console.v1.ClusterViewService.ListViewRows:output_type -> fairlead.console.v1.ListViewRowsResponse
-	11, // 22: fairlead.console.v1.ClusterViewService.WatchClusterViews:output_type -> fairlead.console.v1.WatchClusterViewsResponse
-	19, // [19:23] is the sub-list for method output_type
-	15, // [15:19] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	22, // 14: fairlead.console.v1.WatchClusterViewsResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	14, // 15: fairlead.console.v1.GetViewCurvesResponse.curves:type_name -> fairlead.console.v1.ViewCurve
+	23, // 16: fairlead.console.v1.GetViewCurvesResponse.step:type_name -> google.protobuf.Duration
+	19, // 17: fairlead.console.v1.GetViewCurvesResponse.begin_time:type_name -> google.protobuf.Timestamp
+	19, // 18: fairlead.console.v1.GetViewCurvesResponse.end_time:type_name -> google.protobuf.Timestamp
+	15, // 19: fairlead.console.v1.ViewCurve.points:type_name -> fairlead.console.v1.ViewCurvePoint
+	19, // 20: fairlead.console.v1.ViewCurvePoint.time:type_name -> google.protobuf.Timestamp
+	1,  // 21: fairlead.console.v1.ClusterViewService.GetClusterView:input_type -> fairlead.console.v1.GetClusterViewRequest
+	3,  // 22: fairlead.console.v1.ClusterViewService.ListClusterViews:input_type -> fairlead.console.v1.ListClusterViewsRequest
+	6,  // 23: fairlead.console.v1.ClusterViewService.ListViewRows:input_type -> fairlead.console.v1.ListViewRowsRequest
+	12, // 24: fairlead.console.v1.ClusterViewService.GetViewCurves:input_type -> fairlead.console.v1.GetViewCurvesRequest
+	10, // 25: fairlead.console.v1.ClusterViewService.WatchClusterViews:input_type -> fairlead.console.v1.WatchClusterViewsRequest
+	2,  // 26: fairlead.console.v1.ClusterViewService.GetClusterView:output_type -> fairlead.console.v1.GetClusterViewResponse
+	4,  // 27: fairlead.console.v1.ClusterViewService.ListClusterViews:output_type -> fairlead.console.v1.ListClusterViewsResponse
+	7,  // 28: fairlead.console.v1.ClusterViewService.ListViewRows:output_type -> fairlead.console.v1.ListViewRowsResponse
+	13, // 29: fairlead.console.v1.ClusterViewService.GetViewCurves:output_type -> fairlead.console.v1.GetViewCurvesResponse
+	11, // 30: fairlead.console.v1.ClusterViewService.WatchClusterViews:output_type -> fairlead.console.v1.WatchClusterViewsResponse
+	26, // [26:31] is the sub-list for method output_type
+	21, // [21:26] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_cluster_view_service_proto_init() }
@@ -1046,7 +1351,7 @@ func file_fairlead_console_v1_cluster_view_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_cluster_view_service_proto_rawDesc), len(file_fairlead_console_v1_cluster_view_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

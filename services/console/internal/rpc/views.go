@@ -29,6 +29,7 @@ func viewPolicy() identity.Policy {
 		consolev1connect.ClusterViewServiceGetClusterViewProcedure:    identity.RoleUser,
 		consolev1connect.ClusterViewServiceListClusterViewsProcedure:  identity.RoleUser,
 		consolev1connect.ClusterViewServiceListViewRowsProcedure:      identity.RoleUser,
+		consolev1connect.ClusterViewServiceGetViewCurvesProcedure:     identity.RoleUser,
 		consolev1connect.ClusterViewServiceWatchClusterViewsProcedure: identity.RoleUser,
 	}
 }
@@ -53,6 +54,14 @@ func (s *views) ListClusterViews(ctx context.Context, req *consolev1.ListCluster
 
 func (s *views) ListViewRows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*consolev1.ListViewRowsResponse, error) {
 	out, err := s.Views.Rows(ctx, req)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	return out, nil
+}
+
+func (s *views) GetViewCurves(ctx context.Context, req *consolev1.GetViewCurvesRequest) (*consolev1.GetViewCurvesResponse, error) {
+	out, err := s.Views.Curves(ctx, req)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -113,7 +113,7 @@ func (w *backupWriter) all(ctx context.Context, v View, now time.Time) error {
 		return err
 	}
 	for _, table := range tables {
-		if table == ownTable {
+		if table == ownTable || table == curveTable {
 			continue
 		}
 		if err := w.table(ctx, v, table); err != nil {

@@ -89,3 +89,48 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string, change func(
 	}
 	return written, nil
 }
+
+// curveTable has the curves. No backup has them.
+const curveTable = "view_curves"
+
+// ClusterCurve is what a cluster's figures were in the last 24 hours, encoded.
+type ClusterCurve struct {
+	Cluster string // uid
+	Data    []byte
+}
+
+func scanCurve(rows *sql.Rows) (c ClusterCurve, err error) {
+	err = rows.Scan(&c.Cluster, &c.Data)
+	return c, err
+}
+
+// ClusterCurves returns up to limit curves of clusters behind a uid, in the order of uids.
+func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]ClusterCurve, error) {
+	rows, err := v.q.QueryContext(ctx, "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid > $1 ORDER BY cluster_uid LIMIT $2", after, limit)
+	list, err := collect(rows, err, scanCurve)
+	if err != nil {
+		return nil, fmt.Errorf("read curves: %w", err)
+	}
+	return list, nil
+}
+
+// ChangeCurves has change make new curves of those of some clusters, in one transaction. Another console may write the same ones meanwhile: what the
+// last one lacks of the other it writes in a later step.
+func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func(current map[string][]byte) []ClusterCurve) error {
+	return s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		current, err := byKey(ctx, View{tx, &s.dialect}, "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid IN ", clusters,
+			func(rows *sql.Rows) (string, []byte, error) {
+				one, err := scanCurve(rows)
+				return one.Cluster, one.Data, err
+			})
+		if err != nil {
+			return fmt.Errorf("read curves: %w", err)
+		}
+		written := change(current)
+		slices.SortFunc(written, func(a, b ClusterCurve) int { return strings.Compare(a.Cluster, b.Cluster) }) // as every console does
+		return each(ctx, tx, len(written), "INSERT INTO "+curveTable+" (cluster_uid, data) VALUES ($1, $2)"+
+			" ON CONFLICT (cluster_uid) DO UPDATE SET data = excluded.data", func(i int) []any {
+			return []any{written[i].Cluster, written[i].Data}
+		})
+	})
+}

@@ -125,6 +125,7 @@ func (t *Tx) Delete(ctx context.Context, r Resource) error {
 		"DELETE FROM reports WHERE cluster_uid = $1",
 		"DELETE FROM seen WHERE cluster_uid = $1",
 		"DELETE FROM views WHERE cluster_uid = $1",
+		"DELETE FROM view_curves WHERE cluster_uid = $1",
 		"DELETE FROM service_details WHERE service_uid = $1",
 		"DELETE FROM configs WHERE service_uid = $1",
 		"DELETE FROM places WHERE backend_uid = $1",

@@ -49,6 +49,7 @@ type Board struct {
 	Deps
 
 	loaded chan struct{} // closed by Run's goroutine when all views that there are were read
+	curves curves
 
 	mu      sync.RWMutex // guards what follows
 	number  int64        // all writes up to this one are in views
@@ -79,7 +80,7 @@ func (v *view) decode() (*deliveryv1.PushViewRequest, error) {
 
 // New returns an empty board; Run reads the views.
 func New(d Deps) *Board {
-	return &Board{Deps: d, loaded: make(chan struct{}), views: map[string]*view{}, changed: make(chan struct{})}
+	return &Board{Deps: d, loaded: make(chan struct{}), views: map[string]*view{}, changed: make(chan struct{}), curves: curves{of: map[string]*curve{}}}
 }
 
 // Loaded returns a channel that is closed when all views that there were at the start have been read.
@@ -186,6 +187,17 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		v.whole = unique.Make(whole).Value()
 		made[i] = v
 	}
+	now, begun := time.Now(), b.isLoaded() // the views that there are at the start are of then
+	for i, v := range b.replace(list, made, inOrder) {
+		if v != nil && begun {
+			b.curves.note(list[i].Cluster, now, pointOf(v))
+		}
+	}
+	return nil
+}
+
+// replace puts views in the place of older ones, and returns those of made that were newer, and nil for the others.
+func (b *Board) replace(list []store.ClusterView, made []*view, inOrder bool) []*view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	changed := false
@@ -194,6 +206,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 			b.number = max(b.number, v.number)
 		}
 		if was := b.views[list[i].Cluster]; was != nil && was.number >= v.number {
+			made[i] = nil
 			continue
 		}
 		b.views[list[i].Cluster], changed = v, true
@@ -202,7 +215,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		close(b.changed)
 		b.changed = make(chan struct{})
 	}
-	return nil
+	return made
 }
 
 // countReasons adds the groups of a section up by their reasons.
@@ -242,6 +255,10 @@ func (b *Board) prune(ctx context.Context) error {
 			delete(b.views, uid)
 		}
 	}
+	for uid := range b.views {
+		there[uid] = true
+	}
+	b.curves.forget(there)
 	return nil
 }
 

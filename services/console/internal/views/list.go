@@ -187,11 +187,10 @@ func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView
 	if err != nil {
 		return nil, err
 	}
-	at, ok := slices.BinarySearchFunc(all, cluster, func(s seen, name string) int { return cmp.Compare(s.Name(), name) })
-	if !ok {
-		return nil, catalog.Refuse(catalog.NotFound, "there is no cluster %q that you may see", cluster)
+	s, err := named(all, cluster)
+	if err != nil {
+		return nil, err
 	}
-	s := all[at]
 	out := show(s)
 	if s.view == nil {
 		return out, nil
@@ -211,6 +210,15 @@ func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView
 		out.Sections = append(out.Sections, section)
 	}
 	return out, nil
+}
+
+// named is the one of a name.
+func named(all []seen, cluster string) (seen, error) {
+	at, ok := slices.BinarySearchFunc(all, cluster, func(s seen, name string) int { return cmp.Compare(s.Name(), name) })
+	if !ok {
+		return seen{}, catalog.Refuse(catalog.NotFound, "there is no cluster %q that you may see", cluster)
+	}
+	return all[at], nil
 }
 
 // visible are the rows of a section that the caller may see: with the right to read the Kubernetes API of the cluster all, else those that name nothing but

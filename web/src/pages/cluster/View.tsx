@@ -20,6 +20,7 @@ import {
   usedWords,
   type Word,
 } from '../../state/views'
+import { Curves } from '../../ui/Curves'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 
@@ -62,6 +63,7 @@ export function View({ cluster }: { cluster: string }) {
         </span>
       </div>
       <Stale of={fresh} again={again} />
+      <Curves cluster={cluster} />
       <div
         className={
           follows(view) ? (fresh.stale || fresh.failure ? 'columns stale' : 'columns') : 'columns away'

@@ -13,6 +13,7 @@ import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { stateOf, worstFirst } from '../../state/states'
 import { AlertSays } from '../../ui/AlertSays'
+import { Curves } from '../../ui/Curves'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 import { type Cell, cellsOf, groups, sums } from './cells'
@@ -65,6 +66,7 @@ export function Fleet() {
         {byState.size === 0 && <span>No service is in the catalog yet.</span>}
       </div>
       <Inside group={group} />
+      <Curves />
       <div className="columns">
         <Alerts />
         <NeedsAPerson />

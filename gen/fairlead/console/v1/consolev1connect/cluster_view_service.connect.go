@@ -42,6 +42,9 @@ const (
 	// ClusterViewServiceListViewRowsProcedure is the fully-qualified name of the ClusterViewService's
 	// ListViewRows RPC.
 	ClusterViewServiceListViewRowsProcedure = "/fairlead.console.v1.ClusterViewService/ListViewRows"
+	// ClusterViewServiceGetViewCurvesProcedure is the fully-qualified name of the ClusterViewService's
+	// GetViewCurves RPC.
+	ClusterViewServiceGetViewCurvesProcedure = "/fairlead.console.v1.ClusterViewService/GetViewCurves"
 	// ClusterViewServiceWatchClusterViewsProcedure is the fully-qualified name of the
 	// ClusterViewService's WatchClusterViews RPC.
 	ClusterViewServiceWatchClusterViewsProcedure = "/fairlead.console.v1.ClusterViewService/WatchClusterViews"
@@ -55,6 +58,9 @@ type ClusterViewServiceClient interface {
 	ListClusterViews(context.Context, *v1.ListClusterViewsRequest) (*v1.ListClusterViewsResponse, error)
 	// ListViewRows returns rows of one section over all clusters, such as the pods that are not well. Errors: InvalidArgument (filter).
 	ListViewRows(context.Context, *v1.ListViewRowsRequest) (*v1.ListViewRowsResponse, error)
+	// GetViewCurves returns the last 24 hours of a few figures, in steps of 5 minutes: of one cluster, or added up over those that fit. Errors: NotFound (no
+	// such cluster), InvalidArgument (filter, or a filter beside a cluster).
+	GetViewCurves(context.Context, *v1.GetViewCurvesRequest) (*v1.GetViewCurvesResponse, error)
 	// WatchClusterViews streams the views that fit, without rows: all of them first, then each that changes, at most one message a second, with a
 	// heartbeat at least every 15 s. Errors: InvalidArgument (filter), ResourceExhausted (100 streams of the caller are open), Unavailable (the
 	// console stops: dial again).
@@ -93,6 +99,13 @@ func NewClusterViewServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getViewCurves: connect.NewClient[v1.GetViewCurvesRequest, v1.GetViewCurvesResponse](
+			httpClient,
+			baseURL+ClusterViewServiceGetViewCurvesProcedure,
+			connect.WithSchema(clusterViewServiceMethods.ByName("GetViewCurves")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		watchClusterViews: connect.NewClient[v1.WatchClusterViewsRequest, v1.WatchClusterViewsResponse](
 			httpClient,
 			baseURL+ClusterViewServiceWatchClusterViewsProcedure,
@@ -107,6 +120,7 @@ type clusterViewServiceClient struct {
 	getClusterView    *connect.Client[v1.GetClusterViewRequest, v1.GetClusterViewResponse]
 	listClusterViews  *connect.Client[v1.ListClusterViewsRequest, v1.ListClusterViewsResponse]
 	listViewRows      *connect.Client[v1.ListViewRowsRequest, v1.ListViewRowsResponse]
+	getViewCurves     *connect.Client[v1.GetViewCurvesRequest, v1.GetViewCurvesResponse]
 	watchClusterViews *connect.Client[v1.WatchClusterViewsRequest, v1.WatchClusterViewsResponse]
 }
 
@@ -137,6 +151,15 @@ func (c *clusterViewServiceClient) ListViewRows(ctx context.Context, req *v1.Lis
 	return nil, err
 }
 
+// GetViewCurves calls fairlead.console.v1.ClusterViewService.GetViewCurves.
+func (c *clusterViewServiceClient) GetViewCurves(ctx context.Context, req *v1.GetViewCurvesRequest) (*v1.GetViewCurvesResponse, error) {
+	response, err := c.getViewCurves.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // WatchClusterViews calls fairlead.console.v1.ClusterViewService.WatchClusterViews.
 func (c *clusterViewServiceClient) WatchClusterViews(ctx context.Context, req *v1.WatchClusterViewsRequest) (*connect.ServerStreamForClient[v1.WatchClusterViewsResponse], error) {
 	return c.watchClusterViews.CallServerStream(ctx, connect.NewRequest(req))
@@ -151,6 +174,9 @@ type ClusterViewServiceHandler interface {
 	ListClusterViews(context.Context, *v1.ListClusterViewsRequest) (*v1.ListClusterViewsResponse, error)
 	// ListViewRows returns rows of one section over all clusters, such as the pods that are not well. Errors: InvalidArgument (filter).
 	ListViewRows(context.Context, *v1.ListViewRowsRequest) (*v1.ListViewRowsResponse, error)
+	// GetViewCurves returns the last 24 hours of a few figures, in steps of 5 minutes: of one cluster, or added up over those that fit. Errors: NotFound (no
+	// such cluster), InvalidArgument (filter, or a filter beside a cluster).
+	GetViewCurves(context.Context, *v1.GetViewCurvesRequest) (*v1.GetViewCurvesResponse, error)
 	// WatchClusterViews streams the views that fit, without rows: all of them first, then each that changes, at most one message a second, with a
 	// heartbeat at least every 15 s. Errors: InvalidArgument (filter), ResourceExhausted (100 streams of the caller are open), Unavailable (the
 	// console stops: dial again).
@@ -185,6 +211,13 @@ func NewClusterViewServiceHandler(svc ClusterViewServiceHandler, opts ...connect
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterViewServiceGetViewCurvesHandler := connect.NewUnaryHandlerSimple(
+		ClusterViewServiceGetViewCurvesProcedure,
+		svc.GetViewCurves,
+		connect.WithSchema(clusterViewServiceMethods.ByName("GetViewCurves")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	clusterViewServiceWatchClusterViewsHandler := connect.NewServerStreamHandlerSimple(
 		ClusterViewServiceWatchClusterViewsProcedure,
 		svc.WatchClusterViews,
@@ -199,6 +232,8 @@ func NewClusterViewServiceHandler(svc ClusterViewServiceHandler, opts ...connect
 			clusterViewServiceListClusterViewsHandler.ServeHTTP(w, r)
 		case ClusterViewServiceListViewRowsProcedure:
 			clusterViewServiceListViewRowsHandler.ServeHTTP(w, r)
+		case ClusterViewServiceGetViewCurvesProcedure:
+			clusterViewServiceGetViewCurvesHandler.ServeHTTP(w, r)
 		case ClusterViewServiceWatchClusterViewsProcedure:
 			clusterViewServiceWatchClusterViewsHandler.ServeHTTP(w, r)
 		default:
@@ -220,6 +255,10 @@ func (UnimplementedClusterViewServiceHandler) ListClusterViews(context.Context, 
 
 func (UnimplementedClusterViewServiceHandler) ListViewRows(context.Context, *v1.ListViewRowsRequest) (*v1.ListViewRowsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ClusterViewService.ListViewRows is not implemented"))
+}
+
+func (UnimplementedClusterViewServiceHandler) GetViewCurves(context.Context, *v1.GetViewCurvesRequest) (*v1.GetViewCurvesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.console.v1.ClusterViewService.GetViewCurves is not implemented"))
 }
 
 func (UnimplementedClusterViewServiceHandler) WatchClusterViews(context.Context, *v1.WatchClusterViewsRequest, *connect.ServerStream[v1.WatchClusterViewsResponse]) error {

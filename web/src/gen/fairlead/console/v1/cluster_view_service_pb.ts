@@ -8,15 +8,15 @@ import type { Heartbeat } from "./catalog_service_pb";
 import { file_fairlead_console_v1_catalog_service } from "./catalog_service_pb";
 import type { ViewRow, ViewSection } from "../../delivery/v1/views_pb";
 import { file_fairlead_delivery_v1_views } from "../../delivery/v1/views_pb";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file fairlead/console/v1/cluster_view_service.proto.
  */
 export const file_fairlead_console_v1_cluster_view_service: GenFile = /*@__PURE__*/
-  fileDesc("Ci5mYWlybGVhZC9jb25zb2xlL3YxL2NsdXN0ZXJfdmlld19zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIuIDCgtDbHVzdGVyVmlldxIPCgdjbHVzdGVyGAEgASgJEjwKBmxhYmVscxgCIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclZpZXcuTGFiZWxzRW50cnkSEQoJY29ubmVjdGVkGAMgASgIEjIKDmxhc3Rfc2Vlbl90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWlzc2luZxgGIAEoCRI+CgdmaWd1cmVzGAcgAygLMi0uZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVmlldy5GaWd1cmVzRW50cnkSMwoIc2VjdGlvbnMYCCADKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5WaWV3U2VjdGlvbhITCgtyb3dzX2hpZGRlbhgJIAEoCBISCgp1bmZvbGxvd2VkGAogASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMRmlndXJlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAEiKAoVR2V0Q2x1c3RlclZpZXdSZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkiSAoWR2V0Q2x1c3RlclZpZXdSZXNwb25zZRIuCgR2aWV3GAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVmlldyJ0ChdMaXN0Q2x1c3RlclZpZXdzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIOCgZmaWx0ZXIYAyABKAkSEAoIb3JkZXJfYnkYBCABKAkSEAoIZ3JvdXBfYnkYBSADKAkipAEKGExpc3RDbHVzdGVyVmlld3NSZXNwb25zZRIvCgV2aWV3cxgBIAMoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclZpZXcSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSKgoEc3VtcxgEIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuVmlld1N1bSK1AQoHVmlld1N1bRIOCgZ2YWx1ZXMYASADKAkSEAoIY2x1c3RlcnMYAiABKAUSDgoGdmlld2VkGAMgASgFEgwKBGF3YXkYBCABKAUSOgoHZmlndXJlcxgFIAMoCzIpLmZhaXJsZWFkLmNvbnNvbGUudjEuVmlld1N1bS5GaWd1cmVzRW50cnkaLgoMRmlndXJlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAEikQEKE0xpc3RWaWV3Um93c1JlcXVlc3QSDwoHc2VjdGlvbhgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIOCgZmaWx0ZXIYBCABKAkSEQoJbmFtZXNwYWNlGAUgASgJEg8KB3NlcnZpY2UYBiABKAkSDgoGcmVhc29uGAcgASgJIqIBChRMaXN0Vmlld1Jvd3NSZXNwb25zZRIxCgRyb3dzGAEgAygLMiMuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVmlld1JvdxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBRIqCgRnYXBzGAQgAygLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Sb3dzR2FwIpQBCg5DbHVzdGVyVmlld1JvdxIPCgdjbHVzdGVyGAEgASgJEioKA3JvdxgCIAEoCzIdLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlZpZXdSb3cSEQoJY29ubmVjdGVkGAMgASgIEjIKDmxhc3Rfc2Vlbl90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI8CgdSb3dzR2FwEg8KB2NsdXN0ZXIYASABKAkSDgoGcmVhc29uGAIgASgJEhAKCHdpdGhoZWxkGAMgASgDIioKGFdhdGNoQ2x1c3RlclZpZXdzUmVxdWVzdBIOCgZmaWx0ZXIYASABKAkikAEKGVdhdGNoQ2x1c3RlclZpZXdzUmVzcG9uc2USLwoFdmlld3MYASADKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJWaWV3Eg8KB3JlbW92ZWQYAiADKAkSMQoJaGVhcnRiZWF0GAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXQy2gMKEkNsdXN0ZXJWaWV3U2VydmljZRJuCg5HZXRDbHVzdGVyVmlldxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0Q2x1c3RlclZpZXdSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRDbHVzdGVyVmlld1Jlc3BvbnNlIgOQAgESdAoQTGlzdENsdXN0ZXJWaWV3cxIsLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdENsdXN0ZXJWaWV3c1JlcXVlc3QaLS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXNwb25zZSIDkAIBEmgKDExpc3RWaWV3Um93cxIoLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFZpZXdSb3dzUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFZpZXdSb3dzUmVzcG9uc2UiA5ACARJ0ChFXYXRjaENsdXN0ZXJWaWV3cxItLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hDbHVzdGVyVmlld3NSZXF1ZXN0Gi4uZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaENsdXN0ZXJWaWV3c1Jlc3BvbnNlMAFiBnByb3RvMw", [file_fairlead_console_v1_catalog_service, file_fairlead_delivery_v1_views, file_google_protobuf_timestamp]);
+  fileDesc("Ci5mYWlybGVhZC9jb25zb2xlL3YxL2NsdXN0ZXJfdmlld19zZXJ2aWNlLnByb3RvEhNmYWlybGVhZC5jb25zb2xlLnYxIuIDCgtDbHVzdGVyVmlldxIPCgdjbHVzdGVyGAEgASgJEjwKBmxhYmVscxgCIAMoCzIsLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclZpZXcuTGFiZWxzRW50cnkSEQoJY29ubmVjdGVkGAMgASgIEjIKDmxhc3Rfc2Vlbl90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWlzc2luZxgGIAEoCRI+CgdmaWd1cmVzGAcgAygLMi0uZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVmlldy5GaWd1cmVzRW50cnkSMwoIc2VjdGlvbnMYCCADKAsyIS5mYWlybGVhZC5kZWxpdmVyeS52MS5WaWV3U2VjdGlvbhITCgtyb3dzX2hpZGRlbhgJIAEoCBISCgp1bmZvbGxvd2VkGAogASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEaLgoMRmlndXJlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAEiKAoVR2V0Q2x1c3RlclZpZXdSZXF1ZXN0Eg8KB2NsdXN0ZXIYASABKAkiSAoWR2V0Q2x1c3RlclZpZXdSZXNwb25zZRIuCgR2aWV3GAEgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVmlldyJ0ChdMaXN0Q2x1c3RlclZpZXdzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIOCgZmaWx0ZXIYAyABKAkSEAoIb3JkZXJfYnkYBCABKAkSEAoIZ3JvdXBfYnkYBSADKAkipAEKGExpc3RDbHVzdGVyVmlld3NSZXNwb25zZRIvCgV2aWV3cxgBIAMoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2x1c3RlclZpZXcSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhIKCnRvdGFsX3NpemUYAyABKAUSKgoEc3VtcxgEIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuVmlld1N1bSK1AQoHVmlld1N1bRIOCgZ2YWx1ZXMYASADKAkSEAoIY2x1c3RlcnMYAiABKAUSDgoGdmlld2VkGAMgASgFEgwKBGF3YXkYBCABKAUSOgoHZmlndXJlcxgFIAMoCzIpLmZhaXJsZWFkLmNvbnNvbGUudjEuVmlld1N1bS5GaWd1cmVzRW50cnkaLgoMRmlndXJlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAzoCOAEikQEKE0xpc3RWaWV3Um93c1JlcXVlc3QSDwoHc2VjdGlvbhgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIOCgZmaWx0ZXIYBCABKAkSEQoJbmFtZXNwYWNlGAUgASgJEg8KB3NlcnZpY2UYBiABKAkSDgoGcmVhc29uGAcgASgJIqIBChRMaXN0Vmlld1Jvd3NSZXNwb25zZRIxCgRyb3dzGAEgAygLMiMuZmFpcmxlYWQuY29uc29sZS52MS5DbHVzdGVyVmlld1JvdxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBRIqCgRnYXBzGAQgAygLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Sb3dzR2FwIpQBCg5DbHVzdGVyVmlld1JvdxIPCgdjbHVzdGVyGAEgASgJEioKA3JvdxgCIAEoCzIdLmZhaXJsZWFkLmRlbGl2ZXJ5LnYxLlZpZXdSb3cSEQoJY29ubmVjdGVkGAMgASgIEjIKDmxhc3Rfc2Vlbl90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI8CgdSb3dzR2FwEg8KB2NsdXN0ZXIYASABKAkSDgoGcmVhc29uGAIgASgJEhAKCHdpdGhoZWxkGAMgASgDIioKGFdhdGNoQ2x1c3RlclZpZXdzUmVxdWVzdBIOCgZmaWx0ZXIYASABKAkikAEKGVdhdGNoQ2x1c3RlclZpZXdzUmVzcG9uc2USLwoFdmlld3MYASADKAsyIC5mYWlybGVhZC5jb25zb2xlLnYxLkNsdXN0ZXJWaWV3Eg8KB3JlbW92ZWQYAiADKAkSMQoJaGVhcnRiZWF0GAMgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXQiNwoUR2V0Vmlld0N1cnZlc1JlcXVlc3QSDwoHY2x1c3RlchgBIAEoCRIOCgZmaWx0ZXIYAiABKAki4AEKFUdldFZpZXdDdXJ2ZXNSZXNwb25zZRIuCgZjdXJ2ZXMYASADKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLlZpZXdDdXJ2ZRInCgRzdGVwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KCmJlZ2luX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghjbHVzdGVycxgFIAEoBSJhCglWaWV3Q3VydmUSDgoGZmlndXJlGAEgASgJEjMKBnBvaW50cxgCIAMoCzIjLmZhaXJsZWFkLmNvbnNvbGUudjEuVmlld0N1cnZlUG9pbnQSDwoHc2FtcGxlZBgDIAEoBSJrCg5WaWV3Q3VydmVQb2ludBIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRsYXN0GAIgASgDEg8KB2hpZ2hlc3QYAyABKAMSEAoIY2x1c3RlcnMYBCABKAUyxwQKEkNsdXN0ZXJWaWV3U2VydmljZRJuCg5HZXRDbHVzdGVyVmlldxIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0Q2x1c3RlclZpZXdSZXF1ZXN0GisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRDbHVzdGVyVmlld1Jlc3BvbnNlIgOQAgESdAoQTGlzdENsdXN0ZXJWaWV3cxIsLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdENsdXN0ZXJWaWV3c1JlcXVlc3QaLS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXNwb25zZSIDkAIBEmgKDExpc3RWaWV3Um93cxIoLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFZpZXdSb3dzUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFZpZXdSb3dzUmVzcG9uc2UiA5ACARJrCg1HZXRWaWV3Q3VydmVzEikuZmFpcmxlYWQuY29uc29sZS52MS5HZXRWaWV3Q3VydmVzUmVxdWVzdBoqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0Vmlld0N1cnZlc1Jlc3BvbnNlIgOQAgESdAoRV2F0Y2hDbHVzdGVyVmlld3MSLS5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoQ2x1c3RlclZpZXdzUmVxdWVzdBouLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hDbHVzdGVyVmlld3NSZXNwb25zZTABYgZwcm90bzM", [file_fairlead_console_v1_catalog_service, file_fairlead_delivery_v1_views, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * ClusterView is what an agent saw last in its cluster.
@@ -476,6 +476,154 @@ export const WatchClusterViewsResponseSchema: GenMessage<WatchClusterViewsRespon
   messageDesc(file_fairlead_console_v1_cluster_view_service, 11);
 
 /**
+ * @generated from message fairlead.console.v1.GetViewCurvesRequest
+ */
+export type GetViewCurvesRequest = Message<"fairlead.console.v1.GetViewCurvesRequest"> & {
+  /**
+   * Empty: the sum of all clusters that fit filter, and that the caller sees.
+   *
+   * @generated from field: string cluster = 1;
+   */
+  cluster: string;
+
+  /**
+   * As in ListClusterViews, of the clusters as they are now.
+   *
+   * @generated from field: string filter = 2;
+   */
+  filter: string;
+};
+
+/**
+ * Describes the message fairlead.console.v1.GetViewCurvesRequest.
+ * Use `create(GetViewCurvesRequestSchema)` to create a new message.
+ */
+export const GetViewCurvesRequestSchema: GenMessage<GetViewCurvesRequest> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_cluster_view_service, 12);
+
+/**
+ * @generated from message fairlead.console.v1.GetViewCurvesResponse
+ */
+export type GetViewCurvesResponse = Message<"fairlead.console.v1.GetViewCurvesResponse"> & {
+  /**
+   * pods.not_ready, restarts.hour, warnings.hour, shares.cpu and shares.memory.
+   *
+   * @generated from field: repeated fairlead.console.v1.ViewCurve curves = 1;
+   */
+  curves: ViewCurve[];
+
+  /**
+   * How long a step is.
+   *
+   * @generated from field: google.protobuf.Duration step = 2;
+   */
+  step?: Duration | undefined;
+
+  /**
+   * The first and the last time that a point can have.
+   *
+   * @generated from field: google.protobuf.Timestamp begin_time = 3;
+   */
+  beginTime?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp end_time = 4;
+   */
+  endTime?: Timestamp | undefined;
+
+  /**
+   * Clusters that fit.
+   *
+   * @generated from field: int32 clusters = 5;
+   */
+  clusters: number;
+};
+
+/**
+ * Describes the message fairlead.console.v1.GetViewCurvesResponse.
+ * Use `create(GetViewCurvesResponseSchema)` to create a new message.
+ */
+export const GetViewCurvesResponseSchema: GenMessage<GetViewCurvesResponse> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_cluster_view_service, 13);
+
+/**
+ * ViewCurve is a figure over time.
+ *
+ * @generated from message fairlead.console.v1.ViewCurve
+ */
+export type ViewCurve = Message<"fairlead.console.v1.ViewCurve"> & {
+  /**
+   * shares.cpu and shares.memory are what pods request in thousandths of what nodes can give, of the clusters that know both.
+   *
+   * @generated from field: string figure = 1;
+   */
+  figure: string;
+
+  /**
+   * In the order of time. A step in which no cluster is known has none.
+   *
+   * @generated from field: repeated fairlead.console.v1.ViewCurvePoint points = 2;
+   */
+  points: ViewCurvePoint[];
+
+  /**
+   * Clusters of which the agent counts a sample now: the figure is an estimate.
+   *
+   * @generated from field: int32 sampled = 3;
+   */
+  sampled: number;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ViewCurve.
+ * Use `create(ViewCurveSchema)` to create a new message.
+ */
+export const ViewCurveSchema: GenMessage<ViewCurve> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_cluster_view_service, 14);
+
+/**
+ * ViewCurvePoint is a figure in one step. Of a cluster it is exact up to 4,095, and above that to a two-thousandth.
+ *
+ * @generated from message fairlead.console.v1.ViewCurvePoint
+ */
+export type ViewCurvePoint = Message<"fairlead.console.v1.ViewCurvePoint"> & {
+  /**
+   * The end of the step. That of the last step may be to come.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * What was known last in the step.
+   *
+   * @generated from field: int64 last = 2;
+   */
+  last: bigint;
+
+  /**
+   * The highest of the step. In a sum the highest of each cluster count, also where they were not at one moment.
+   *
+   * @generated from field: int64 highest = 3;
+   */
+  highest: bigint;
+
+  /**
+   * Clusters that count: those whose agent was connected, and counted the whole section, at some moment of the step.
+   *
+   * @generated from field: int32 clusters = 4;
+   */
+  clusters: number;
+};
+
+/**
+ * Describes the message fairlead.console.v1.ViewCurvePoint.
+ * Use `create(ViewCurvePointSchema)` to create a new message.
+ */
+export const ViewCurvePointSchema: GenMessage<ViewCurvePoint> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_cluster_view_service, 15);
+
+/**
  * ClusterViewService shows what agents see in their clusters, without a request to any cluster. Called by people and programs. The caller sees
  * the figures of the clusters that it may view. Rows with names of Kubernetes objects and texts of warnings are for callers that may read
  * the Kubernetes API of the cluster; others see the rows of the services that they may view. See docs/views.md.
@@ -512,6 +660,17 @@ export const ClusterViewService: GenService<{
     methodKind: "unary";
     input: typeof ListViewRowsRequestSchema;
     output: typeof ListViewRowsResponseSchema;
+  },
+  /**
+   * GetViewCurves returns the last 24 hours of a few figures, in steps of 5 minutes: of one cluster, or added up over those that fit. Errors: NotFound (no
+   * such cluster), InvalidArgument (filter, or a filter beside a cluster).
+   *
+   * @generated from rpc fairlead.console.v1.ClusterViewService.GetViewCurves
+   */
+  getViewCurves: {
+    methodKind: "unary";
+    input: typeof GetViewCurvesRequestSchema;
+    output: typeof GetViewCurvesResponseSchema;
   },
   /**
    * WatchClusterViews streams the views that fit, without rows: all of them first, then each that changes, at most one message a second, with a
