@@ -15,6 +15,7 @@ import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
 import { programOf } from '../pages/me/programs'
 import { entriesOf, hasUsers, namesOf, rowsOf } from '../pages/resource/entries'
+import { pull, verbs } from '../pages/services/verbs'
 import { textOf } from '../pages/source/content'
 import { undoAll, undoOf } from '../state/undo'
 import { bytesOf } from '../ui/text'
@@ -387,4 +388,26 @@ test('of levers of several services, those that could not be undone are undone w
   refuses = false
   await all()
   expect(asked).toEqual(['api', 'web', 'web'])
+})
+
+test('a service is read before a lever that can be undone, and not before a sync', async () => {
+  const asked: string[] = []
+  const answer = (what: string) => async () => {
+    asked.push(what)
+    return { service: create(ServiceSchema, { metadata: { name: 'web' } }) }
+  }
+  const hub = {
+    getService: answer('get'),
+    requestSync: answer('sync'),
+    holdService: answer('hold'),
+    resumeService: answer('resume'),
+    pinService: answer('pin'),
+  }
+  const pulled = async (name: string) => {
+    asked.length = 0
+    const undo = await pull(hub, verbs.find((v) => v.name === name) ?? expect.fail(), 'web', 'because')
+    return [...asked, undo ? 'undo' : '']
+  }
+  expect(await pulled('Sync')).toEqual(['sync', ''])
+  expect(await pulled('Hold')).toEqual(['get', 'hold', 'undo'])
 })

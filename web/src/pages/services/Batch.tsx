@@ -1,69 +1,19 @@
-import { Code, ConnectError, createClient } from '@connectrpc/connect'
+import { createClient } from '@connectrpc/connect'
 import { useRef, useState } from 'react'
-import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
 import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { failureOf } from '../../hub/errors'
 import { inParallel } from '../../hub/parallel'
 import { transport } from '../../hub/transport'
 import { State } from '../../state/State'
-import { undoAll, undoOf } from '../../state/undo'
+import { undoAll } from '../../state/undo'
 import { plain } from '../../ui/text'
 import { tray } from '../../ui/tray'
+import { pull as pullLever, type Undo, verbs } from './verbs'
 
-const client = createClient(SyncService, transport)
-const services = createClient(ServiceService, transport)
-
-type Verb = {
-  name: string
-  words: string
-  wants: boolean
-  // of: the service as it is now.
-  pull: (name: string, reason: string, of: Service) => Promise<unknown>
-}
-
-const verbs: Verb[] = [
-  {
-    name: 'Sync',
-    words: 'Each agent renders these services anew, compares them with its cluster and changes what differs.',
-    wants: false,
-    pull: (name) => client.requestSync({ name }),
-  },
-  {
-    name: 'Hold',
-    words:
-      'What is applied stays, and newer revisions wait until somebody resumes the services. The reason is shown to everybody.',
-    wants: true,
-    pull: (name, reason) => client.holdService({ name, reason }),
-  },
-  {
-    name: 'Resume',
-    words: 'What waits is applied, and changes of others in the clusters are undone.',
-    wants: false,
-    pull: (name) => client.resumeService({ name }),
-  },
-  {
-    name: 'Pin',
-    words:
-      'Each service stays at the commit that its cluster has now, wherever its ref points, until somebody unpins it. One that has applied nothing yet is refused.',
-    wants: true,
-    pull: async (name, reason, of) => {
-      const commit = of.status?.cluster?.report?.appliedCommit ?? ''
-      if (commit === '')
-        throw new ConnectError('The cluster has applied no commit of it yet.', Code.FailedPrecondition)
-      return client.pinService({ name, commit, reason })
-    },
-  },
-  {
-    name: 'Unpin',
-    words: 'The services follow their refs again.',
-    wants: false,
-    pull: (name) => client.pinService({ name, commit: '' }),
-  },
-]
+const hub = { ...createClient(SyncService, transport), ...createClient(ServiceService, transport) }
 
 type Outcome = { name: string; error: string; undo?: Undo | undefined }
-type Undo = () => Promise<unknown>
 
 const counted = (n: number) => `${n} ${n === 1 ? 'service' : 'services'}`
 
@@ -78,7 +28,7 @@ export function Batch({
   changed: () => void
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
-  const [verb, setVerb] = useState(verbs[0] as Verb)
+  const [verb, setVerb] = useState(verbs[0])
   const [outcomes, setOutcomes] = useState<Outcome[]>()
   const [left, setLeft] = useState(0)
   const names = [...chosen]
@@ -88,10 +38,7 @@ export function Batch({
     setLeft(names.length)
     const came: Outcome[] = await inParallel(names, 6, async (name) => {
       try {
-        const of = (await services.getService({ name })).service
-        if (!of) throw new ConnectError('The hub did not say how it is.', Code.NotFound)
-        await verb.pull(name, reason, of)
-        return { name, error: '', undo: undoOf(verb.name, of, client) }
+        return { name, error: '', undo: await pullLever(hub, verb, name, reason) }
       } catch (e) {
         return { name, error: failureOf(e).message }
       } finally {

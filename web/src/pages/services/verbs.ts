@@ -1,0 +1,74 @@
+import { Code, ConnectError } from '@connectrpc/connect'
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { type Hub as Levers, undoOf } from '../../state/undo'
+
+type Hub = Levers & {
+  getService: (r: { name: string }) => Promise<{ service?: Service | undefined }>
+  requestSync: (r: { name: string }) => Promise<unknown>
+}
+
+export type Undo = () => Promise<unknown>
+
+export type Verb = {
+  name: string
+  words: string
+  wants: boolean
+  // once: has no Undo, so that nothing of the service is read before it.
+  pull:
+    | { once: (hub: Hub, name: string) => Promise<unknown> }
+    | { from: (hub: Hub, name: string, reason: string, of: Service) => Promise<unknown> }
+}
+
+export const verbs: [Verb, ...Verb[]] = [
+  {
+    name: 'Sync',
+    words: 'Each agent renders these services anew, compares them with its cluster and changes what differs.',
+    wants: false,
+    pull: { once: (hub, name) => hub.requestSync({ name }) },
+  },
+  {
+    name: 'Hold',
+    words:
+      'What is applied stays, and newer revisions wait until somebody resumes the services. The reason is shown to everybody.',
+    wants: true,
+    pull: { from: (hub, name, reason) => hub.holdService({ name, reason }) },
+  },
+  {
+    name: 'Resume',
+    words: 'What waits is applied, and changes of others in the clusters are undone.',
+    wants: false,
+    pull: { from: (hub, name) => hub.resumeService({ name }) },
+  },
+  {
+    name: 'Pin',
+    words:
+      'Each service stays at the commit that its cluster has now, wherever its ref points, until somebody unpins it. One that has applied nothing yet is refused.',
+    wants: true,
+    pull: {
+      from: async (hub, name, reason, of) => {
+        const commit = of.status?.cluster?.report?.appliedCommit ?? ''
+        if (commit === '')
+          throw new ConnectError('The cluster has applied no commit of it yet.', Code.FailedPrecondition)
+        return hub.pinService({ name, commit, reason })
+      },
+    },
+  },
+  {
+    name: 'Unpin',
+    words: 'The services follow their refs again.',
+    wants: false,
+    pull: { from: (hub, name) => hub.pinService({ name, commit: '' }) },
+  },
+]
+
+// Pulls a lever of one service, and returns how it is undone. A service is read before the lever: what it was is what Undo puts back.
+export async function pull(hub: Hub, verb: Verb, name: string, reason: string): Promise<Undo | undefined> {
+  if ('once' in verb.pull) {
+    await verb.pull.once(hub, name)
+    return undefined
+  }
+  const of = (await hub.getService({ name })).service
+  if (!of) throw new ConnectError('The hub did not say how it is.', Code.NotFound)
+  await verb.pull.from(hub, name, reason, of)
+  return undoOf(verb.name, of, hub)
+}
