@@ -5,9 +5,13 @@ import { failureOf } from '../hub/errors'
 import { getSession, renewAfter, renewSession, SignedOut } from '../hub/session'
 import { holdStream, stream } from '../live/live'
 import { Failed, Waiting } from '../ui/Panel'
+import { Part } from '../ui/Part'
 import { Login, LoginAgain } from './Login'
-import { routes } from './routes'
+import { loadOthers, routes } from './routes'
 import { Shell } from './Shell'
+
+// The first page stands before the scripts of others come, in milliseconds.
+const othersAfter = 3_000
 
 export function App() {
   const queries = useQueryClient()
@@ -42,6 +46,12 @@ export function App() {
   const inside = user !== '' && !over
   useEffect(() => (inside ? holdStream() : undefined), [inside])
 
+  useEffect(() => {
+    if (!inside) return
+    const timer = setTimeout(loadOthers, othersAfter)
+    return () => clearTimeout(timer)
+  }, [inside])
+
   if (!data) {
     if (over) return <Login done={() => void refetch()} />
     return error ? (
@@ -57,7 +67,9 @@ export function App() {
   return (
     <Shell session={data} away={error && !over ? failureOf(error).message : ''}>
       {over && <LoginAgain user={data.user} done={() => refetch().then(() => stream.retry())} />}
-      <Routes>{routes}</Routes>
+      <Part what="the page">
+        <Routes>{routes}</Routes>
+      </Part>
     </Shell>
   )
 }

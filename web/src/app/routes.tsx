@@ -1,29 +1,39 @@
-import { lazy, Suspense } from 'react'
+import { lazy } from 'react'
 import { Route } from 'react-router'
-import { Access } from '../pages/access/Access'
-import { Activity } from '../pages/activity/Activity'
-import { Cluster } from '../pages/cluster/Cluster'
-import { Clusters } from '../pages/clusters/Clusters'
-import { Config } from '../pages/config/Config'
 import { Fleet } from '../pages/fleet/Fleet'
-import { Global } from '../pages/globals/Global'
-import { Globals } from '../pages/globals/Globals'
-import { Hub } from '../pages/hub/Hub'
-import { Join } from '../pages/join/Join'
-import { Me } from '../pages/me/Me'
 import { Missing } from '../pages/missing/Missing'
-import { Recording } from '../pages/recording/Recording'
-import { Resource } from '../pages/resource/Resource'
 import { Service } from '../pages/service/Service'
 import { Services } from '../pages/services/Services'
-import { Source } from '../pages/source/Source'
-import { Sources } from '../pages/sources/Sources'
-import { Waiting } from '../ui/Panel'
+import { Part } from '../ui/Part'
 import { Named } from './Named'
+
+// The pages that people open less often are one script, which comes after the first page.
+const others = () => import('./others')
+type Others = Awaited<ReturnType<typeof others>>
+
+const other = <K extends keyof Others>(name: K) => lazy(async () => ({ default: (await others())[name] }))
+
+const Access = other('Access')
+const Activity = other('Activity')
+const Cluster = other('Cluster')
+const Clusters = other('Clusters')
+const Config = other('Config')
+const Global = other('Global')
+const Globals = other('Globals')
+const Hub = other('Hub')
+const Join = other('Join')
+const Me = other('Me')
+const Recording = other('Recording')
+const Resource = other('Resource')
+const Source = other('Source')
+const Sources = other('Sources')
 
 // The editor brings a reader of YAML along, which other pages do without.
 const Apply = lazy(() => import('../pages/apply/Apply'))
 const Explore = lazy(() => import('../pages/explore/Explore'))
+
+// A hub that is upgraded has no scripts of this tab any more: they are loaded before somebody needs them.
+export const loadOthers = () => void others().catch(() => undefined)
 
 // Kinds whose page is what is written down.
 const plain = [
@@ -64,9 +74,9 @@ export const routes = (
       path="/cluster/:name/explore/*"
       element={
         <Named>
-          <Suspense fallback={<Waiting what="the explorer" />}>
+          <Part what="the explorer">
             <Explore />
-          </Suspense>
+          </Part>
         </Named>
       }
     />
@@ -106,9 +116,9 @@ export const routes = (
     <Route
       path="/apply"
       element={
-        <Suspense fallback={<Waiting what="the editor" />}>
+        <Part what="the editor">
           <Apply />
-        </Suspense>
+        </Part>
       }
     />
     {plain.map((kind) => (

@@ -1,6 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { useQuery } from '@tanstack/react-query'
-import { lazy, Suspense } from 'react'
+import { lazy } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { EventTable } from '../../cluster/EventTable'
 import { type ClusterEvent, newestFirst } from '../../cluster/events'
@@ -13,6 +13,7 @@ import { failureOf } from '../../hub/errors'
 import { every, useFreshness } from '../../live/asked'
 import { Since } from '../../live/Since'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
+import { Part } from '../../ui/Part'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain } from '../../ui/text'
 import { toYaml } from '../../ui/yaml'
@@ -156,9 +157,9 @@ function Shells({ cluster, ask, kind, of }: { cluster: string; ask: Ask; kind: K
           ))}
         </select>
       )}
-      <Suspense fallback={<Waiting what="the terminal" />}>
+      <Part what="the terminal">
         <Shell cluster={cluster} ask={ask} path={pathOf(kind, namespace, name)} container={container} />
-      </Suspense>
+      </Part>
     </>
   )
 }

@@ -1,6 +1,6 @@
 import { createClient } from '@connectrpc/connect'
 import { useQuery } from '@tanstack/react-query'
-import { lazy, Suspense } from 'react'
+import { lazy } from 'react'
 import { Link, useParams } from 'react-router'
 import { castOf } from '../../cluster/cast'
 import {
@@ -12,6 +12,7 @@ import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
 import { save } from '../../ui/exported'
 import { Failed, Title, Waiting } from '../../ui/Panel'
+import { Part } from '../../ui/Part'
 import { bytesOf, plain } from '../../ui/text'
 
 const Player = lazy(() => import('../../heavy/Player'))
@@ -60,13 +61,13 @@ export function Recording() {
         <p className="notice">The recording is larger than 64 MiB: its beginning is shown.</p>
       )}
       {got.data && (
-        <Suspense fallback={<Waiting what="the player" />}>
+        <Part what="the player">
           {got.data.cast ? (
             <Player cast={got.data.cast} />
           ) : (
             <p className="notice">Nothing was shown in this shell yet.</p>
           )}
-        </Suspense>
+        </Part>
       )}
     </>
   )

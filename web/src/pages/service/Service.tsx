@@ -1,4 +1,4 @@
-import { lazy, Suspense } from 'react'
+import { lazy } from 'react'
 import { Link, useParams } from 'react-router'
 import type { Service as Resource } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
@@ -12,6 +12,7 @@ import { followedBy, sourceOf } from '../../state/sources'
 import { stateOf } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Part } from '../../ui/Part'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain, shortCommit, shortDigest } from '../../ui/text'
 import { Values } from '../../ui/Values'
@@ -90,9 +91,9 @@ export function Service() {
           <h2>Why</h2>
           <pre>{plain(service.status.stateMessage)}</pre>
           {cluster && asksCluster.includes(state) && (
-            <Suspense fallback={<Waiting what="a look into the cluster" />}>
+            <Part what="a look into the cluster">
               <Why of={service} />
-            </Suspense>
+            </Part>
           )}
         </section>
       )}
@@ -109,16 +110,16 @@ export function Service() {
       {tab === 'objects' && <Objects service={name} cluster={cluster} />}
       {tab === 'diff' && <Diff service={name} />}
       {tab === 'logs' && (
-        <Suspense fallback={<Waiting what="the logs" />}>
+        <Part what="the logs">
           <Logs service={name} cluster={cluster} />
-        </Suspense>
+        </Part>
       )}
       {tab === 'events' && (
         <>
           {cluster && (
-            <Suspense fallback={<Waiting what="events" />}>
+            <Part what="events">
               <ClusterEvents service={name} cluster={cluster} />
-            </Suspense>
+            </Part>
           )}
           <section className="panel" aria-label="Events of the hub">
             <h2>Events of the hub</h2>
