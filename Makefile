@@ -19,7 +19,7 @@ DOWNLOAD := GOMAXPROCS=16 go list -deps
 SHORT    := $(filter -short -short=true --short,$(ARGS))
 # Two packages at a time, because each starts whole clusters; never from the cache, which doesn't know bin/. `make test` and
 # `make lint` vet them. The short form is the root package alone: one product whose clusters all its tests share.
-E2E       = go test -count=1 -vet=off -p 2 -timeout 20m $(ARGS) fairlead.dev/e2e$(if $(SHORT),,/...)
+E2E       = go test -count=1 -vet=off -p 2 -timeout 60m $(ARGS) fairlead.dev/e2e$(if $(SHORT),,/...)
 # What the short form leaves out, in words.
 LEFT_OUT := the other packages across services (e2e/...), real nodes, the pages and what people do in a browser, vet, images and manifests
 # Tells how long a part of `make test` took.
@@ -100,11 +100,11 @@ test-kubernetes:
 # that fails doesn't keep the next ones from being tried.
 test-running:
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; failed=0; \
-	$(STEP) "test modules" go test -vet=off -timeout 20m $(filter-out $(SHORT),$(ARGS)) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)) || failed=1; \
+	$(STEP) "test modules" go test -vet=off -timeout 60m $(filter-out $(SHORT),$(ARGS)) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)) || failed=1; \
 	$(STEP) "test across services" $(E2E) || failed=1; \
 	export GOWORK=off; \
-	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 10m ./internal/... || failed=1; \
-	$(if $(SHORT),,$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 15m ./... || failed=1;) \
+	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 30m ./internal/... || failed=1; \
+	$(if $(SHORT),,$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 40m ./... || failed=1;) \
 	exit $$failed
 
 # The programs that the modules' tests need.
@@ -125,8 +125,8 @@ test-beside:
 	@$(STEP) vet nice go vet $(PACKAGES)
 	@export GOWORK=off; \
 	$(STEP) "test figures" nice go -C tools test ./figures; \
-	$(STEP) "test images" nice go -C tools/images test -timeout 20m .; \
-	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 15m ./...
+	$(STEP) "test images" nice go -C tools/images test -timeout 60m .; \
+	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 40m ./...
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && REGISTRYLOCAL=$$(tools/registrylocal/build.sh) && S3LOCAL=$$(tools/s3local/build.sh) && export KUBELOCAL VAULTLOCAL REGISTRYLOCAL S3LOCAL; \

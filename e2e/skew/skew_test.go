@@ -58,7 +58,7 @@ func TestOneReplicaOfEachKindIsUpgradedAndGoesBack(t *testing.T) {
 // TestSQLiteDatabaseGoesForwardAndBack hands the folder of the earlier console to today's, and back.
 func TestSQLiteDatabaseGoesForwardAndBack(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := deadline(t, consoles)
 	defer cancel()
 	c := startConsole(ctx, t, reference)
 	c.write(ctx, "earlier")
@@ -88,7 +88,7 @@ func TestEachOrderOfAnUpgradeWorksAndGoesBack(t *testing.T) {
 
 func deadline(t *testing.T, order []string) (context.Context, context.CancelFunc) {
 	t.Helper()
-	return context.WithTimeout(t.Context(), 10*time.Minute+time.Duration(2*len(order))*time.Minute)
+	return context.WithTimeout(t.Context(), 20*time.Minute+time.Duration(2*len(order))*time.Minute)
 }
 
 func walk(t *testing.T, commit string, order []string) {
