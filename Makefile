@@ -126,7 +126,8 @@ test-beside:
 	@export GOWORK=off; \
 	$(STEP) "test figures" nice go -C tools test ./figures; \
 	$(STEP) "test images" nice go -C tools/images test -timeout 60m .; \
-	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 40m ./...
+	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 40m ./...; \
+	$(STEP) "test signatures" nice go -C tools/signatures test -vet=off -timeout 40m ./...
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && REGISTRYLOCAL=$$(tools/registrylocal/build.sh) && S3LOCAL=$$(tools/s3local/build.sh) && export KUBELOCAL VAULTLOCAL REGISTRYLOCAL S3LOCAL; \

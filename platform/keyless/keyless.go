@@ -1,22 +1,18 @@
 // Package keyless verifies signatures that were made without a key of the signer's own, as `cosign sign` makes them by default: an authority
-// (Fulcio) gave the signer a certificate for some minutes, and a transparency log (Rekor) says when the signature was made. All that is needed
-// is in the bundle and in the trusted root that the caller gives.
+// (Fulcio) gave the signer a certificate for some minutes, and a transparency log (Rekor) or an authority of timestamps (RFC 3161) says when the
+// signature was made. All that is needed is in the bundle and in the trusted root that the caller gives.
 //
-// Invariants: a certificate counts only if an authority of the root issued it and it was good at the time that a log of the root has signed; that
-// log entry is of this very signature, payload and certificate; nobody is asked.
+// Invariants: a certificate counts only if an authority of the root issued it, a log of certificates of the root has taken it in (if the root names
+// such logs), and it was good at each time that a log or an authority of the root has signed; a log of the root has an entry of this very signature,
+// content and certificate, by the log's promise, its proof, or both, of which each that is there must be good; nobody is asked.
 //
 // Nothing here trusts its input but the root.
 package keyless
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"crypto/x509"
 	"encoding/asn1"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"regexp"
@@ -27,8 +23,8 @@ import (
 )
 
 const (
-	// maxEntries of logs in one bundle are looked at.
-	maxEntries = 4
+	// maxEntries of logs may be in one bundle, and so many timestamps.
+	maxEntries = 8
 	// maxIdentityBytes of a pattern.
 	maxIdentityBytes = 1024
 	// maxSignerBytes of what a certificate says of its holder.
@@ -81,42 +77,61 @@ func (i Identity) IsOf(s Signer) bool {
 	return i.issuer.MatchString(s.Issuer) && i.subject.MatchString(s.Subject)
 }
 
+// Bundle is what is kept beside a signature, and how (Sigstore's bundles).
+type Bundle struct {
+	MediaType string   `json:"mediaType"`
+	Material  Material `json:"verificationMaterial"`
+}
+
+// bundleVersion tells what a bundle has to have.
+type bundleVersion int
+
+const (
+	version1 bundleVersion = iota + 1 // the log's promise is enough
+	version2                          // the log's proof is in it
+	version3                          // and the certificate stands alone
+)
+
+func (b Bundle) version() (bundleVersion, error) {
+	switch b.MediaType {
+	case "application/vnd.dev.sigstore.bundle+json;version=0.1":
+		return version1, nil
+	case "application/vnd.dev.sigstore.bundle+json;version=0.2":
+		return version2, nil
+	case "application/vnd.dev.sigstore.bundle+json;version=0.3", "application/vnd.dev.sigstore.bundle.v0.3+json":
+		return version3, nil
+	}
+	return 0, errors.New("a bundle of a version that is not read: only 0.1 to 0.3 are")
+}
+
 // Material is what a bundle has beside its envelope (verificationMaterial).
 type Material struct {
 	Certificate *encoded `json:"certificate"`
 	Chain       *struct {
 		Certificates []encoded `json:"certificates"`
 	} `json:"x509CertificateChain"` // of bundles before 0.3: the first is the signer's
-	Entries []Entry `json:"tlogEntries"`
+	Entries    []Entry `json:"tlogEntries"`
+	Timestamps struct {
+		Signed []struct {
+			DER []byte `json:"signedTimestamp"`
+		} `json:"rfc3161Timestamps"`
+	} `json:"timestampVerificationData"`
 }
 
 type encoded struct {
 	Raw []byte `json:"rawBytes"` // DER
 }
 
-// Entry is what a log says of a signature.
-type Entry struct {
-	Index json.Number `json:"logIndex"`
-	Log   struct {
-		KeyID []byte `json:"keyId"`
-	} `json:"logId"`
-	Kind struct {
-		Kind    string `json:"kind"`
-		Version string `json:"version"`
-	} `json:"kindVersion"`
-	Time    json.Number `json:"integratedTime"`
-	Promise struct {
-		Signature []byte `json:"signedEntryTimestamp"`
-	} `json:"inclusionPromise"`
-	Body []byte `json:"canonicalizedBody"`
-}
-
 // IsZero tells that a bundle has no certificate: it was signed with a key.
 func (m Material) IsZero() bool { return m.Certificate == nil && m.Chain == nil }
 
 // Verify tells who signed a message, which stands for a payload (DSSE). The error says why the signature does not count.
-func (r *Root) Verify(m Material, payload, message, signature []byte) (Signer, error) {
-	cert, err := m.certificate()
+func (r *Root) Verify(b Bundle, payload, message, signature []byte) (Signer, error) {
+	version, err := b.version()
+	if err != nil {
+		return Signer{}, err
+	}
+	cert, err := b.Material.certificate(version)
 	if err != nil {
 		return Signer{}, err
 	}
@@ -126,86 +141,82 @@ func (r *Root) Verify(m Material, payload, message, signature []byte) (Signer, e
 	if !verify(cert.PublicKey, message, signature) {
 		return Signer{}, errors.New("a signature that does not fit to its certificate")
 	}
-	if len(m.Entries) == 0 {
-		return Signer{}, errors.New("no entry of a transparency log, so that nothing says when it was made")
+	times, err := r.times(b.Material, content{cert, payload, message, signature}, version)
+	if err != nil {
+		return Signer{}, err
 	}
-	for _, e := range m.Entries[:min(len(m.Entries), maxEntries)] {
-		var at time.Time
-		if at, err = r.timeOf(e, cert, payload, signature); err == nil {
-			if err = r.trusts(cert, at); err == nil {
-				return signerOf(cert)
-			}
+	for _, at := range times {
+		if err := r.trusts(cert, at); err != nil {
+			return Signer{}, err
 		}
 	}
-	return Signer{}, err
+	return signerOf(cert)
 }
 
-func (m Material) certificate() (*x509.Certificate, error) {
-	var raw []byte
-	switch {
-	case m.Certificate != nil:
-		raw = m.Certificate.Raw
-	case m.Chain != nil && len(m.Chain.Certificates) > 0:
-		raw = m.Chain.Certificates[0].Raw
+// times are when a signature was there, as the root's logs and authorities of timestamps have signed. A log of the root must have taken it in,
+// and each entry and timestamp that the root can judge must be good: what is damaged does not count less than what is missing.
+func (r *Root) times(m Material, of content, version bundleVersion) (times []time.Time, err error) {
+	if len(m.Entries) > maxEntries || len(m.Timestamps.Signed) > maxEntries {
+		return nil, fmt.Errorf("more than %d log entries or timestamps", maxEntries)
 	}
-	cert, err := x509.ParseCertificate(raw)
-	if err != nil {
-		return nil, errors.New("a certificate that can't be read")
+	if len(r.timestamps) > 0 {
+		for _, t := range m.Timestamps.Signed {
+			at, err := r.timestamp(t.DER, of.signature)
+			if err != nil {
+				return nil, err
+			}
+			times = append(times, at)
+		}
+	}
+	entries := 0
+	for _, e := range m.Entries {
+		at := slices.IndexFunc(r.logs, func(l log) bool { return bytes.Equal(l.id, e.Log.KeyID) })
+		if at < 0 {
+			continue // of a log that is none of the root's
+		}
+		l := r.logs[at]
+		signed, err := l.timeOf(e, of, version)
+		if err != nil {
+			return nil, err
+		}
+		if !signed.IsZero() {
+			times = append(times, signed)
+		} else if !slices.ContainsFunc(times, l.holds) {
+			return nil, errors.New("a log entry without a time (Rekor 2), and no timestamp of an authority (timestampAuthorities) of the trusted root")
+		}
+		entries++
+	}
+	if entries == 0 {
+		return nil, errors.New("no entry of a transparency log of the trusted root (tlogs)")
+	}
+	return times, nil
+}
+
+func (m Material) certificate(version bundleVersion) (cert *x509.Certificate, err error) {
+	var all []encoded
+	switch {
+	case m.Certificate != nil && m.Chain == nil:
+		all = []encoded{*m.Certificate}
+	case m.Chain != nil && m.Certificate == nil && version != version3:
+		all = m.Chain.Certificates
+	}
+	wrong := errors.New("a certificate that can't be read")
+	if len(all) > maxChain {
+		return nil, wrong
+	}
+	for _, one := range all {
+		c, err := x509.ParseCertificate(one.Raw)
+		if err != nil {
+			return nil, wrong
+		}
+		if cert == nil {
+			cert = c
+		}
+	}
+	if cert == nil {
+		return nil, wrong
 	}
 	return cert, nil
-}
-
-// timeOf is when a log has taken in a signature, by the log's own signature over that.
-func (r *Root) timeOf(e Entry, cert *x509.Certificate, payload, signature []byte) (at time.Time, err error) {
-	seconds, err := e.Time.Int64()
-	index, indexErr := e.Index.Int64()
-	switch {
-	case err != nil || indexErr != nil || seconds <= 0 || index < 0:
-		return at, errors.New("a log entry without a time, as of Rekor 2, which is not read. Sign with Rekor 1")
-	case len(e.Promise.Signature) == 0:
-		return at, errors.New("a log entry without the log's signature over its time (signedEntryTimestamp)")
-	}
-	at = time.Unix(seconds, 0)
-	// The canonical form of JSON (RFC 8785) of what the log signs.
-	signed := fmt.Appendf(nil, `{"body":"%s","integratedTime":%d,"logID":"%s","logIndex":%d}`, base64.StdEncoding.EncodeToString(e.Body), seconds, hex.EncodeToString(e.Log.KeyID), index)
-	isLogged := slices.ContainsFunc(r.logs, func(l log) bool {
-		return bytes.Equal(l.id, e.Log.KeyID) && l.holds(at) && verify(l.key, signed, e.Promise.Signature)
-	})
-	if !isLogged {
-		return at, errors.New("a log entry that is of no log of the trusted root, or does not fit to it")
-	}
-	return at, e.isOf(cert, payload, signature)
-}
-
-// isOf holds the entry against the signature that it must be of.
-func (e Entry) isOf(cert *x509.Certificate, payload, signature []byte) error {
-	var body struct {
-		Kind string `json:"kind"`
-		Spec struct {
-			PayloadHash struct {
-				Algorithm string `json:"algorithm"`
-				Value     string `json:"value"`
-			} `json:"payloadHash"`
-			Signatures []struct {
-				Signature []byte `json:"signature"`
-				Verifier  []byte `json:"verifier"` // PEM
-			} `json:"signatures"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal(e.Body, &body); err != nil || body.Kind != "dsse" || e.Kind.Kind != "dsse" {
-		return errors.New("a log entry of a kind that is not read. Only dsse is")
-	}
-	sum, is := sha256.Sum256(payload), body.Spec.PayloadHash
-	if is.Algorithm != "sha256" || is.Value != hex.EncodeToString(sum[:]) {
-		return errors.New("a log entry that is for something else")
-	}
-	for _, s := range body.Spec.Signatures {
-		block, _ := pem.Decode(s.Verifier)
-		if bytes.Equal(s.Signature, signature) && block != nil && bytes.Equal(block.Bytes, cert.Raw) {
-			return nil
-		}
-	}
-	return errors.New("a log entry that is for another signature")
 }
 
 // trusts tells whether an authority of the root issued a certificate, and the certificate was good at a time.
@@ -217,19 +228,24 @@ func (r *Root) trusts(cert *x509.Certificate, at time.Time) error {
 		if !a.holds(at) {
 			continue
 		}
-		options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}}
-		for i, one := range a.chain {
-			if i == len(a.chain)-1 {
-				options.Roots.AddCert(one)
-			} else {
-				options.Intermediates.AddCert(one)
-			}
-		}
-		if _, err := cert.Verify(options); err == nil {
-			return nil
+		if chains, err := a.chainsTo(cert, at, x509.ExtKeyUsageCodeSigning); err == nil {
+			return r.issued(cert, chains)
 		}
 	}
 	return errors.New("a certificate of no authority of the trusted root, or one that was not good when the log took the signature in")
+}
+
+// chainsTo leads from a certificate to the authority's root, if all were good at a time and may be used so.
+func (a authority) chainsTo(cert *x509.Certificate, at time.Time, usage x509.ExtKeyUsage) ([][]*x509.Certificate, error) {
+	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{usage}}
+	for i, one := range a.chain {
+		if i == len(a.chain)-1 {
+			options.Roots.AddCert(one)
+		} else {
+			options.Intermediates.AddCert(one)
+		}
+	}
+	return cert.Verify(options)
 }
 
 //nolint:gochecknoglobals // never changed: the names of Fulcio's extensions

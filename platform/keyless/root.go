@@ -19,14 +19,18 @@ const (
 	maxAuthorities = 16
 	maxLogs        = 16
 	maxChain       = 5
+	// hintBytes of the id of a key stand before a signature of a checkpoint.
+	hintBytes = 4
 	// RSA keys have so many bits: by smaller ones nothing is proven, and larger ones take long.
 	minRSABits, maxRSABits = 2048, 8192
 )
 
-// Root is what is trusted: authorities that know signers, and logs that say when.
+// Root is what is trusted: authorities that know signers, and logs and authorities of timestamps that say when.
 type Root struct {
-	authorities []authority
-	logs        []log
+	authorities     []authority
+	logs            []log
+	certificateLogs []log       // none: certificates need not be in one
+	timestamps      []authority // the first certificate may be the one that signs. None: timestamps are not looked at
 }
 
 // span is a time in which something is trusted; a zero end is none.
@@ -43,8 +47,9 @@ type authority struct {
 
 type log struct {
 	span
-	id  []byte
-	key crypto.PublicKey
+	id   []byte
+	hint []byte // of the key, in signatures of checkpoints
+	key  crypto.PublicKey
 }
 
 type validFor struct {
@@ -52,60 +57,101 @@ type validFor struct {
 	End   time.Time `json:"end"`
 }
 
+// logDoc and authorityDoc are as trusted_root.json has them.
+type logDoc struct {
+	Key struct {
+		Raw      []byte   `json:"rawBytes"`
+		ValidFor validFor `json:"validFor"`
+	} `json:"publicKey"`
+	ID         keyID `json:"logId"`
+	Checkpoint keyID `json:"checkpointKeyId"`
+}
+
+type keyID struct {
+	ID []byte `json:"keyId"`
+}
+
+type authorityDoc struct {
+	Chain struct {
+		Certificates []encoded `json:"certificates"`
+	} `json:"certChain"`
+	ValidFor validFor `json:"validFor"`
+}
+
 // ParseRoot reads a trusted root as Sigstore writes it (trusted_root.json). The error says what is wrong, and repeats nothing of it.
-func ParseRoot(text string) (*Root, error) {
+func ParseRoot(text string) (r *Root, err error) {
 	var doc struct {
-		Logs []struct {
-			Key struct {
-				Raw      []byte   `json:"rawBytes"`
-				ValidFor validFor `json:"validFor"`
-			} `json:"publicKey"`
-			ID struct {
-				KeyID []byte `json:"keyId"`
-			} `json:"logId"`
-		} `json:"tlogs"`
-		Authorities []struct {
-			Chain struct {
-				Certificates []encoded `json:"certificates"`
-			} `json:"certChain"`
-			ValidFor validFor `json:"validFor"`
-		} `json:"certificateAuthorities"`
+		Logs            []logDoc       `json:"tlogs"`
+		Authorities     []authorityDoc `json:"certificateAuthorities"`
+		CertificateLogs []logDoc       `json:"ctlogs"`
+		Timestamps      []authorityDoc `json:"timestampAuthorities"`
 	}
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		return nil, errors.New("is not JSON that can be read. Write what trusted_root.json holds (`cosign trusted-root create`)")
 	}
-	if len(doc.Logs) == 0 || len(doc.Authorities) == 0 || len(doc.Logs) > maxLogs || len(doc.Authorities) > maxAuthorities {
-		return nil, fmt.Errorf("needs certificateAuthorities and tlogs, at most %d and %d. Write what trusted_root.json holds (`cosign trusted-root create`)", maxAuthorities, maxLogs)
+	const form = "needs certificateAuthorities and tlogs, at most %d and %d (of timestampAuthorities and ctlogs, too). Write what trusted_root.json holds (`cosign trusted-root create`)"
+	if len(doc.Logs) == 0 || len(doc.Authorities) == 0 || max(len(doc.Logs), len(doc.CertificateLogs)) > maxLogs || max(len(doc.Authorities), len(doc.Timestamps)) > maxAuthorities {
+		return nil, fmt.Errorf(form, maxAuthorities, maxLogs)
 	}
-	r := &Root{}
-	for i, l := range doc.Logs {
+	r = &Root{}
+	if r.logs, err = readLogs(doc.Logs, "log"); err != nil {
+		return nil, err
+	}
+	if r.certificateLogs, err = readLogs(doc.CertificateLogs, "log of certificates"); err != nil {
+		return nil, err
+	}
+	if r.authorities, err = readAuthorities(doc.Authorities, "authority"); err != nil {
+		return nil, err
+	}
+	if r.timestamps, err = readAuthorities(doc.Timestamps, "authority of timestamps"); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func readLogs(docs []logDoc, name string) (logs []log, err error) {
+	for i, l := range docs {
 		key, err := x509.ParsePKIXPublicKey(l.Key.Raw)
-		if err != nil || len(l.ID.KeyID) == 0 {
-			return nil, fmt.Errorf("has a log (%d) without an id, or with a key that can't be read", i+1)
+		if err != nil {
+			key, err = x509.ParsePKCS1PublicKey(l.Key.Raw) // Sigstore has one such log
+		}
+		if err != nil || len(l.ID.ID) < hintBytes {
+			return nil, fmt.Errorf("has a %s (%d) without an id, or with a key that can't be read", name, i+1)
+		}
+		if l.Key.ValidFor.Start.IsZero() {
+			return nil, fmt.Errorf("has a %s (%d) that does not say since when it is trusted (validFor.start)", name, i+1)
 		}
 		if err := checkKey(key); err != nil {
-			return nil, fmt.Errorf("has a log (%d) whose key %w", i+1, err)
+			return nil, fmt.Errorf("has a %s (%d) whose key %w", name, i+1, err)
 		}
-		r.logs = append(r.logs, log{l.Key.ValidFor.times(), l.ID.KeyID, key})
+		hint := l.ID.ID[:hintBytes]
+		if len(l.Checkpoint.ID) >= hintBytes {
+			hint = l.Checkpoint.ID[:hintBytes]
+		}
+		logs = append(logs, log{l.Key.ValidFor.times(), l.ID.ID, hint, key})
 	}
-	for i, a := range doc.Authorities {
+	return logs, nil
+}
+
+func readAuthorities(docs []authorityDoc, name string) (authorities []authority, err error) {
+	for i, a := range docs {
 		one := authority{span: a.ValidFor.times()}
 		for _, c := range a.Chain.Certificates {
 			cert, err := x509.ParseCertificate(c.Raw)
 			if err != nil {
-				return nil, fmt.Errorf("has an authority (%d) with a certificate that can't be read", i+1)
+				return nil, fmt.Errorf("has an %s (%d) with a certificate that can't be read", name, i+1)
 			}
 			if err := checkKey(cert.PublicKey); err != nil {
-				return nil, fmt.Errorf("has an authority (%d) with a certificate whose key %w", i+1, err)
+				return nil, fmt.Errorf("has an %s (%d) with a certificate whose key %w", name, i+1, err)
 			}
 			one.chain = append(one.chain, cert)
 		}
 		if len(one.chain) == 0 || len(one.chain) > maxChain {
-			return nil, fmt.Errorf("has an authority (%d) with no certificate, or more than %d", i+1, maxChain)
+			return nil, fmt.Errorf("has an %s (%d) with no certificate, or more than %d", name, i+1, maxChain)
 		}
-		r.authorities = append(r.authorities, one)
+		authorities = append(authorities, one)
 	}
-	return r, nil
+	return authorities, nil
 }
 
 func (v validFor) times() span { return span{v.Start, v.End} }

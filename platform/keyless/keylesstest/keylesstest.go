@@ -2,6 +2,7 @@
 package keylesstest
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -117,6 +118,7 @@ type Signing struct {
 	// Body changes the log's entry before the log signs it, and Material what the bundle has beside its envelope.
 	Body     func(entry map[string]any)
 	Material func(material map[string]any)
+	Bundle   func(bundle map[string]any) // changes all of it, at last
 }
 
 // The signer of the zero Signing.
@@ -155,10 +157,14 @@ func (s *Sigstore) Bundle(how Signing) []byte {
 	if how.Material != nil {
 		how.Material(material)
 	}
-	return []byte(s.json(map[string]any{
+	bundle := map[string]any{
 		"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json", "verificationMaterial": material,
 		"dsseEnvelope": map[string]any{"payload": how.Payload, "payloadType": Statement, "signatures": []any{map[string]any{"sig": signature}}},
-	}))
+	}
+	if how.Bundle != nil {
+		how.Bundle(bundle)
+	}
+	return []byte(s.json(bundle))
 }
 
 func (how Signing) withDefaults(s *Sigstore) Signing {
@@ -190,10 +196,24 @@ func (s *Sigstore) enter(body []byte, at time.Time) map[string]any {
 	const index = 7
 	text := base64.StdEncoding.EncodeToString(body)
 	signed := fmt.Appendf(nil, `{"body":"%s","integratedTime":%d,"logID":"%x","logIndex":%d}`, text, at.Unix(), s.logID(), index)
+	// The log's tree has three leaves, of which this is the second.
+	first, last, leaf := hashOf(0, []byte("first")), hashOf(0, []byte("last")), hashOf(0, body)
+	root := hashOf(1, hashOf(1, first, leaf), last)
+	state := fmt.Sprintf("log.example.com - 1\n3\n%s\n", base64.StdEncoding.EncodeToString(root))
+	by := base64.StdEncoding.EncodeToString(append(s.logID()[:4], s.sign(s.log, []byte(state))...))
 	return map[string]any{
+		"inclusionProof": map[string]any{
+			"logIndex": "1", "treeSize": "3", "rootHash": root, "hashes": [][]byte{first, last},
+			"checkpoint": map[string]any{"envelope": state + "\n\u2014 log.example.com " + by + "\n"},
+		},
 		"logIndex": fmt.Sprint(index), "logId": map[string]any{"keyId": s.logID()}, "kindVersion": map[string]any{"kind": "dsse", "version": "0.0.1"},
 		"integratedTime": fmt.Sprint(at.Unix()), "inclusionPromise": map[string]any{"signedEntryTimestamp": s.sign(s.log, signed)}, "canonicalizedBody": body,
 	}
+}
+
+func hashOf(kind byte, parts ...[]byte) []byte {
+	sum := sha256.Sum256(append([]byte{kind}, bytes.Join(parts, nil)...))
+	return sum[:]
 }
 
 func (s *Sigstore) sign(key *ecdsa.PrivateKey, message []byte) []byte {

@@ -84,7 +84,7 @@ func (t *Trust) signer(message, sig []byte) (fingerprint string, no *signature.R
 // bundle is the form of cosign 3: an envelope (DSSE) around a statement (in-toto). The statement names no repository.
 func (t *Trust) bundle(text []byte, of Subject) (fingerprint string, no *signature.Refusal) {
 	var bundle struct {
-		Material keyless.Material `json:"verificationMaterial"`
+		keyless.Bundle
 		Envelope struct {
 			Payload     []byte `json:"payload"`
 			PayloadType string `json:"payloadType"`
@@ -103,7 +103,7 @@ func (t *Trust) bundle(text []byte, of Subject) (fingerprint string, no *signatu
 	signed := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(is.PayloadType), is.PayloadType, len(is.Payload), is.Payload)
 	for _, s := range is.Signatures {
 		if t.root != nil {
-			fingerprint, no = t.holder(bundle.Material, is.Payload, signed, s.Sig)
+			fingerprint, no = t.holder(bundle.Bundle, is.Payload, signed, s.Sig)
 		} else {
 			fingerprint, no = t.signer(signed, s.Sig)
 		}

@@ -33,11 +33,11 @@ func (t *Trust) mayBe(signer keyless.Signer) bool {
 }
 
 // holder is who signed without a key.
-func (t *Trust) holder(m keyless.Material, payload, message, sig []byte) (signer string, no *signature.Refusal) {
-	if m.IsZero() {
+func (t *Trust) holder(b keyless.Bundle, payload, message, sig []byte) (signer string, no *signature.Refusal) {
+	if b.Material.IsZero() {
 		return "", signature.Refuse(signature.Unknown, "has a signature with a key, and the source wants one with a certificate of its trusted root")
 	}
-	is, err := t.root.Verify(m, payload, message, sig)
+	is, err := t.root.Verify(b, payload, message, sig)
 	switch {
 	case err != nil:
 		return "", signature.Refuse(signature.Invalid, "has a signature that does not count: it has %s", err)

@@ -42,7 +42,7 @@ func TestSignaturesWithoutAKey(t *testing.T) {
 		"another identity": {oci.Signature{IsBundle: true, Payload: s.Bundle(keylesstest.Signing{Payload: statementOf(digest), Subject: "https://ci.example.com/eve/shop/x"})}, signature.Unknown, "eve"},
 		"another issuer":   {oci.Signature{IsBundle: true, Payload: s.Bundle(keylesstest.Signing{Payload: statementOf(digest), Issuer: "https://token.eve.example.com"})}, signature.Unknown, "none of the source's identities"},
 		"another artifact": {oci.Signature{IsBundle: true, Payload: s.Bundle(keylesstest.Signing{Payload: statementOf("sha256:" + oci.Digest(strings.Repeat("b", 64)))})}, signature.Invalid, "for another artifact"},
-		"another root":     {oci.Signature{IsBundle: true, Payload: keylesstest.New(t).Bundle(keylesstest.Signing{Payload: statementOf(digest)})}, signature.Invalid, "of no log"},
+		"another root":     {oci.Signature{IsBundle: true, Payload: keylesstest.New(t).Bundle(keylesstest.Signing{Payload: statementOf(digest)})}, signature.Invalid, "no entry of a transparency log"},
 		"a key":            {oci.Signature{IsBundle: true, Payload: s.Bundle(keylesstest.Signing{Payload: statementOf(digest), Material: func(m map[string]any) { clear(m) }})}, signature.Unknown, "with a key"},
 		"the form before":  {oci.Signature{Payload: []byte("{}"), Signature: "AAAA"}, signature.Unknown, "cosign 3"},
 	} {
