@@ -73,8 +73,7 @@ type signedData struct {
 		Text []byte `asn1:"explicit,tag:0"`
 	}
 	Certificates asn1.RawValue `asn1:"optional,tag:0"`
-	Revoked      asn1.RawValue `asn1:"optional,tag:1"`
-	Signers      []signerInfo  `asn1:"set"`
+	Signers      []signerInfo  `asn1:"set"` // a list of what is revoked may stand before them, and is not read
 }
 
 type signerInfo struct {
@@ -127,6 +126,9 @@ func (r *Root) timestamp(der, signature []byte) (at time.Time, err error) {
 	}
 	s := &data.Signers[0]
 	hash := hashNamed(s.Digest)
+	if !isList(s.Attributes) || data.Certificates.FullBytes != nil && !isList(data.Certificates) {
+		return at, wrong
+	}
 	if hash == 0 || s.Version != 1 || s.Unsigned.FullBytes != nil || len(data.DigestAlgorithms) != 1 || hashNamed(data.DigestAlgorithms[0]) != hash {
 		return at, wrong
 	}
@@ -152,6 +154,9 @@ func (r *Root) timestamp(der, signature []byte) (at time.Time, err error) {
 	}
 	return at, errors.New("a timestamp of no authority (timestampAuthorities) of the trusted root, or one that does not fit to it")
 }
+
+// isList tells whether a value has the tag of a list at its place, which is the first of those that may be left out.
+func isList(v asn1.RawValue) bool { return len(v.FullBytes) > 0 && v.FullBytes[0] == 0xa0 }
 
 // hashNamed is zero for one that is not known.
 func hashNamed(a pkix.AlgorithmIdentifier) crypto.Hash {

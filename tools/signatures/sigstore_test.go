@@ -311,14 +311,20 @@ func changeText(key, text string, set func(any), tried func(at int)) {
 	if isText || err != nil {
 		raw = []byte(text)
 	}
+	masks := func(i int) []byte { return []byte{1 << (i % 7)} }
+	if key == "signedTimestamp" || key == "envelope" { // not all of their form is signed
+		masks = func(int) []byte { return []byte{1, 2, 4, 8, 16, 32, 64, 128} }
+	}
 	for i := range raw {
-		raw[i] ^= 1 << (i % 7)
-		if isText || err != nil {
-			set(string(raw))
-		} else {
-			set(base64.StdEncoding.EncodeToString(raw))
+		for _, mask := range masks(i) {
+			raw[i] ^= mask
+			if isText || err != nil {
+				set(string(raw))
+			} else {
+				set(base64.StdEncoding.EncodeToString(raw))
+			}
+			tried(i)
+			raw[i] ^= mask
 		}
-		tried(i)
-		raw[i] ^= 1 << (i % 7)
 	}
 }
