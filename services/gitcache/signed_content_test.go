@@ -301,11 +301,15 @@ func TestOnlyArtifactsSignedByNotationArePublished(t *testing.T) {
 	f.problem()
 
 	third := push("third")
-	cose := notationManifest("application/cose", []byte("x"))
-	f.registry.PushManifest(t, "team/shop", digestOf(cose), manifestType, cose, []byte("x"), []byte("{}"))
+	envelope := ada.COSE(t, third)
+	cose := notationManifest("application/cose", envelope)
+	f.registry.PushManifest(t, "team/shop", digestOf(cose), manifestType, cose, envelope, []byte("{}"))
 	f.registry.PushManifest(t, "team/shop", strings.Replace(third, ":", "-", 1), indexType, referrers(notationType, cose))
 	n.refresh()
-	f.problem("in COSE", "--signature-format jws", "sign it again")
+	if by := f.resolved("tag:1.0.0", "tag:1.0.0@"+third).GetSignedBy(); !strings.HasPrefix(by, "C=US, ST=WA, O=Build, CN=ada (authority sha256:") {
+		t.Errorf("signed in COSE by %q", by)
+	}
+	f.problem()
 }
 
 // TestSignaturesOfOtherThingsAreRefused: each has its words at the source, and nothing of it is published.

@@ -83,10 +83,7 @@ func DecodeSignatures(body []byte, form SignatureForm) (layers []SignatureLayer,
 	for _, l := range doc.Layers {
 		isBundle := form == FormCosign && strings.HasPrefix(l.MediaType, typeBundle)
 		switch {
-		case form == FormNotation && l.MediaType == typeCOSE:
-			skipped = errors.New("a signature is in COSE, and only JWS is read (`notation sign --signature-format jws`)")
-			continue
-		case form == FormNotation && l.MediaType != typeJWS, form == FormCosign && !isBundle && l.MediaType != typePayload:
+		case form == FormNotation && l.MediaType != typeJWS && l.MediaType != typeCOSE, form == FormCosign && !isBundle && l.MediaType != typePayload:
 			continue
 		}
 		digest, err := ParseDigest(l.Digest)

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/asn1"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -22,8 +21,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/signature"
 )
 
-// The form of notation's signatures: specifications of the Notary Project, signature-specification.md and
-// signature-envelope-jws.md.
+// The form of notation's signatures: specifications of the Notary Project, signature-specification.md,
+// signature-envelope-jws.md and signature-envelope-cose.md.
 const (
 	notationPayload = "application/vnd.cncf.notary.payload.v1+json"
 	notationScheme  = "notary.x509"
@@ -103,24 +102,14 @@ func fingerprintOf(der []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// envelope is a JWS in its flattened form.
-type envelope struct {
-	Payload   string `json:"payload"`
-	Protected string `json:"protected"`
-	Signature string `json:"signature"`
-	Header    struct {
-		Chain [][]byte `json:"x5c"`
-	} `json:"header"`
-}
-
 // verify tells who signed a subject by an envelope. Nothing of what was signed is read before the signature fits, and
 // no certificate counts by what it says of itself before a trusted one is found in its chain.
 func (a *authorities) verify(text []byte, of Subject, now time.Time) (signer string, no *signature.Refusal) {
-	var e envelope
-	if err := json.Unmarshal(text, &e); err != nil {
-		return "", signature.Refuse(signature.Invalid, "has a signature that is no JWS envelope")
+	e, err := parseEnvelope(text)
+	if err != nil {
+		return "", signature.Refuse(signature.Invalid, "has a signature that %v", err)
 	}
-	chain, no := e.chain()
+	chain, no := e.certificates()
 	if no != nil {
 		return "", no
 	}
@@ -138,11 +127,11 @@ func (a *authorities) verify(text []byte, of Subject, now time.Time) (signer str
 		const text = "has a signature by %s, none of the source's trusted identities"
 		return "", signature.Refuse(signature.Unknown, text, shorten(signer))
 	}
-	alg, ok := verifyJWS(leaf.PublicKey, e)
+	alg, ok := e.fits(leaf.PublicKey)
 	if !ok {
 		return "", signature.Refuse(signature.Invalid, "has a signature by %s that does not fit", shorten(signer))
 	}
-	if err := e.checkProtected(alg, now); err != nil {
+	if err := e.checkHeader(alg, now); err != nil {
 		return "", signature.Refuse(kindOf(err), "has a signature by %s that %v", shorten(signer), err)
 	}
 	if no := e.checkPayload(of, signer); no != nil {
@@ -151,14 +140,14 @@ func (a *authorities) verify(text []byte, of Subject, now time.Time) (signer str
 	return signer, nil
 }
 
-// chain reads the certificates: the first signs, and each is issued by the next.
-func (e *envelope) chain() ([]*x509.Certificate, *signature.Refusal) {
-	if n := len(e.Header.Chain); n == 0 || n > maxChain {
+// certificates reads the chain: the first signs, and each is issued by the next.
+func (e *envelope) certificates() ([]*x509.Certificate, *signature.Refusal) {
+	if n := len(e.chain); n == 0 || n > maxChain {
 		const text = "has a signature with %d certificates: one to %d are possible"
 		return nil, signature.Refuse(signature.Invalid, text, n, maxChain)
 	}
 	var chain []*x509.Certificate
-	for _, der := range e.Header.Chain {
+	for _, der := range e.chain {
 		cert, err := x509.ParseCertificate(der)
 		if err != nil {
 			return nil, signature.Refuse(signature.Invalid, "has a signature with a damaged certificate")
@@ -278,13 +267,9 @@ func isCritical(c *x509.Certificate, id asn1.ObjectIdentifier) bool {
 	return false
 }
 
-// verifyJWS verifies an envelope by a key. The algorithm follows from the key, and from nothing that the envelope says.
-func verifyJWS(key crypto.PublicKey, e envelope) (alg string, ok bool) {
-	sig, err := base64.RawURLEncoding.Strict().DecodeString(e.Signature)
-	if err != nil {
-		return "", false
-	}
-	message := []byte(e.Protected + "." + e.Payload)
+// fits verifies an envelope by a key. The algorithm follows from the key, and from nothing that the envelope says.
+func (e *envelope) fits(key crypto.PublicKey) (alg string, ok bool) {
+	message, sig := e.message, e.signature
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:
 		bits := key.Curve.Params().BitSize
@@ -327,44 +312,38 @@ func kindOf(err error) signature.Kind {
 	return signature.Invalid
 }
 
-// checkProtected wants what a signature says of itself to be what is known here, and all of it.
-func (e *envelope) checkProtected(alg string, now time.Time) error {
-	text, err := base64.RawURLEncoding.DecodeString(e.Protected)
-	var header map[string]json.RawMessage // names are told by their case
-	if err != nil || json.Unmarshal(text, &header) != nil {
-		return errors.New("can't be read")
+// checkHeader wants what a signature says of itself to be what is known here, and all of it.
+func (e *envelope) checkHeader(alg string, now time.Time) error {
+	h, err := e.header()
+	if err != nil {
+		return err
 	}
-	said := func(name string) (text string) {
-		_ = json.Unmarshal(header[name], &text) // else it is empty
-		return text
-	}
-	var critical []string
-	if json.Unmarshal(header["crit"], &critical) != nil || !slices.Contains(critical, headerScheme) {
+	if !slices.Contains(h.critical, headerScheme) {
 		return errors.New("does not say what is critical")
 	}
+	said := h.texts
 	switch {
-	case said("alg") != alg:
-		return fmt.Errorf("says it is made by %q, and its key makes %s", shorten(said("alg")), alg)
-	case said("cty") != notationPayload:
+	case said["alg"] != alg:
+		return fmt.Errorf("says it is made by %q, and its key makes %s", shorten(said["alg"]), alg)
+	case said["cty"] != notationPayload:
 		return errors.New("is of no artifact")
-	case said(headerScheme) != notationScheme:
-		return fmt.Errorf("is made by the scheme %q, which Fairlead does not know", shorten(said(headerScheme)))
-	case header[headerPlugin] != nil:
-		return fmt.Errorf("wants the plugin %q to verify it, and Fairlead has no plugins", shorten(said(headerPlugin)))
-	}
-	if _, err := time.Parse(time.RFC3339, said(headerTime)); err != nil {
+	case said[headerScheme] != notationScheme:
+		return fmt.Errorf("is made by the scheme %q, which Fairlead does not know", shorten(said[headerScheme]))
+	case h.has[headerPlugin]:
+		return fmt.Errorf("wants the plugin %q to verify it, and Fairlead has no plugins", shorten(said[headerPlugin]))
+	case h.times[headerTime].IsZero():
 		return errors.New("does not say when it was made")
 	}
-	for _, name := range critical {
-		if name != headerScheme && name != headerExpiry || header[name] == nil {
+	for _, name := range h.critical {
+		if name != headerScheme && name != headerExpiry || !h.has[name] {
 			return fmt.Errorf("has the critical header %q, which Fairlead does not know", shorten(name))
 		}
 	}
-	if header[headerExpiry] == nil {
+	if !h.has[headerExpiry] {
 		return nil
 	}
-	expiry, err := time.Parse(time.RFC3339, said(headerExpiry))
-	if err != nil || !slices.Contains(critical, headerExpiry) {
+	expiry := h.times[headerExpiry]
+	if expiry.IsZero() || !slices.Contains(h.critical, headerExpiry) {
 		return errors.New("has an end that can't be read")
 	}
 	if !now.Before(expiry) {
@@ -375,13 +354,12 @@ func (e *envelope) checkProtected(alg string, now time.Time) error {
 
 // checkPayload wants an envelope to be of a subject.
 func (e *envelope) checkPayload(of Subject, signer string) *signature.Refusal {
-	text, err := base64.RawURLEncoding.DecodeString(e.Payload)
 	var payload struct {
 		Target struct {
 			Digest string `json:"digest"`
 		} `json:"targetArtifact"`
 	}
-	if err != nil || json.Unmarshal(text, &payload) != nil {
+	if json.Unmarshal(e.payload, &payload) != nil {
 		return signature.Refuse(signature.Invalid, "has a signature by %s whose content can't be read", shorten(signer))
 	}
 	if payload.Target.Digest != string(of.Digest) {

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +45,11 @@ func TestSignaturesOfNotationAreGoodByAuthorityAndIdentity(t *testing.T) {
 			"by the authority between": notationTrust(t, buildTeam+", CN=ada", team),
 			"anyone":                   notationTrust(t, "*", root),
 		} {
-			by, no := judge(trust, ada.Envelope(t, digest))
-			if no != nil || !strings.HasPrefix(by, "C=US, ST=WA, O=Build, CN=ada (authority sha256:") || !trust.Has(by) {
-				t.Errorf("%s, %s: by %q, refused: %v", kind, name, by, no)
+			for form, envelope := range map[string][]byte{"JWS": ada.Envelope(t, digest), "COSE": ada.COSE(t, digest)} {
+				by, no := judge(trust, envelope)
+				if no != nil || !strings.HasPrefix(by, "C=US, ST=WA, O=Build, CN=ada (authority sha256:") || !trust.Has(by) {
+					t.Errorf("%s, %s, %s: by %q, refused: %v", kind, name, form, by, no)
+				}
 			}
 		}
 	}
@@ -55,6 +58,9 @@ func TestSignaturesOfNotationAreGoodByAuthorityAndIdentity(t *testing.T) {
 	by, no := judge(trust, alone.Envelope(t, digest))
 	if no != nil || !trust.Has(by) {
 		t.Errorf("a certificate that is its own authority: by %q, refused: %v", by, no)
+	}
+	if inCOSE, no := judge(trust, alone.COSE(t, digest)); no != nil || inCOSE != by {
+		t.Errorf("a certificate that is its own authority, in COSE: by %q, refused: %v", inCOSE, no)
 	}
 	// Who signed counts by the policy of today.
 	others := notationTrust(t, "x509.subject: C=US, ST=WA, O=Other", alone)
@@ -149,11 +155,74 @@ func TestSignaturesOfNotationThatDoNotCount(t *testing.T) {
 	}
 }
 
+func TestEnvelopesOfCOSEThatDoNotCount(t *testing.T) {
+	t.Parallel()
+	root, other := signedtest.Authority(t, "root"), signedtest.Authority(t, "other")
+	ada, eve := root.Signer(t, "P-256", "Build", "ada", nil), root.Signer(t, "P-256", "Build", "eve", nil)
+	const scheme, expiry, made = "io.cncf.notary.signingScheme", "io.cncf.notary.expiry", "io.cncf.notary.signingTime"
+	payload := signedtest.Payload(digest)
+	saying := func(pairs ...any) []byte {
+		protected := ada.ProtectedCOSE()
+		for i := 0; i < len(pairs); i += 2 {
+			protected[pairs[i]] = pairs[i+1]
+		}
+		return ada.SignCOSE(t, signedtest.CBOR(protected), payload)
+	}
+	at := func(d time.Duration) signedtest.Tag {
+		return signedtest.Tag{Number: 1, Value: int(time.Now().Add(d).Unix())}
+	}
+	good := ada.COSE(t, digest)
+	plain := signedtest.CBOR(ada.ProtectedCOSE())
+	const invalid, unknown, expired = signature.Invalid, signature.Unknown, signature.Expired
+	for name, is := range map[string]struct {
+		envelope []byte
+		kind     signature.Kind
+		want     string
+	}{
+		"nothing":                   {nil, invalid, "no JWS and no COSE"},
+		"without its tag":           {good[1:], invalid, "no JWS and no COSE"},
+		"with another tag":          {append([]byte{0xd3}, good[1:]...), invalid, "no JWS and no COSE"},
+		"with more after it":        {append(slices.Clone(good), 0), invalid, "no JWS and no COSE"},
+		"of three parts":            {signedtest.CBOR(signedtest.Tag{Number: 18, Value: []any{plain, map[any]any{}, payload}}), invalid, "no JWS and no COSE"},
+		"detached":                  {signedtest.CBOR(signedtest.Tag{Number: 18, Value: []any{plain, map[any]any{}, "", []byte("x")}}), invalid, "no JWS and no COSE"},
+		"no certificates":           {signedtest.CBOR(signedtest.Tag{Number: 18, Value: []any{plain, map[any]any{}, payload, []byte("x")}}), invalid, "with 0 certificates"},
+		"certificates of text":      {signedtest.CBOR(signedtest.Tag{Number: 18, Value: []any{plain, map[any]any{33: []any{"x"}}, payload, []byte("x")}}), invalid, "no JWS and no COSE"},
+		"an open length":            {[]byte{0xd2, 0x9f, 0xff}, invalid, "no JWS and no COSE"},
+		"another authority":         {other.Signer(t, "P-256", "Build", "ada", nil).COSE(t, digest), unknown, "none of the source's certificates"},
+		"another identity":          {root.Signer(t, "P-256", "Sales", "ada", nil).COSE(t, digest), unknown, "none of the source's trusted identities"},
+		"another artifact":          {ada.COSE(t, strings.Replace(digest, "a", "b", 1)), invalid, "another artifact"},
+		"somebody else's chain":     {(&signedtest.Notary{Key: ada.Key, Chain: eve.Chain}).COSE(t, digest), invalid, "does not fit"},
+		"a header that is no map":   {ada.SignCOSE(t, []byte{0x80}, payload), invalid, "can't be read"},
+		"a header with a key twice": {ada.SignCOSE(t, append([]byte{0xa2}, "\x01\x26\x01\x26"...), payload), invalid, "can't be read"},
+		"another algorithm":         {saying(1, -37), invalid, `made by "PS256"`},
+		"an algorithm that is none": {saying(1, -999), invalid, `made by "-999"`},
+		"another content":           {saying(3, "text/plain"), invalid, "no artifact"},
+		"another scheme":            {saying(scheme, "notary.x509.signingAuthority"), invalid, "scheme"},
+		"nothing critical":          {saying(2, []any{}), invalid, "what is critical"},
+		"something unknown":         {saying(2, []any{scheme, "x"}, "x", "y"), invalid, `critical header "x"`},
+		"an unknown label":          {saying(2, []any{scheme, 7}, 7, "y"), invalid, "critical header"},
+		"a plugin":                  {saying("io.cncf.notary.verificationPlugin", "p"), invalid, "plugin"},
+		"a time without its tag":    {saying(made, int(time.Now().Unix())), invalid, "when it was made"},
+		"an end that has passed":    {saying(2, []any{scheme, expiry}, expiry, at(-time.Hour)), expired, "is expired"},
+		"an end for nobody":         {saying(expiry, at(time.Hour)), invalid, "an end that can't be read"},
+		"an end that is text":       {saying(2, []any{scheme, expiry}, expiry, "2030-01-01T00:00:00Z"), invalid, "an end that can't be read"},
+	} {
+		by, no := judge(notationTrust(t, buildTeam, root), is.envelope)
+		if no == nil || by != "" || no.Kind != is.kind || !strings.Contains(no.Error(), is.want) {
+			t.Errorf("%s: by %q, refused: %v; want %s %q", name, by, no, is.kind, is.want)
+		}
+	}
+	if by, no := judge(notationTrust(t, buildTeam, root), saying(2, []any{scheme, expiry}, expiry, at(time.Hour))); no != nil {
+		t.Errorf("an end that comes: by %q, refused: %v", by, no)
+	}
+}
+
 // FuzzEnvelope: nothing is signed by an authority whose key is gone, but what it has signed.
 func FuzzEnvelope(f *testing.F) {
 	root := signedtest.Authority(f, "root")
 	ada := root.Signer(f, "P-256", "Build", "ada", nil)
 	f.Add(ada.Envelope(f, strings.Replace(digest, "a", "b", 1)))
+	f.Add(ada.COSE(f, strings.Replace(digest, "a", "b", 1)))
 	f.Add([]byte(`{"payload":"e30","protected":"e30","signature":"","header":{"x5c":["AAAA"]}}`))
 	trust := notationTrust(f, "*", root)
 	f.Fuzz(func(t *testing.T, envelope []byte) {
