@@ -126,7 +126,7 @@ func roleMay(role string, p procedure) bool {
 			// Catalog without values of secrets.
 			return !slices.Contains([]string{
 				"ListTokens", "ListLogins", "GetHub", "ListAuditEvents", "GetRemovals", "ListRevisions", "ListDeployments", "ListEvents",
-				"ListAccessRequests", "ListRecordings", "GetClusterView", "ListClusterViews", "ListViewRows", "GetViewCurves", "GetSink", "ListSinks", "GetAgentConfig", "ListAgentConfigs", "GetAlert", "ListAlerts", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets", "ListConfigUsers",
+				"ListAccessRequests", "ListRecordings", "GetClusterView", "ListClusterViews", "ListViewRows", "GetViewCurves", "GetSink", "ListSinks", "GetAgentConfig", "ListAgentConfigs", "GetViewSet", "ListViewSets", "GetAlert", "ListAlerts", "GetBackend", "ListBackends", "GetConfigSet", "ListConfigSets", "ListConfigUsers",
 			}, name)
 		}
 	case gitcache:

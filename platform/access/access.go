@@ -47,6 +47,7 @@ const (
 	Backend        = "Backend"
 	Sink           = "Sink"
 	AgentConfig    = "AgentConfig"
+	ViewSet        = "ViewSet"
 	Alert          = "Alert"
 	Grant          = "Grant"
 	Role           = "Role"

@@ -14,12 +14,12 @@ var builtin = []struct { //nolint:gochecknoglobals // a constant
 	name, description string
 	rules             []rule
 }{
-	{"viewer", "Sees everything but secrets.", []rule{{[]Verb{View}, []string{Source, Project, Cluster, Service, GlobalService, ConfigSet, Backend, Sink, AgentConfig, Alert, Role}}}},
+	{"viewer", "Sees everything but secrets.", []rule{{[]Verb{View}, []string{Source, Project, Cluster, Service, GlobalService, ConfigSet, Backend, Sink, AgentConfig, ViewSet, Alert, Role}}}},
 	{"deployer", "Besides: creates, changes, syncs, holds, pins and rolls back services.", []rule{{[]Verb{Deploy, Edit}, []string{Service, GlobalService, ConfigSet}}, {[]Verb{Deploy}, []string{Alert}}}},
 	{"operator", "Besides: deletes services, says where events are sent to, and gets into pods.", []rule{
 		{[]Verb{Delete}, []string{Service, GlobalService, ConfigSet}}, {[]Verb{Edit, Delete}, []string{Sink, Alert}},
 	}},
-	{"admin", "Besides: clusters, how their agents are configured, and secrets.", []rule{{Verbs(), []string{Cluster, AgentConfig, Secret}}}},
+	{"admin", "Besides: clusters, how their agents are configured, what their views have besides, and secrets.", []rule{{Verbs(), []string{Cluster, AgentConfig, ViewSet, Secret}}}},
 }
 
 // rule allows verbs on kinds.

@@ -27,6 +27,7 @@ type state struct {
 	projects map[string]*consolev1.Project
 	roles    map[string]*consolev1.Role
 	configs  map[string]*consolev1.AgentConfig
+	sets     map[string]*consolev1.ViewSet
 
 	bySource map[string]*uses
 	// granted and allowed are grants and roles in the order of names, for who asks with every request; nil: they have
@@ -41,6 +42,7 @@ func newState() *state {
 		services: map[string]*Service{}, secrets: map[string]*consolev1.Secret{},
 		grants:   map[string]*consolev1.Grant{},
 		projects: map[string]*consolev1.Project{}, roles: map[string]*consolev1.Role{}, configs: map[string]*consolev1.AgentConfig{},
+		sets:     map[string]*consolev1.ViewSet{},
 		bySource: map[string]*uses{},
 	}
 }
@@ -63,6 +65,8 @@ func kindOf(ch *consolev1.Change) consolev1.Kind {
 		return consolev1.Kind_KIND_ROLE
 	case *consolev1.Change_AgentConfig:
 		return consolev1.Kind_KIND_AGENT_CONFIG
+	case *consolev1.Change_ViewSet:
+		return consolev1.Kind_KIND_VIEW_SET
 	case *consolev1.Change_Deleted:
 		return c.Deleted.GetKind()
 	}
@@ -93,6 +97,8 @@ func (s *state) apply(ch *consolev1.Change) (kind consolev1.Kind, name string, o
 		s.allowed.Store(nil)
 	case *consolev1.Change_AgentConfig:
 		kind, name, ok = set(s.configs, consolev1.Kind_KIND_AGENT_CONFIG, c.AgentConfig)
+	case *consolev1.Change_ViewSet:
+		kind, name, ok = set(s.sets, consolev1.Kind_KIND_VIEW_SET, c.ViewSet)
 	case *consolev1.Change_Deleted:
 		return s.remove(c.Deleted)
 	}
@@ -140,6 +146,8 @@ func (s *state) remove(d *consolev1.Deleted) (consolev1.Kind, string, bool) {
 		s.allowed.Store(nil)
 	case consolev1.Kind_KIND_AGENT_CONFIG:
 		ok = unset(s.configs, d)
+	case consolev1.Kind_KIND_VIEW_SET:
+		ok = unset(s.sets, d)
 	}
 	return d.GetKind(), d.GetName(), ok
 }
@@ -181,10 +189,11 @@ type contents struct {
 	projects []*consolev1.Project
 	roles    []*consolev1.Role
 	configs  []*consolev1.AgentConfig
+	sets     []*consolev1.ViewSet
 }
 
 func (s *state) contents() contents {
-	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants), sorted(s.projects), sorted(s.roles), sorted(s.configs)}
+	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants), sorted(s.projects), sorted(s.roles), sorted(s.configs), sorted(s.sets)}
 }
 
 // changes is the contents as a stream would bring them.
@@ -226,6 +235,11 @@ func (c contents) changes(yield func(*consolev1.Change) bool) {
 	}
 	for _, r := range c.configs {
 		if !yield(&consolev1.Change{Change: &consolev1.Change_AgentConfig{AgentConfig: r}}) {
+			return
+		}
+	}
+	for _, r := range c.sets {
+		if !yield(&consolev1.Change{Change: &consolev1.Change_ViewSet{ViewSet: r}}) {
 			return
 		}
 	}

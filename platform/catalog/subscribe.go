@@ -15,13 +15,15 @@ type Delta struct {
 	Rights bool
 	// AgentConfigs: of the configurations of agents, whichever.
 	AgentConfigs bool
+	// ViewSets: of the sets of views, whichever.
+	ViewSets bool
 
 	Sources, Clusters, Services, Secrets, Projects map[string]struct{}
 }
 
 // Empty says that nothing changed.
 func (d Delta) Empty() bool {
-	return !d.All && !d.Rights && !d.AgentConfigs && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets)+len(d.Projects) == 0
+	return !d.All && !d.Rights && !d.AgentConfigs && !d.ViewSets && len(d.Sources)+len(d.Clusters)+len(d.Services)+len(d.Secrets)+len(d.Projects) == 0
 }
 
 func (d *Delta) add(kind consolev1.Kind, name string) {
@@ -43,6 +45,9 @@ func (d *Delta) add(kind consolev1.Kind, name string) {
 	case consolev1.Kind_KIND_AGENT_CONFIG:
 		d.AgentConfigs = true
 		return
+	case consolev1.Kind_KIND_VIEW_SET:
+		d.ViewSets = true
+		return
 	default:
 		return
 	}
@@ -59,6 +64,7 @@ func (d *Delta) merge(more Delta) {
 	}
 	d.Rights = d.Rights || more.Rights
 	d.AgentConfigs = d.AgentConfigs || more.AgentConfigs
+	d.ViewSets = d.ViewSets || more.ViewSets
 	d.Sources = union(d.Sources, more.Sources)
 	d.Clusters = union(d.Clusters, more.Clusters)
 	d.Services = union(d.Services, more.Services)

@@ -73,6 +73,13 @@ func (c *Catalog) AgentConfigs() []*consolev1.AgentConfig {
 	return sorted(c.live.configs)
 }
 
+// ViewSets returns all sets of views, in the order of names.
+func (c *Catalog) ViewSets() []*consolev1.ViewSet {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return sorted(c.live.sets)
+}
+
 // Project returns one project.
 func (c *Catalog) Project(name string) (*consolev1.Project, bool) {
 	c.mu.RLock()

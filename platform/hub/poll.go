@@ -62,10 +62,12 @@ type PollDeps struct {
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
 	// Config is what the hub configures the agent with; nil: the agent takes no configuration.
-	Config  Config
-	Tracer  trace.Tracer
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	Config Config
+	// ViewSets are the sets of its view; nil: it keeps none.
+	ViewSets ViewSets
+	Tracer   trace.Tracer
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 }
 
 // Config is the agent's configuration, as far as the hub says.
@@ -75,6 +77,13 @@ type Config interface {
 	// Synced notes that the hub has answered, and Take takes over what it sent; nil: nothing new.
 	Synced()
 	Take(sent *deliveryv1.AgentConfigDelivery) error
+}
+
+// ViewSets are the sets of the agent's view, as far as the hub says.
+type ViewSets interface {
+	// Digest is that of the sets that are kept, and Take takes over what the hub sent; nil: nothing new.
+	Digest() string
+	Take(sent *deliveryv1.ViewSetDelivery)
 }
 
 // Poller keeps the wanted state up to date.
@@ -172,6 +181,9 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 		if err := p.Config.Take(answer.GetAgentConfig()); err != nil {
 			return 0, err
 		}
+	}
+	if p.ViewSets != nil {
+		p.ViewSets.Take(answer.GetViewSets())
 	}
 	switch result := answer.GetResult().(type) {
 	case *deliveryv1.SyncResponse_NotModified:
@@ -278,6 +290,9 @@ func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest
 	}
 	if p.Config != nil {
 		request.AgentConfig = p.Config.State()
+	}
+	if p.ViewSets != nil {
+		request.ViewSets = p.ViewSets.Digest()
 	}
 	if sendHave {
 		for _, name := range slices.Sorted(maps.Keys(digests)) {

@@ -51,6 +51,7 @@ const (
 	Backend        Kind = "Backend"
 	Sink           Kind = "Sink"
 	AgentConfig    Kind = "AgentConfig"
+	ViewSet        Kind = "ViewSet"
 	Alert          Kind = "Alert"
 
 	list Kind = "List"

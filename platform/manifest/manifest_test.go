@@ -177,15 +177,15 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 		},
 		"no kind": {
 			head + "metadata: {name: a}\n",
-			`shop.yaml:1: kind "": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig or Alert`,
+			`shop.yaml:1: kind "": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig, ViewSet or Alert`,
 		},
 		"unknown kind": {
 			head + "kind: Sauce\n",
-			`shop.yaml:2: kind "Sauce": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig or Alert; did you mean Source?`,
+			`shop.yaml:2: kind "Sauce": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig, ViewSet or Alert; did you mean Source?`,
 		},
 		"a Kubernetes object": {
 			"apiVersion: apps/v1\nkind: Deployment\n",
-			`shop.yaml:2: kind "Deployment": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig or Alert. Kubernetes objects belong into the repository`,
+			`shop.yaml:2: kind "Deployment": must be Role, ServiceAccount, Secret, Backend, Source, Project, Cluster, ConfigSet, GlobalService, Service, Grant, Sink, AgentConfig, ViewSet or Alert. Kubernetes objects belong into the repository`,
 		},
 		"no version": {
 			"kind: Source\n", `shop.yaml:1: apiVersion is missing: write apiVersion: fairlead.dev/v1`,

@@ -91,6 +91,8 @@ type Config struct {
 	Tunnel reach.Policy
 	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
 	RequireImpersonation bool
+	// NoViewSets: the view has no kinds but those that every view has, whatever the hub says.
+	NoViewSets bool
 	// Accounts are those that services may be applied as, as patterns of namespace/name; none: all but those of kube-system and
 	// fairlead-system.
 	Accounts []string
@@ -118,6 +120,7 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.Func("tunnel-impersonate-group", "`group` that people may impersonate through the tunnel (kubectl --as-group), and no other; may be given several times; default: those of --tunnel-group, or any", each(&c.Tunnel.ImpersonatedGroups))
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
+	fs.BoolVar(&c.NoViewSets, "no-view-sets", false, "keep no ViewSets of the hub: its administrators choose no further kinds whose objects the view counts and lists")
 	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
 	fs.Func("impersonate-accounts", "comma-separated Kubernetes service accounts that services may name (spec.sync.impersonate), as `namespace/name` where * stands for any text, but not for kube-system and fairlead-system; default: all but those of these two namespaces", flags.List(&c.Accounts))
 	fs.StringVar(&c.Pod, "pod", "", "`namespace/name` of the pod that the agent runs in: what keeps it running is removed by no service (default: found out, unless the host's name is not the pod's)")
@@ -466,6 +469,10 @@ func (a *Agent) wire() error {
 	if err := a.openConfig(); err != nil {
 		return err
 	}
+	sets, err := a.openViewSets()
+	if err != nil {
+		return err
+	}
 	a.poller = deliver.New(deliver.Deps{
 		Distributors:      a.distributors,
 		Desired:           a.desired,
@@ -477,6 +484,7 @@ func (a *Agent) wire() error {
 		ViewLost:          a.pusher.Lost,
 		NoViews:           a.noViews,
 		Config:            a.config,
+		ViewSets:          sets,
 		Tracer:            tracer,
 		Metrics:           a.telemetry.Registry,
 		Log:               a.log,

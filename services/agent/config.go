@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/agent/internal/config"
 	"fairlead.dev/services/agent/internal/reconcile"
 	"fairlead.dev/services/agent/internal/render"
+	"fairlead.dev/services/agent/internal/views"
 )
 
 const (
@@ -94,6 +95,14 @@ func (a *Agent) ceilings(s agentconfig.Settings) (keys []string) {
 func (a *Agent) noViews() bool {
 	settings, _ := a.config.InForce()
 	return settings.NoViews
+}
+
+// openViewSets has the view keep what the hub sent before the agent started; nil: the agent keeps none.
+func (a *Agent) openViewSets() (hub.ViewSets, error) {
+	if a.cfg.NoViewSets {
+		return nil, nil //nolint:nilnil // nil is none
+	}
+	return views.OpenKept(a.cfg.DataDir, a.view, a.log)
 }
 
 // viewState is the view that the hub has acknowledged; nil: none, or views are off.

@@ -88,7 +88,7 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleUser // grants decide about them
 		case method == "CheckBackend":
 			want = identity.RoleAdmin // a check reads with whatever Secret
-		case strings.Contains(method, "Sink") || strings.Contains(method, "AgentConfig") || strings.Contains(method, "Alert") || strings.Contains(method, "Backend") || strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig") || method == "ListConfigUsers":
+		case strings.Contains(method, "Sink") || strings.Contains(method, "AgentConfig") || strings.Contains(method, "ViewSet") || strings.Contains(method, "Alert") || strings.Contains(method, "Backend") || strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig") || method == "ListConfigUsers":
 			want = identity.RoleUser
 		case method == "AccessConfigs":
 			want = identity.RoleDistributor

@@ -40,6 +40,7 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
+	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -308,7 +309,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		configuration = config.New(c, s.store, box)
 		return []catalog.Hook{ // first who may, last what is told of it
 			keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: c}, catalog.Declarations{Catalog: c}, catalog.Dependencies{}, catalog.Releases{},
-			configuration, sink.Hook{Catalog: c}, agentconfig.Hook{Sees: keeper.Sees}, alert.Hook{}, changes.Recorder{Catalog: c}, told,
+			configuration, sink.Hook{Catalog: c}, agentconfig.Hook{Sees: keeper.Sees}, viewset.Hook{Sees: keeper.Sees}, alert.Hook{}, changes.Recorder{Catalog: c}, told,
 		}
 	}
 	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Hooks: hooks, Log: deps.Log})

@@ -183,6 +183,7 @@ type api struct {
 	sinks      consolev1connect.SinkServiceClient
 	agents     consolev1connect.AgentConfigServiceClient
 	alerts     consolev1connect.AlertServiceClient
+	viewSets   consolev1connect.ViewSetServiceClient
 	live       consolev1connect.LiveServiceClient
 	events     consolev1connect.EventServiceClient
 	lending    consolev1connect.LendingServiceClient
@@ -245,6 +246,7 @@ func (r *running) as(t testing.TB, token string) api {
 		sinks:      consolev1connect.NewSinkServiceClient(hc, r.url, opts...),
 		agents:     consolev1connect.NewAgentConfigServiceClient(hc, r.url, opts...),
 		alerts:     consolev1connect.NewAlertServiceClient(hc, r.url, opts...),
+		viewSets:   consolev1connect.NewViewSetServiceClient(hc, r.url, opts...),
 		live:       consolev1connect.NewLiveServiceClient(hc, r.url, opts...),
 	}
 }

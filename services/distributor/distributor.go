@@ -80,7 +80,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	var err error
 	s.replica, err = replica.New(identity.ServiceDistributor, cfg.Config, deps,
 		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_PROJECT,
-		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_AGENT_CONFIG)
+		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_AGENT_CONFIG, consolev1.Kind_KIND_VIEW_SET)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 func (a *app) get() *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
-		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|agentconfigs|alerts|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings [NAME...]",
+		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|agentconfigs|viewsets|alerts|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings|rows [NAME...]",
 		Annotations: map[string]string{readsReferences: "yes"},
 		Short:       "Show resources and how they are",
 		Long: `Show resources and how they are.
@@ -53,7 +53,7 @@ Logins are your own: sessions in browsers, tokens of this command, and tokens th
 Objects are what services have in their clusters, as agents told it: with the cluster away, too.
 
 Nodes, pods and warnings are those of clusters, as their agents see them: no cluster is asked. Of pods those are listed that are not well, of
-warnings those of the last hour, by reason and object; what is counted and not listed is said. Whoever may not read the Kubernetes API of a
+warnings those of the last hour, by reason and object; what is counted and not listed is said. Rows are those of the ViewSet NAME. Whoever may not read the Kubernetes API of a
 cluster sees none of its rows. "fairlead top" has the figures, which -o wide shows of clusters, too.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml
@@ -67,6 +67,7 @@ cluster sees none of its rows. "fairlead top" has the figures, which -o wide sho
   fairlead get services -o custom-columns=NAME:.metadata.name,STATE:.status.state --no-headers
   fairlead get services --filter 'cluster = edge-1' --watch
   fairlead get pods --cluster edge-1
+  fairlead get rows certificates --cluster edge-1
   fairlead get warnings --filter 'labels.env = prod' --watch`,
 		Args: wants(1, unlimited),
 	}
@@ -179,7 +180,7 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 		return nil, fmt.Errorf("--filter, --sort and --watch are for resources of the catalog, not for %s", name)
 	}
 	if look, ok := g.viewedOf(name); ok {
-		return func(ctx context.Context, h *hub.Hub, _ []string) error { return look.run(ctx, h) }, look.check(names)
+		return look.run, look.check(names)
 	}
 	switch {
 	case sessions:

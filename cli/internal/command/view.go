@@ -75,6 +75,7 @@ func rowOf(k manifest.Kind) func(view, manifest.Message) row {
 		manifest.ServiceAccount: rows(view.serviceAccount),
 		manifest.Secret:         rows(view.secret),
 		manifest.AgentConfig:    rows(view.agentConfig),
+		manifest.ViewSet:        rows(view.viewSet),
 		manifest.Alert:          rows(view.alert),
 	}[k]
 	if !ok {

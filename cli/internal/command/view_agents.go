@@ -39,3 +39,33 @@ func configTrouble(c *consolev1.ClusterAgentConfig) string {
 		return ""
 	}
 }
+
+func (v view) viewSet(s *consolev1.ViewSet) (r row) {
+	is, name, of := s.GetStatus(), s.GetMetadata().GetName(), s.GetSpec().GetOf()
+	kind := of.GetKind()
+	if of.GetGroup() != "" {
+		kind += "." + of.GetGroup()
+	}
+	r.cells = []cell{
+		{"NAME", name}, {"KIND", kind}, {"CLUSTERS", fmt.Sprint(is.GetClusters())}, {"WHOLE", fmt.Sprint(is.GetWhole())},
+		{"TROUBLES", fmt.Sprint(is.GetTroublesTotal())}, {"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
+	}
+	r.more = []cell{{"DESCRIPTION", s.GetSpec().GetDescription()}}
+	about := map[string][]string{}
+	var reasons []string
+	for _, trouble := range is.GetTroubles() {
+		if about[trouble.GetReason()] == nil {
+			reasons = append(reasons, trouble.GetReason())
+		}
+		about[trouble.GetReason()] = append(about[trouble.GetReason()], trouble.GetCluster())
+	}
+	for _, reason := range reasons {
+		clusters := about[reason]
+		text := strings.Join(clusters[:min(len(clusters), maxAbout)], ", ")
+		if more := len(clusters) - maxAbout; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		r.notes = append(r.notes, note{about: name, text: text + ": " + reason})
+	}
+	return r
+}

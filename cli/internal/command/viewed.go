@@ -6,30 +6,38 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/viewset"
 )
 
 // viewedKinds are what `get` shows of clusters from the views of their agents, by the words for it.
 func viewedKinds() map[string]string {
-	return map[string]string{"node": "nodes", "nodes": "nodes", "pod": "pods", "pods": "pods", "warning": "warnings", "warnings": "warnings"}
+	return map[string]string{"node": "nodes", "nodes": "nodes", "pod": "pods", "pods": "pods", "warning": "warnings", "warnings": "warnings", "rows": rowsOfSet}
 }
+
+// rowsOfSet is the word for rows of a ViewSet.
+const rowsOfSet = "rows"
 
 // viewed is a look at rows of views.
 type viewed struct {
 	getting *getting
-	section string
+	section string // or rowsOfSet
+	set     string // is the name of the ViewSet then
+	columns []*deliveryv1.ViewColumn
 }
 
 // viewedOf returns a look if a kind is one of views.
 func (g *getting) viewedOf(name string) (viewed, bool) {
 	section, ok := viewedKinds()[strings.ToLower(name)]
-	return viewed{g, section}, ok
+	return viewed{getting: g, section: section}, ok
 }
 
 // isViewed tells whether `get` has a kind of what agents see.
@@ -41,7 +49,9 @@ func isViewed(name string) bool {
 // check says what can't be asked for.
 func (v viewed) check(names []string) error {
 	switch {
-	case len(names) > 0:
+	case v.section == rowsOfSet && len(names) != 1:
+		return errors.New("name the ViewSet whose rows to show, such as `fairlead get rows certificates`; `fairlead get viewsets` lists them")
+	case v.section != rowsOfSet && len(names) > 0:
 		return fmt.Errorf("%s are listed all: choose by --cluster, --namespace, --service or --filter; `fairlead kubectl CLUSTER get %s` asks the cluster itself", v.section, strings.TrimSuffix(v.section, "s"))
 	case v.getting.sort != "":
 		return fmt.Errorf("%s come in the order of clusters, of each the worst first: leave --sort out", v.section)
@@ -54,7 +64,13 @@ func (v viewed) check(names []string) error {
 }
 
 // run shows rows once, or again and again.
-func (v viewed) run(ctx context.Context, h *hub.Hub) error {
+func (v viewed) run(ctx context.Context, h *hub.Hub, names []string) error {
+	if v.section == rowsOfSet {
+		v.set = names[0]
+		if err := v.readColumns(ctx, h); err != nil {
+			return err
+		}
+	}
 	if v.getting.watch {
 		return v.getting.app.again(ctx, v.getting.format, func(ctx context.Context) (string, error) {
 			rows, gaps, err := v.find(ctx, h)
@@ -69,7 +85,7 @@ func (v viewed) run(ctx context.Context, h *hub.Hub) error {
 				t.MaxCell = 0
 				err = t.Write(&b)
 			}
-			return b.String() + gapNotes(v.section, gaps), err
+			return b.String() + v.gapNotes(gaps), err
 		})
 	}
 	rows, gaps, err := v.find(ctx, h)
@@ -84,7 +100,7 @@ func (v viewed) run(ctx context.Context, h *hub.Hub) error {
 	} else if err := v.getting.app.writeTable(v.table(rows)); err != nil {
 		return err
 	}
-	v.getting.app.notef("%s", gapNotes(v.section, gaps))
+	v.getting.app.notef("%s", v.gapNotes(gaps))
 	return nil
 }
 
@@ -93,6 +109,8 @@ func (v viewed) none(gaps []*consolev1.RowsGap) string {
 	switch {
 	case len(gaps) > 0:
 		return fmt.Sprintf("no %s are listed", v.section)
+	case v.section == rowsOfSet:
+		return "no objects are worth a row: `fairlead top cluster NAME` has the figures of set-" + v.set
 	case v.section == "pods":
 		return "no pods are in trouble: `fairlead top cluster` counts those that are well"
 	case v.section == "warnings":
@@ -125,7 +143,11 @@ func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.Cluster
 	if v.getting.chosen.cluster != "" {
 		filter = both(fmt.Sprintf("name = %q", v.getting.chosen.cluster), filter)
 	}
-	req := &consolev1.ListViewRowsRequest{Section: v.section, PageSize: 1000, Filter: filter, Namespace: v.getting.chosen.namespace, Service: v.getting.chosen.service}
+	section := v.section
+	if section == rowsOfSet {
+		section = viewset.Section(v.set)
+	}
+	req := &consolev1.ListViewRowsRequest{Section: section, PageSize: 1000, Filter: filter, Namespace: v.getting.chosen.namespace, Service: v.getting.chosen.service}
 	for {
 		page, err := h.Views.ListViewRows(ctx, req)
 		if err != nil {
@@ -140,6 +162,18 @@ func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.Cluster
 		_, err = h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: v.getting.chosen.cluster}) // a name that is wrong has none
 	}
 	return rows, gaps, err
+}
+
+// readColumns reads the heads of the rows of a ViewSet. Whoever may see clusters and not the ViewSet sees the rows without them.
+func (v *viewed) readColumns(ctx context.Context, h *hub.Hub) error {
+	got, err := h.ViewSets.GetViewSet(ctx, &consolev1.GetViewSetRequest{Name: v.set})
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		if rows, _, wrong := v.find(ctx, h); wrong == nil && len(rows) > 0 {
+			return nil
+		}
+	}
+	v.columns = got.GetViewSet().GetSpec().GetColumns()
+	return err
 }
 
 var errNoViews = errors.New("the hub is older than this command and has no views of clusters: update it")
@@ -176,6 +210,8 @@ func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
 			look.row(t, []string{r.GetCluster(), p.GetNamespace(), p.GetName(), p.GetReason(), fmt.Sprint(p.GetFigures()["restarts"]), look.ago(p.GetSinceTime()), p.GetService(), ages(r)}, p.GetNode())
 		}
 		return t
+	case rowsOfSet:
+		return v.setTable(look, rows, ages)
 	}
 	t := look.newTable([]string{"CLUSTER", "NAMESPACE", "OBJECT", "REASON", "COUNT", "LAST", "VIEW", "MESSAGE"}, "FIRST")
 	for _, r := range rows {
@@ -187,8 +223,53 @@ func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
 	return t
 }
 
+// setTable has the columns of a ViewSet behind what every row has.
+func (v viewed) setTable(look view, rows []*consolev1.ClusterViewRow, ages func(*consolev1.ClusterViewRow) string) *table.Table {
+	heads := []string{"CLUSTER", "NAMESPACE", "NAME", "REASON", "SINCE"}
+	most := len(v.columns)
+	for _, r := range rows {
+		most = max(most, len(r.GetRow().GetCells()))
+	}
+	for i := range most {
+		if i < len(v.columns) {
+			heads = append(heads, strings.ToUpper(v.columns[i].GetName()))
+		} else {
+			heads = append(heads, fmt.Sprintf("COLUMN-%d", i+1))
+		}
+	}
+	t := look.newTable(append(heads, "VIEW"), "SERVICE")
+	for _, r := range rows {
+		o := r.GetRow()
+		cells := []string{r.GetCluster(), o.GetNamespace(), o.GetName(), o.GetReason(), look.ago(o.GetSinceTime())}
+		for i := range most {
+			text := ""
+			if i < len(o.GetCells()) {
+				text = o.GetCells()[i]
+			}
+			if i < len(v.columns) && v.columns[i].GetType() == "date" {
+				text = look.date(text)
+			}
+			cells = append(cells, text)
+		}
+		look.row(t, append(cells, ages(r)), o.GetService())
+	}
+	return t
+}
+
+// date says how long ago a time was, or until when it is.
+func (v view) date(text string) string {
+	at, err := time.Parse(time.RFC3339, text)
+	switch {
+	case err != nil:
+		return text
+	case at.After(v.now):
+		return "in " + table.Age(at, v.now)
+	}
+	return table.Age(v.now, at) + " ago"
+}
+
 // gapNotes say what rows do not show. The same is said once, of all clusters that it is about.
-func gapNotes(section string, gaps []*consolev1.RowsGap) string {
+func (v viewed) gapNotes(gaps []*consolev1.RowsGap) string {
 	const named = 5
 	clusters, withheld := map[string][]string{}, map[string]int64{}
 	var reasons []string
@@ -209,7 +290,7 @@ func gapNotes(section string, gaps []*consolev1.RowsGap) string {
 		}
 		count := ""
 		if n := withheld[reason]; n > 0 {
-			count = fmt.Sprintf(" (%d %s are counted and not listed)", n, section)
+			count = fmt.Sprintf(" (%d %s are counted and not listed)", n, v.section)
 		}
 		fmt.Fprintf(&b, "%s%s: %s%s\n", strings.Join(of[:min(len(of), named)], ", "), more, table.Clean(reason), count)
 	}

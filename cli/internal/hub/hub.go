@@ -47,6 +47,7 @@ type Hub struct {
 	Backends consolev1connect.BackendServiceClient
 	Sinks    consolev1connect.SinkServiceClient
 	Alerts   consolev1connect.AlertServiceClient
+	ViewSets consolev1connect.ViewSetServiceClient
 	Configs  consolev1connect.ConfigServiceClient
 	Roles    consolev1connect.RoleServiceClient
 	Accounts consolev1connect.ServiceAccountServiceClient
@@ -168,6 +169,7 @@ func newHub(c contexts.Context) (*Hub, error) {
 		Backends:   consolev1connect.NewBackendServiceClient(hc, c.URL, opts...),
 		Sinks:      consolev1connect.NewSinkServiceClient(hc, c.URL, opts...),
 		Alerts:     consolev1connect.NewAlertServiceClient(hc, c.URL, opts...),
+		ViewSets:   consolev1connect.NewViewSetServiceClient(hc, c.URL, opts...),
 		Configs:    consolev1connect.NewConfigServiceClient(hc, c.URL, opts...),
 		Roles:      consolev1connect.NewRoleServiceClient(hc, c.URL, opts...),
 		Accounts:   consolev1connect.NewServiceAccountServiceClient(hc, c.URL, opts...),

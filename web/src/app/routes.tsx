@@ -46,6 +46,7 @@ const plain = [
   'backend',
   'sink',
   'agentconfig',
+  'viewset',
   'alert',
 ]
 

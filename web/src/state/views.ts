@@ -119,6 +119,27 @@ export const usedWords = (f: Figures): Word[] => [
   [`of ${count(f['used.nodes'])} nodes`, f['used.nodes']],
 ]
 
+// Sections of ViewSets, whose names are behind this.
+const ofSet = 'set-'
+export const isSet = (section: string) => section.startsWith(ofSet)
+export const setName = (section: string) => section.slice(ofSet.length)
+
+// What a ViewSet counts: all objects, and then each figure that is not 0.
+export const setWords = (f: Figures): Word[] =>
+  f.total === undefined
+    ? []
+    : [
+        [`${count(f.total)} in all`],
+        ...Object.entries(f)
+          .filter(([name]) => name !== 'total')
+          .sort(([a], [b]) => a.localeCompare(b))
+          .map(([name, n]): Word => [`${name.replace('.', ' ')}: ${count(n)}`, n]),
+      ]
+
+// Cells of a row with their heads, as far as they are known.
+export const cellWords = (heads: string[], cells: string[]): string[] =>
+  cells.flatMap((cell, i) => (cell === '' ? [] : [heads[i] ? `${heads[i]} ${cell}` : cell]))
+
 export const deprecatedWords = (f: Figures): Word[] => [
   [`${count(f['deprecated.applied'])} used by Fairlead`],
   [`${count(f['deprecated.total'])} in all`, f['deprecated.total']],

@@ -1,13 +1,17 @@
 import { expect, test } from 'vitest'
 import {
+  cellWords,
   cores,
   credentialWords,
   deprecatedWords,
   explored,
   figureColumns,
+  isSet,
   memory,
   podStates,
   said,
+  setName,
+  setWords,
   share,
   summed,
   usedWords,
@@ -40,6 +44,15 @@ test('what is requested is a share of what nodes can give', () => {
   expect(share(f, 'a', 'none', cores)).toBe('7.5 cores')
   expect(share(f, 'none', 'b', cores)).toBe('–')
   expect(share(f, 'm', 'm', memory)).toBe('1.0 GiB of 1.0 GiB (100 %)')
+})
+
+test('a ViewSet says what it counts, and cells have their heads', () => {
+  expect(
+    said(setWords({ total: 3n, 'Ready.false': 1n, 'Ready.true': 2n, 'Ready.none': 0n, 'issuer.a.b': 3n })),
+  ).toEqual(['3 in all', 'issuer a.b: 3', 'Ready false: 1', 'Ready true: 2'])
+  expect(setWords({})).toEqual([])
+  expect(cellWords(['expires', 'names'], ['2027', '', 'x'])).toEqual(['expires 2027', 'x'])
+  expect([isSet('set-a'), isSet('services'), setName('set-a-b')]).toEqual([true, false, 'a-b'])
 })
 
 test('figures of a sample are marked as estimates', () => {

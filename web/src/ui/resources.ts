@@ -28,6 +28,7 @@ import {
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import { SinkSchema, SinkService } from '../gen/fairlead/console/v1/sink_service_pb'
 import { SourceService } from '../gen/fairlead/console/v1/source_service_pb'
+import { ViewSetSchema, ViewSetService } from '../gen/fairlead/console/v1/view_set_service_pb'
 import { toYaml } from './yaml'
 
 // Each kind of resource: its word in addresses, as the command line has it, its name in YAML, and its methods.
@@ -168,6 +169,15 @@ export const kinds: ResourceKind[] = [
     AgentConfigSchema,
     AgentConfigService.method.listAgentConfigs,
     AgentConfigService.method.getAgentConfig,
+  ),
+  of(
+    'viewset',
+    'ViewSet',
+    'kinds that views have besides',
+    Kind.VIEW_SET,
+    ViewSetSchema,
+    ViewSetService.method.listViewSets,
+    ViewSetService.method.getViewSet,
   ),
   of(
     'alert',

@@ -97,6 +97,7 @@ type Resource struct {
 	//	*Resource_Grant
 	//	*Resource_Sink
 	//	*Resource_AgentConfig
+	//	*Resource_ViewSet
 	//	*Resource_Alert
 	Resource      isResource_Resource `protobuf_oneof:"resource"`
 	unknownFields protoimpl.UnknownFields
@@ -257,6 +258,15 @@ func (x *Resource) GetAgentConfig() *AgentConfig {
 	return nil
 }
 
+func (x *Resource) GetViewSet() *ViewSet {
+	if x != nil {
+		if x, ok := x.Resource.(*Resource_ViewSet); ok {
+			return x.ViewSet
+		}
+	}
+	return nil
+}
+
 func (x *Resource) GetAlert() *Alert {
 	if x != nil {
 		if x, ok := x.Resource.(*Resource_Alert); ok {
@@ -322,6 +332,10 @@ type Resource_AgentConfig struct {
 	AgentConfig *AgentConfig `protobuf:"bytes,13,opt,name=agent_config,json=agentConfig,proto3,oneof"`
 }
 
+type Resource_ViewSet struct {
+	ViewSet *ViewSet `protobuf:"bytes,15,opt,name=view_set,json=viewSet,proto3,oneof"`
+}
+
 type Resource_Alert struct {
 	Alert *Alert `protobuf:"bytes,14,opt,name=alert,proto3,oneof"`
 }
@@ -351,6 +365,8 @@ func (*Resource_Grant) isResource_Resource() {}
 func (*Resource_Sink) isResource_Resource() {}
 
 func (*Resource_AgentConfig) isResource_Resource() {}
+
+func (*Resource_ViewSet) isResource_Resource() {}
 
 func (*Resource_Alert) isResource_Resource() {}
 
@@ -839,7 +855,7 @@ var File_fairlead_console_v1_apply_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_apply_service_proto_rawDesc = "" +
 	"\n" +
-	"'fairlead/console/v1/apply_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a.fairlead/console/v1/agent_config_service.proto\x1a'fairlead/console/v1/alert_service.proto\x1a)fairlead/console/v1/backend_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a,fairlead/console/v1/config_set_service.proto\x1a0fairlead/console/v1/global_service_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\x1a1fairlead/console/v1/service_account_service.proto\x1a&fairlead/console/v1/sink_service.proto\"\xe2\x06\n" +
+	"'fairlead/console/v1/apply_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a.fairlead/console/v1/agent_config_service.proto\x1a'fairlead/console/v1/alert_service.proto\x1a)fairlead/console/v1/backend_service.proto\x1a)fairlead/console/v1/catalog_service.proto\x1a,fairlead/console/v1/config_set_service.proto\x1a0fairlead/console/v1/global_service_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\x1a1fairlead/console/v1/service_account_service.proto\x1a&fairlead/console/v1/sink_service.proto\x1a*fairlead/console/v1/view_set_service.proto\"\x9d\a\n" +
 	"\bResource\x12/\n" +
 	"\x04role\x18\n" +
 	" \x01(\v2\x19.fairlead.console.v1.RoleH\x00R\x04role\x12N\n" +
@@ -855,7 +871,8 @@ const file_fairlead_console_v1_apply_service_proto_rawDesc = "" +
 	"\aservice\x18\x04 \x01(\v2\x1c.fairlead.console.v1.ServiceH\x00R\aservice\x122\n" +
 	"\x05grant\x18\x05 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grant\x12/\n" +
 	"\x04sink\x18\f \x01(\v2\x19.fairlead.console.v1.SinkH\x00R\x04sink\x12E\n" +
-	"\fagent_config\x18\r \x01(\v2 .fairlead.console.v1.AgentConfigH\x00R\vagentConfig\x122\n" +
+	"\fagent_config\x18\r \x01(\v2 .fairlead.console.v1.AgentConfigH\x00R\vagentConfig\x129\n" +
+	"\bview_set\x18\x0f \x01(\v2\x1c.fairlead.console.v1.ViewSetH\x00R\aviewSet\x122\n" +
 	"\x05alert\x18\x0e \x01(\v2\x1a.fairlead.console.v1.AlertH\x00R\x05alertB\x11\n" +
 	"\bresource\x12\x05\xbaH\x02\b\x01\"\xf5\x01\n" +
 	"\fApplyRequest\x12F\n" +
@@ -938,8 +955,9 @@ var file_fairlead_console_v1_apply_service_proto_goTypes = []any{
 	(*Grant)(nil),              // 19: fairlead.console.v1.Grant
 	(*Sink)(nil),               // 20: fairlead.console.v1.Sink
 	(*AgentConfig)(nil),        // 21: fairlead.console.v1.AgentConfig
-	(*Alert)(nil),              // 22: fairlead.console.v1.Alert
-	(Kind)(0),                  // 23: fairlead.console.v1.Kind
+	(*ViewSet)(nil),            // 22: fairlead.console.v1.ViewSet
+	(*Alert)(nil),              // 23: fairlead.console.v1.Alert
+	(Kind)(0),                  // 24: fairlead.console.v1.Kind
 }
 var file_fairlead_console_v1_apply_service_proto_depIdxs = []int32{
 	9,  // 0: fairlead.console.v1.Resource.role:type_name -> fairlead.console.v1.Role
@@ -955,21 +973,22 @@ var file_fairlead_console_v1_apply_service_proto_depIdxs = []int32{
 	19, // 10: fairlead.console.v1.Resource.grant:type_name -> fairlead.console.v1.Grant
 	20, // 11: fairlead.console.v1.Resource.sink:type_name -> fairlead.console.v1.Sink
 	21, // 12: fairlead.console.v1.Resource.agent_config:type_name -> fairlead.console.v1.AgentConfig
-	22, // 13: fairlead.console.v1.Resource.alert:type_name -> fairlead.console.v1.Alert
-	1,  // 14: fairlead.console.v1.ApplyRequest.resources:type_name -> fairlead.console.v1.Resource
-	5,  // 15: fairlead.console.v1.ApplyResponse.results:type_name -> fairlead.console.v1.Applied
-	4,  // 16: fairlead.console.v1.ApplyResponse.touched_services:type_name -> fairlead.console.v1.TouchedService
-	23, // 17: fairlead.console.v1.Applied.kind:type_name -> fairlead.console.v1.Kind
-	0,  // 18: fairlead.console.v1.Applied.outcome:type_name -> fairlead.console.v1.ApplyOutcome
-	7,  // 19: fairlead.console.v1.ApplyProblems.problems:type_name -> fairlead.console.v1.ApplyProblem
-	23, // 20: fairlead.console.v1.ApplyProblem.kind:type_name -> fairlead.console.v1.Kind
-	2,  // 21: fairlead.console.v1.ApplyService.Apply:input_type -> fairlead.console.v1.ApplyRequest
-	3,  // 22: fairlead.console.v1.ApplyService.Apply:output_type -> fairlead.console.v1.ApplyResponse
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	22, // 13: fairlead.console.v1.Resource.view_set:type_name -> fairlead.console.v1.ViewSet
+	23, // 14: fairlead.console.v1.Resource.alert:type_name -> fairlead.console.v1.Alert
+	1,  // 15: fairlead.console.v1.ApplyRequest.resources:type_name -> fairlead.console.v1.Resource
+	5,  // 16: fairlead.console.v1.ApplyResponse.results:type_name -> fairlead.console.v1.Applied
+	4,  // 17: fairlead.console.v1.ApplyResponse.touched_services:type_name -> fairlead.console.v1.TouchedService
+	24, // 18: fairlead.console.v1.Applied.kind:type_name -> fairlead.console.v1.Kind
+	0,  // 19: fairlead.console.v1.Applied.outcome:type_name -> fairlead.console.v1.ApplyOutcome
+	7,  // 20: fairlead.console.v1.ApplyProblems.problems:type_name -> fairlead.console.v1.ApplyProblem
+	24, // 21: fairlead.console.v1.ApplyProblem.kind:type_name -> fairlead.console.v1.Kind
+	2,  // 22: fairlead.console.v1.ApplyService.Apply:input_type -> fairlead.console.v1.ApplyRequest
+	3,  // 23: fairlead.console.v1.ApplyService.Apply:output_type -> fairlead.console.v1.ApplyResponse
+	23, // [23:24] is the sub-list for method output_type
+	22, // [22:23] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_apply_service_proto_init() }
@@ -988,6 +1007,7 @@ func file_fairlead_console_v1_apply_service_proto_init() {
 	file_fairlead_console_v1_resources_proto_init()
 	file_fairlead_console_v1_service_account_service_proto_init()
 	file_fairlead_console_v1_sink_service_proto_init()
+	file_fairlead_console_v1_view_set_service_proto_init()
 	file_fairlead_console_v1_apply_service_proto_msgTypes[0].OneofWrappers = []any{
 		(*Resource_Role)(nil),
 		(*Resource_ServiceAccount)(nil),
@@ -1002,6 +1022,7 @@ func file_fairlead_console_v1_apply_service_proto_init() {
 		(*Resource_Grant)(nil),
 		(*Resource_Sink)(nil),
 		(*Resource_AgentConfig)(nil),
+		(*Resource_ViewSet)(nil),
 		(*Resource_Alert)(nil),
 	}
 	type x struct{}

@@ -40,6 +40,7 @@ const (
 	Kind_KIND_SINK            Kind = 12
 	Kind_KIND_AGENT_CONFIG    Kind = 13
 	Kind_KIND_ALERT           Kind = 14
+	Kind_KIND_VIEW_SET        Kind = 15
 )
 
 // Enum value maps for Kind.
@@ -60,6 +61,7 @@ var (
 		12: "KIND_SINK",
 		13: "KIND_AGENT_CONFIG",
 		14: "KIND_ALERT",
+		15: "KIND_VIEW_SET",
 	}
 	Kind_value = map[string]int32{
 		"KIND_UNSPECIFIED":     0,
@@ -77,6 +79,7 @@ var (
 		"KIND_SINK":            12,
 		"KIND_AGENT_CONFIG":    13,
 		"KIND_ALERT":           14,
+		"KIND_VIEW_SET":        15,
 	}
 )
 
@@ -538,6 +541,7 @@ type Change struct {
 	//	*Change_Project
 	//	*Change_Role
 	//	*Change_AgentConfig
+	//	*Change_ViewSet
 	Change        isChange_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -661,6 +665,15 @@ func (x *Change) GetAgentConfig() *AgentConfig {
 	return nil
 }
 
+func (x *Change) GetViewSet() *ViewSet {
+	if x != nil {
+		if x, ok := x.Change.(*Change_ViewSet); ok {
+			return x.ViewSet
+		}
+	}
+	return nil
+}
+
 type isChange_Change interface {
 	isChange_Change()
 }
@@ -703,6 +716,10 @@ type Change_AgentConfig struct {
 	AgentConfig *AgentConfig `protobuf:"bytes,9,opt,name=agent_config,json=agentConfig,proto3,oneof"`
 }
 
+type Change_ViewSet struct {
+	ViewSet *ViewSet `protobuf:"bytes,10,opt,name=view_set,json=viewSet,proto3,oneof"`
+}
+
 func (*Change_Source) isChange_Change() {}
 
 func (*Change_Cluster) isChange_Change() {}
@@ -720,6 +737,8 @@ func (*Change_Project) isChange_Change() {}
 func (*Change_Role) isChange_Change() {}
 
 func (*Change_AgentConfig) isChange_Change() {}
+
+func (*Change_ViewSet) isChange_Change() {}
 
 type Deleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -786,7 +805,7 @@ var File_fairlead_console_v1_catalog_service_proto protoreflect.FileDescriptor
 
 const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\n" +
-	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a.fairlead/console/v1/agent_config_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\"v\n" +
+	")fairlead/console/v1/catalog_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a(fairlead/console/v1/access_service.proto\x1a.fairlead/console/v1/agent_config_service.proto\x1a)fairlead/console/v1/project_service.proto\x1a#fairlead/console/v1/resources.proto\x1a*fairlead/console/v1/view_set_service.proto\"v\n" +
 	"\fWatchRequest\x12+\n" +
 	"\fresume_token\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeToken\x129\n" +
 	"\x05kinds\x18\x02 \x03(\x0e2\x19.fairlead.console.v1.KindB\b\xbaH\x05\x92\x01\x02\x10 R\x05kinds\"\xa0\x03\n" +
@@ -808,7 +827,7 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\vSnapshotEnd\"\v\n" +
 	"\tHeartbeat\"@\n" +
 	"\aChanges\x125\n" +
-	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\x94\x04\n" +
+	"\achanges\x18\x01 \x03(\v2\x1b.fairlead.console.v1.ChangeR\achanges\"\xcf\x04\n" +
 	"\x06Change\x125\n" +
 	"\x06source\x18\x01 \x01(\v2\x1b.fairlead.console.v1.SourceH\x00R\x06source\x128\n" +
 	"\acluster\x18\x02 \x01(\v2\x1c.fairlead.console.v1.ClusterH\x00R\acluster\x128\n" +
@@ -818,12 +837,14 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\x05grant\x18\x06 \x01(\v2\x1a.fairlead.console.v1.GrantH\x00R\x05grant\x128\n" +
 	"\aproject\x18\a \x01(\v2\x1c.fairlead.console.v1.ProjectH\x00R\aproject\x12/\n" +
 	"\x04role\x18\b \x01(\v2\x19.fairlead.console.v1.RoleH\x00R\x04role\x12E\n" +
-	"\fagent_config\x18\t \x01(\v2 .fairlead.console.v1.AgentConfigH\x00R\vagentConfigB\b\n" +
+	"\fagent_config\x18\t \x01(\v2 .fairlead.console.v1.AgentConfigH\x00R\vagentConfig\x129\n" +
+	"\bview_set\x18\n" +
+	" \x01(\v2\x1c.fairlead.console.v1.ViewSetH\x00R\aviewSetB\b\n" +
 	"\x06change\"^\n" +
 	"\aDeleted\x12-\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x03 \x01(\tR\x03uid*\xa3\x02\n" +
+	"\x03uid\x18\x03 \x01(\tR\x03uid*\xb6\x02\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vKIND_SOURCE\x10\x01\x12\x10\n" +
@@ -842,7 +863,8 @@ const file_fairlead_console_v1_catalog_service_proto_rawDesc = "" +
 	"\tKIND_SINK\x10\f\x12\x15\n" +
 	"\x11KIND_AGENT_CONFIG\x10\r\x12\x0e\n" +
 	"\n" +
-	"KIND_ALERT\x10\x0e2d\n" +
+	"KIND_ALERT\x10\x0e\x12\x11\n" +
+	"\rKIND_VIEW_SET\x10\x0f2d\n" +
 	"\x0eCatalogService\x12R\n" +
 	"\x05Watch\x12!.fairlead.console.v1.WatchRequest\x1a\".fairlead.console.v1.WatchResponse\"\x000\x01B\xcc\x01\n" +
 	"\x17com.fairlead.console.v1B\x13CatalogServiceProtoP\x01Z.fairlead.dev/gen/fairlead/console/v1;consolev1\xa2\x02\x03FCX\xaa\x02\x13Fairlead.Console.V1\xca\x02\x13Fairlead\\Console\\V1\xe2\x02\x1fFairlead\\Console\\V1\\GPBMetadata\xea\x02\x15Fairlead::Console::V1b\x06proto3"
@@ -880,6 +902,7 @@ var file_fairlead_console_v1_catalog_service_proto_goTypes = []any{
 	(*Project)(nil),       // 15: fairlead.console.v1.Project
 	(*Role)(nil),          // 16: fairlead.console.v1.Role
 	(*AgentConfig)(nil),   // 17: fairlead.console.v1.AgentConfig
+	(*ViewSet)(nil),       // 18: fairlead.console.v1.ViewSet
 }
 var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	0,  // 0: fairlead.console.v1.WatchRequest.kinds:type_name -> fairlead.console.v1.Kind
@@ -899,14 +922,15 @@ var file_fairlead_console_v1_catalog_service_proto_depIdxs = []int32{
 	15, // 14: fairlead.console.v1.Change.project:type_name -> fairlead.console.v1.Project
 	16, // 15: fairlead.console.v1.Change.role:type_name -> fairlead.console.v1.Role
 	17, // 16: fairlead.console.v1.Change.agent_config:type_name -> fairlead.console.v1.AgentConfig
-	0,  // 17: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
-	1,  // 18: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
-	2,  // 19: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
-	19, // [19:20] is the sub-list for method output_type
-	18, // [18:19] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	18, // 17: fairlead.console.v1.Change.view_set:type_name -> fairlead.console.v1.ViewSet
+	0,  // 18: fairlead.console.v1.Deleted.kind:type_name -> fairlead.console.v1.Kind
+	1,  // 19: fairlead.console.v1.CatalogService.Watch:input_type -> fairlead.console.v1.WatchRequest
+	2,  // 20: fairlead.console.v1.CatalogService.Watch:output_type -> fairlead.console.v1.WatchResponse
+	20, // [20:21] is the sub-list for method output_type
+	19, // [19:20] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_catalog_service_proto_init() }
@@ -918,6 +942,7 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 	file_fairlead_console_v1_agent_config_service_proto_init()
 	file_fairlead_console_v1_project_service_proto_init()
 	file_fairlead_console_v1_resources_proto_init()
+	file_fairlead_console_v1_view_set_service_proto_init()
 	file_fairlead_console_v1_catalog_service_proto_msgTypes[1].OneofWrappers = []any{
 		(*WatchResponse_SnapshotBegin)(nil),
 		(*WatchResponse_SnapshotEnd)(nil),
@@ -934,6 +959,7 @@ func file_fairlead_console_v1_catalog_service_proto_init() {
 		(*Change_Project)(nil),
 		(*Change_Role)(nil),
 		(*Change_AgentConfig)(nil),
+		(*Change_ViewSet)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

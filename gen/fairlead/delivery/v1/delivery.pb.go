@@ -42,6 +42,8 @@ const (
 	AgentCapability_AGENT_CAPABILITY_VIEWS AgentCapability = 20
 	// Takes configurations (SyncResponse.agent_config). An agent without it works as its flags say.
 	AgentCapability_AGENT_CAPABILITY_CONFIG AgentCapability = 30
+	// Keeps sets of its view (SyncResponse.view_sets). The view of an agent without it has the sections that all views have.
+	AgentCapability_AGENT_CAPABILITY_VIEW_SETS AgentCapability = 31
 )
 
 // Enum value maps for AgentCapability.
@@ -52,6 +54,7 @@ var (
 		8:  "AGENT_CAPABILITY_WINDOWS",
 		20: "AGENT_CAPABILITY_VIEWS",
 		30: "AGENT_CAPABILITY_CONFIG",
+		31: "AGENT_CAPABILITY_VIEW_SETS",
 	}
 	AgentCapability_value = map[string]int32{
 		"AGENT_CAPABILITY_UNSPECIFIED": 0,
@@ -59,6 +62,7 @@ var (
 		"AGENT_CAPABILITY_WINDOWS":     8,
 		"AGENT_CAPABILITY_VIEWS":       20,
 		"AGENT_CAPABILITY_CONFIG":      30,
+		"AGENT_CAPABILITY_VIEW_SETS":   31,
 	}
 )
 
@@ -183,7 +187,9 @@ type SyncRequest struct {
 	// The view that the hub has acknowledged (ViewService); unset: none.
 	View *ViewState `protobuf:"bytes,20,opt,name=view,proto3" json:"view,omitempty"`
 	// What the agent says of its configuration; unset: it takes none, or has never got any.
-	AgentConfig   *AgentConfigState `protobuf:"bytes,30,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
+	AgentConfig *AgentConfigState `protobuf:"bytes,30,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
+	// Digest of the sets of the agent's view (SyncResponse.view_sets) that it keeps; empty: none.
+	ViewSets      string `protobuf:"bytes,31,opt,name=view_sets,json=viewSets,proto3" json:"view_sets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,6 +271,13 @@ func (x *SyncRequest) GetAgentConfig() *AgentConfigState {
 		return x.AgentConfig
 	}
 	return nil
+}
+
+func (x *SyncRequest) GetViewSets() string {
+	if x != nil {
+		return x.ViewSets
+	}
+	return ""
 }
 
 type ServiceDigest struct {
@@ -407,7 +420,9 @@ type SyncResponse struct {
 	// The hub has lost the view of the request: push the whole view.
 	ViewWanted bool `protobuf:"varint,20,opt,name=view_wanted,json=viewWanted,proto3" json:"view_wanted,omitempty"`
 	// What the agent is to be configured with, if its digest is not that of agent_config.wanted of the request; unset: nothing new.
-	AgentConfig   *AgentConfigDelivery `protobuf:"bytes,30,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
+	AgentConfig *AgentConfigDelivery `protobuf:"bytes,30,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
+	// What the agent's view is to have besides, if its digest is not view_sets of the request; unset: nothing new.
+	ViewSets      *ViewSetDelivery `protobuf:"bytes,31,opt,name=view_sets,json=viewSets,proto3" json:"view_sets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -500,6 +515,13 @@ func (x *SyncResponse) GetViewWanted() bool {
 func (x *SyncResponse) GetAgentConfig() *AgentConfigDelivery {
 	if x != nil {
 		return x.AgentConfig
+	}
+	return nil
+}
+
+func (x *SyncResponse) GetViewSets() *ViewSetDelivery {
+	if x != nil {
+		return x.ViewSets
 	}
 	return nil
 }
@@ -1678,7 +1700,7 @@ var File_fairlead_delivery_v1_delivery_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\n" +
-	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a'fairlead/delivery/v1/agent_config.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a fairlead/delivery/v1/views.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x02\n" +
+	"#fairlead/delivery/v1/delivery.proto\x12\x14fairlead.delivery.v1\x1a\x1bbuf/validate/validate.proto\x1a#fairlead/artifact/v1/artifact.proto\x1a'fairlead/delivery/v1/agent_config.proto\x1a!fairlead/delivery/v1/config.proto\x1a!fairlead/delivery/v1/detail.proto\x1a\"fairlead/delivery/v1/options.proto\x1a fairlead/delivery/v1/tests.proto\x1a#fairlead/delivery/v1/view_set.proto\x1a fairlead/delivery/v1/views.proto\x1a\"fairlead/delivery/v1/windows.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x03\n" +
 	"\vSyncRequest\x12\x1f\n" +
 	"\x06digest\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\x12B\n" +
 	"\x04have\x18\x02 \x03(\v2#.fairlead.delivery.v1.ServiceDigestB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x04have\x125\n" +
@@ -1686,7 +1708,8 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\brevision\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\brevision\x12\x1f\n" +
 	"\x06nudged\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06nudged\x123\n" +
 	"\x04view\x18\x14 \x01(\v2\x1f.fairlead.delivery.v1.ViewStateR\x04view\x12I\n" +
-	"\fagent_config\x18\x1e \x01(\v2&.fairlead.delivery.v1.AgentConfigStateR\vagentConfig\"U\n" +
+	"\fagent_config\x18\x1e \x01(\v2&.fairlead.delivery.v1.AgentConfigStateR\vagentConfig\x12%\n" +
+	"\tview_sets\x18\x1f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bviewSets\"U\n" +
 	"\rServiceDigest\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
 	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"\xeb\x01\n" +
@@ -1695,7 +1718,7 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\x12S\n" +
 	"\fcapabilities\x18\x03 \x03(\x0e2%.fairlead.delivery.v1.AgentCapabilityB\b\xbaH\x05\x92\x01\x02\x10@R\fcapabilities\x12.\n" +
 	"\x04time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa3\x03\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xe7\x03\n" +
 	"\fSyncResponse\x12F\n" +
 	"\fnot_modified\x18\x01 \x01(\v2!.fairlead.delivery.v1.NotModifiedH\x00R\vnotModified\x12C\n" +
 	"\vhave_wanted\x18\x02 \x01(\v2 .fairlead.delivery.v1.HaveWantedH\x00R\n" +
@@ -1705,7 +1728,8 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\brevision\x18\x05 \x01(\x03R\brevision\x12\x1f\n" +
 	"\vview_wanted\x18\x14 \x01(\bR\n" +
 	"viewWanted\x12L\n" +
-	"\fagent_config\x18\x1e \x01(\v2).fairlead.delivery.v1.AgentConfigDeliveryR\vagentConfigB\b\n" +
+	"\fagent_config\x18\x1e \x01(\v2).fairlead.delivery.v1.AgentConfigDeliveryR\vagentConfig\x12B\n" +
+	"\tview_sets\x18\x1f \x01(\v2%.fairlead.delivery.v1.ViewSetDeliveryR\bviewSetsB\b\n" +
 	"\x06result\"\r\n" +
 	"\vNotModified\"\f\n" +
 	"\n" +
@@ -1797,13 +1821,14 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x11next_attempt_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x0fnextAttemptTime\x129\n" +
 	"\n" +
-	"drift_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tdriftTime*\xa6\x01\n" +
+	"drift_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tdriftTime*\xc6\x01\n" +
 	"\x0fAgentCapability\x12 \n" +
 	"\x1cAGENT_CAPABILITY_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16AGENT_CAPABILITY_TESTS\x10\x01\x12\x1c\n" +
 	"\x18AGENT_CAPABILITY_WINDOWS\x10\b\x12\x1a\n" +
 	"\x16AGENT_CAPABILITY_VIEWS\x10\x14\x12\x1b\n" +
-	"\x17AGENT_CAPABILITY_CONFIG\x10\x1e*\xcb\x01\n" +
+	"\x17AGENT_CAPABILITY_CONFIG\x10\x1e\x12\x1e\n" +
+	"\x1aAGENT_CAPABILITY_VIEW_SETS\x10\x1f*\xcb\x01\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0ePHASE_APPLYING\x10\x01\x12\x15\n" +
@@ -1864,17 +1889,18 @@ var file_fairlead_delivery_v1_delivery_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 25: google.protobuf.Duration
 	(*AgentConfigDelivery)(nil),   // 26: fairlead.delivery.v1.AgentConfigDelivery
-	(*v1.Revision)(nil),           // 27: fairlead.artifact.v1.Revision
-	(*v1.Artifact)(nil),           // 28: fairlead.artifact.v1.Artifact
-	(*RenderSpec)(nil),            // 29: fairlead.delivery.v1.RenderSpec
-	(*SyncSpec)(nil),              // 30: fairlead.delivery.v1.SyncSpec
-	(*Configuration)(nil),         // 31: fairlead.delivery.v1.Configuration
-	(*ObjectRules)(nil),           // 32: fairlead.delivery.v1.ObjectRules
-	(*TestSpec)(nil),              // 33: fairlead.delivery.v1.TestSpec
-	(*TestRequest)(nil),           // 34: fairlead.delivery.v1.TestRequest
-	(*WindowSet)(nil),             // 35: fairlead.delivery.v1.WindowSet
-	(*TestSummary)(nil),           // 36: fairlead.delivery.v1.TestSummary
-	(*ManagedObject)(nil),         // 37: fairlead.delivery.v1.ManagedObject
+	(*ViewSetDelivery)(nil),       // 27: fairlead.delivery.v1.ViewSetDelivery
+	(*v1.Revision)(nil),           // 28: fairlead.artifact.v1.Revision
+	(*v1.Artifact)(nil),           // 29: fairlead.artifact.v1.Artifact
+	(*RenderSpec)(nil),            // 30: fairlead.delivery.v1.RenderSpec
+	(*SyncSpec)(nil),              // 31: fairlead.delivery.v1.SyncSpec
+	(*Configuration)(nil),         // 32: fairlead.delivery.v1.Configuration
+	(*ObjectRules)(nil),           // 33: fairlead.delivery.v1.ObjectRules
+	(*TestSpec)(nil),              // 34: fairlead.delivery.v1.TestSpec
+	(*TestRequest)(nil),           // 35: fairlead.delivery.v1.TestRequest
+	(*WindowSet)(nil),             // 36: fairlead.delivery.v1.WindowSet
+	(*TestSummary)(nil),           // 37: fairlead.delivery.v1.TestSummary
+	(*ManagedObject)(nil),         // 38: fairlead.delivery.v1.ManagedObject
 }
 var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	3,  // 0: fairlead.delivery.v1.SyncRequest.have:type_name -> fairlead.delivery.v1.ServiceDigest
@@ -1888,44 +1914,45 @@ var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	8,  // 8: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
 	25, // 9: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
 	26, // 10: fairlead.delivery.v1.SyncResponse.agent_config:type_name -> fairlead.delivery.v1.AgentConfigDelivery
-	9,  // 11: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
-	27, // 12: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
-	28, // 13: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
-	29, // 14: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
-	30, // 15: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	21, // 16: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	31, // 17: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
-	32, // 18: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
-	33, // 19: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
-	34, // 20: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	35, // 21: fairlead.delivery.v1.ServiceDelivery.window_sets:type_name -> fairlead.delivery.v1.WindowSet
-	12, // 22: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
-	13, // 23: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
-	14, // 24: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	18, // 25: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	17, // 26: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	1,  // 27: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	24, // 28: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	24, // 29: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	20, // 30: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	19, // 31: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	24, // 32: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	20, // 33: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	36, // 34: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
-	37, // 35: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	24, // 36: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
-	24, // 37: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
-	2,  // 38: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	10, // 39: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	15, // 40: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	5,  // 41: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	11, // 42: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	16, // 43: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	41, // [41:44] is the sub-list for method output_type
-	38, // [38:41] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	27, // 11: fairlead.delivery.v1.SyncResponse.view_sets:type_name -> fairlead.delivery.v1.ViewSetDelivery
+	9,  // 12: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
+	28, // 13: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
+	29, // 14: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
+	30, // 15: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
+	31, // 16: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	21, // 17: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	32, // 18: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
+	33, // 19: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
+	34, // 20: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
+	35, // 21: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	36, // 22: fairlead.delivery.v1.ServiceDelivery.window_sets:type_name -> fairlead.delivery.v1.WindowSet
+	12, // 23: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
+	13, // 24: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
+	14, // 25: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
+	18, // 26: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	17, // 27: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	1,  // 28: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	24, // 29: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	24, // 30: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	20, // 31: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	19, // 32: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	24, // 33: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	20, // 34: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	37, // 35: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
+	38, // 36: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	24, // 37: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
+	24, // 38: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
+	2,  // 39: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	10, // 40: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	15, // 41: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	5,  // 42: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	11, // 43: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	16, // 44: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	42, // [42:45] is the sub-list for method output_type
+	39, // [39:42] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }
@@ -1938,6 +1965,7 @@ func file_fairlead_delivery_v1_delivery_proto_init() {
 	file_fairlead_delivery_v1_detail_proto_init()
 	file_fairlead_delivery_v1_options_proto_init()
 	file_fairlead_delivery_v1_tests_proto_init()
+	file_fairlead_delivery_v1_view_set_proto_init()
 	file_fairlead_delivery_v1_views_proto_init()
 	file_fairlead_delivery_v1_windows_proto_init()
 	file_fairlead_delivery_v1_delivery_proto_msgTypes[3].OneofWrappers = []any{

@@ -408,8 +408,10 @@ type ViewRow struct {
 	Version string           `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
 	Figures map[string]int64 `protobuf:"bytes,10,rep,name=figures,proto3" json:"figures,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Since when it is so, by the API server's clock; and when it was seen last, of what happens again.
-	SinceTime     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
-	LastTime      *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	SinceTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since_time,json=sinceTime,proto3" json:"since_time,omitempty"`
+	LastTime  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// Of a section set-NAME: the columns of the ViewSet, in their order. Cut; empty where the object has no such field.
+	Cells         []string `protobuf:"bytes,13,rep,name=cells,proto3" json:"cells,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -528,6 +530,13 @@ func (x *ViewRow) GetLastTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ViewRow) GetCells() []string {
+	if x != nil {
+		return x.Cells
+	}
+	return nil
+}
+
 var File_fairlead_delivery_v1_views_proto protoreflect.FileDescriptor
 
 const file_fairlead_delivery_v1_views_proto_rawDesc = "" +
@@ -558,7 +567,7 @@ const file_fairlead_delivery_v1_views_proto_rawDesc = "" +
 	"\ball_rows\x18\t \x01(\bR\aallRows\x1a:\n" +
 	"\fFiguresEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb5\x04\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xdb\x04\n" +
 	"\aViewRow\x12\x1c\n" +
 	"\x03key\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x04R\x03key\x12\x1b\n" +
@@ -575,7 +584,8 @@ const file_fairlead_delivery_v1_views_proto_rawDesc = "" +
 	"\x10\x10\"\x06r\x04\x10\x01(@R\afigures\x129\n" +
 	"\n" +
 	"since_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x127\n" +
-	"\tlast_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x1a:\n" +
+	"\tlast_time\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12$\n" +
+	"\x05cells\x18\r \x03(\tB\x0e\xbaH\v\x92\x01\b\x10\x06\"\x04r\x02(@R\x05cells\x1a:\n" +
 	"\fFiguresEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01*\x94\x01\n" +

@@ -37,16 +37,18 @@ type Deps struct {
 	// NoViews tells that views are off.
 	NoViews func() bool
 	Config  hub.Config
-	Tracer  trace.Tracer
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	// ViewSets are those of the view; nil: the agent keeps none.
+	ViewSets hub.ViewSets
+	Tracer   trace.Tracer
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 }
 
 // New returns a poller that keeps the wanted state up to date.
 func New(deps Deps) *hub.Poller {
 	return hub.NewPoller(hub.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
-		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost, Config: deps.Config,
+		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost, Config: deps.Config, ViewSets: deps.ViewSets,
 		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }
@@ -58,6 +60,9 @@ func (d Deps) capabilities() []deliveryv1.AgentCapability {
 	}
 	if d.NoViews == nil || !d.NoViews() {
 		all = append(all, deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)
+		if d.ViewSets != nil {
+			all = append(all, deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEW_SETS)
+		}
 	}
 	return all
 }

@@ -191,6 +191,10 @@ func (w *world) call(method, path, kind string, body any) []byte {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	if resp.StatusCode == http.StatusTooManyRequests { // as while the storage of a CRD is set up
+		<-time.After(100 * time.Millisecond)
+		return w.call(method, path, kind, body)
+	}
 	if resp.StatusCode >= 300 && resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusConflict {
 		w.t.Fatalf("%s %s: %s: %s", method, path, resp.Status, out)
 	}

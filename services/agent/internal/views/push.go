@@ -177,10 +177,18 @@ func (p *Pusher) request() (*deliveryv1.PushViewRequest, map[string]*deliveryv1.
 	if p.whole {
 		p.whole, p.base, p.acked = false, 0, nil
 	}
-	r := &deliveryv1.PushViewRequest{Term: p.term, Base: p.base}
 	now := map[string]*deliveryv1.ViewSection{}
 	for _, s := range sections {
 		now[s.GetName()] = s
+	}
+	for name := range p.acked {
+		if now[name] == nil { // a ViewSet went: no change says so, the whole view does
+			p.base, p.acked = 0, nil
+			break
+		}
+	}
+	r := &deliveryv1.PushViewRequest{Term: p.term, Base: p.base}
+	for _, s := range sections {
 		if change := changeOf(p.acked[s.GetName()], s); change != nil {
 			r.Sections = append(r.Sections, change)
 		}

@@ -68,18 +68,30 @@ func (v *View) Sections() (sections []*deliveryv1.ViewSection, ok bool) {
 	if v.owners.news {
 		v.wake() // the next look asks for their services
 	}
-	fit(sections)
-	return sections, true
+	sets := v.setSections()
+	fit(sections, maxView-sizeOf(sets))
+	return append(sections, sets...), true
 }
 
 // section counts one, and says how far it can be trusted by the kinds behind it. Without any of them there is nothing to count.
 func (v *View) section(name string, count func(*deliveryv1.ViewSection), resources ...string) *deliveryv1.ViewSection {
+	kinds := make([]*kind, len(resources))
+	for i, resource := range resources {
+		kinds[i] = v.kindOf(resource)
+	}
+	s := trusted(name, kinds)
+	if slices.ContainsFunc(kinds, func(k *kind) bool { return k.known }) {
+		s.Figures = map[string]int64{}
+		count(s)
+	}
+	return s
+}
+
+// trusted is a section that says how far it can be trusted, by the kinds behind it.
+func trusted(name string, kinds []*kind) *deliveryv1.ViewSection {
 	s := &deliveryv1.ViewSection{Name: name, State: deliveryv1.SectionState_SECTION_STATE_WHOLE, Sample: 1}
 	var reasons []string
-	known := false
-	for _, resource := range resources {
-		k := v.kindOf(resource)
-		known = known || k.known
+	for _, k := range kinds {
 		state := k.state // from whole on they get worse
 		if state == deliveryv1.SectionState_SECTION_STATE_UNSPECIFIED {
 			state = deliveryv1.SectionState_SECTION_STATE_READING
@@ -90,10 +102,6 @@ func (v *View) section(name string, count func(*deliveryv1.ViewSection), resourc
 		}
 	}
 	s.Reason = string(cut([]byte(strings.Join(reasons, "; ")), 512))
-	if known {
-		s.Figures = map[string]int64{}
-		count(s)
-	}
 	return s
 }
 
@@ -498,14 +506,21 @@ func stamp(seconds int64) *timestamppb.Timestamp {
 	return &timestamppb.Timestamp{Seconds: seconds}
 }
 
-// fit withholds rows until the view is not larger than maxView: of the section that takes the most, the last ones.
-func fit(sections []*deliveryv1.ViewSection) {
+func sizeOf(sections []*deliveryv1.ViewSection) (size int) {
+	for _, s := range sections {
+		size += proto.Size(s)
+	}
+	return size
+}
+
+// fit withholds rows until sections are not larger than most: of the section that takes the most, the last ones.
+func fit(sections []*deliveryv1.ViewSection, most int) {
 	sizes, total := make([]int, len(sections)), 0
 	for i, s := range sections {
 		sizes[i] = proto.Size(s)
 		total += sizes[i]
 	}
-	for total > maxView {
+	for total > most {
 		largest := 0
 		for i := range sections {
 			if len(sections[i].GetRows()) > 0 && (sizes[i] > sizes[largest] || len(sections[largest].GetRows()) == 0) {

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,12 +17,15 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/services/agent/internal/cluster"
 )
 
 const (
 	retryFloor, retryMax = 500 * time.Millisecond, 30 * time.Second
 	// askEvery is how often the agent tries what it may not.
 	askEvery = 5 * time.Minute
+	// absentEvery is how often the agent asks for a kind of a ViewSet that the cluster does not have: a question is one small request.
+	absentEvery = 30 * time.Second
 	// silence is how long a watch may say nothing: the API server sends a bookmark about every minute.
 	silence = 10 * time.Minute
 	// stood is how long a watch has to stand to count as one that worked, although it brought nothing: a quiet kind has a bookmark a minute alone.
@@ -49,6 +53,11 @@ type kind struct {
 	complete func() (changed bool)
 	forget   func()
 	take     func(b []byte, gone bool) (changed bool, err error)
+	// Of a kind of a ViewSet: find says where it is served now, and sets path; its objects come in a form that has fields.
+	find       func(ctx context.Context) error
+	form       cluster.Form // "": Protobuf
+	takeFields func(fields map[string]any, m meta, gone bool) (changed bool)
+	what       string // is followed, for reasons; "": resource, in all namespaces
 
 	// Instead of the functions above: look asks for what has no watch, every so often.
 	look  func(ctx context.Context) error
@@ -120,6 +129,9 @@ func (k *kind) denial() string {
 	case kindRequested:
 		return "the agent may not get /metrics of the API server: see rbac.views of the agent's chart. What Fairlead itself uses is known"
 	}
+	if k.find != nil {
+		return fmt.Sprintf("the agent may not list and watch %s: name it in rbac.resources of the agent's chart", k.what)
+	}
 	return fmt.Sprintf("the agent may not list and watch %s in all namespaces: see rbac.views of the agent's chart", k.resource)
 }
 
@@ -147,6 +159,16 @@ func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backo
 	case apierrors.IsNotFound(err) && k.resource == kindRequested:
 		v.settleWithout(k, "the API server has no /metrics: which deprecated APIs others request is not known. What Fairlead itself uses is known")
 		return hub.Spread(askEvery)
+	case k.find != nil && (isUnknown(err) || apierrors.IsNotFound(err)):
+		k.place = ""
+		v.forgetKind(k)
+		v.settleWithout(k, "the cluster has no "+k.resource)
+		return hub.Spread(v.absentEvery)
+	case k.find != nil && (errors.Is(err, errSecret) || apierrors.IsMethodNotSupported(err)):
+		k.place = ""
+		v.forgetKind(k)
+		v.settleWithout(k, fmt.Sprintf("%s can't be in a view: %s", k.resource, why(err)))
+		return hub.Spread(askEvery)
 	case apierrors.IsNotFound(err), apierrors.IsNotAcceptable(err):
 		k.place = ""
 		v.settle(k, deliveryv1.SectionState_SECTION_STATE_STALE, fmt.Sprintf("the API server has no %s", k.resource))
@@ -155,7 +177,7 @@ func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backo
 	if k.down.IsZero() {
 		k.down = v.Now()
 	} else if v.Now().Sub(k.down) > patience {
-		v.settle(k, deliveryv1.SectionState_SECTION_STATE_STALE, fmt.Sprintf("the API server does not answer about %s", k.resource))
+		v.settle(k, deliveryv1.SectionState_SECTION_STATE_STALE, fmt.Sprintf("the API server does not answer about %s", cmp.Or(k.what, k.resource)))
 	}
 	v.Log.DebugContext(ctx, "a kind can't be followed for the view", "resource", k.resource, "err", err)
 	seconds, _ := apierrors.SuggestsClientDelay(err)
@@ -192,6 +214,11 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 			}
 		}
 		defer func() { leave() }()
+		if k.find != nil {
+			if err := k.find(ctx); err != nil {
+				return false, err
+			}
+		}
 		v.mu.Lock()
 		k.begin()
 		v.mu.Unlock()
@@ -217,7 +244,7 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 	// The call has no bound in time of its own; a server that takes a request and says nothing is silent, too.
 	alarm := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer alarm.Stop()
-	body, err := v.Cluster.ProtobufWatch(ctx, k.path, params)
+	body, err := v.Cluster.RawWatch(ctx, cmp.Or(k.form, cluster.Protobuf), k.path, params)
 	if err != nil {
 		if beginning && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)) {
 			k.paged = true
@@ -230,7 +257,7 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 		v.whole(k)
 	}
 	opened := time.Now()
-	brought, err := v.read(ctx, k, body, beginning, func() {
+	brought, err := v.read(ctx, k, k.events(body), beginning, func() {
 		alarm.Reset(silence)
 		if k.place != "" {
 			leave()
@@ -240,26 +267,21 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 }
 
 // read takes over the events of a watch.
-func (v *View) read(ctx context.Context, k *kind, body io.Reader, beginning bool, took func()) (heard bool, err error) {
-	var buffer []byte
+func (v *View) read(ctx context.Context, k *kind, next func() (event, error), beginning bool, took func()) (heard bool, err error) {
 	for {
-		frame, err := readFrame(body, buffer)
+		e, err := next()
+		if broken, ok := errors.AsType[*brokenError](err); ok {
+			k.place = ""
+			return heard, broken.err
+		}
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
 			return heard, err
 		}
-		if buffer = frame; cap(frame) > keptBuffer {
-			buffer = nil
-		}
-		e, err := parseEvent(frame)
-		if err != nil {
-			k.place = ""
-			return heard, err
-		}
 		if e.kind == "ERROR" {
-			return heard, parseStatus(e.object)
+			return heard, e.failure()
 		}
 		heard = true
 		if beginning, err = v.takeEvent(k, e, beginning); err != nil {
@@ -272,7 +294,7 @@ func (v *View) read(ctx context.Context, k *kind, body io.Reader, beginning bool
 
 // takeEvent takes over one event. While a watch begins its place is not kept: the objects come in no order.
 func (v *View) takeEvent(k *kind, e event, beginning bool) (bool, error) {
-	m, err := metaOf(e.object)
+	m, err := e.meta()
 	if err != nil {
 		return beginning, err
 	}
@@ -280,7 +302,7 @@ func (v *View) takeEvent(k *kind, e event, beginning bool) (bool, error) {
 	thin := false
 	if e.kind != "BOOKMARK" {
 		v.mu.Lock()
-		changed, err = k.take(e.object, e.kind == "DELETED")
+		changed, err = k.takeOver(e, m)
 		thin = !beginning && e.kind == "DELETED" && k.thin != nil && k.thin()
 		v.mu.Unlock()
 	}
@@ -360,17 +382,21 @@ func (v *View) list(ctx context.Context, k *kind) error {
 		params.Set("fieldSelector", k.fields)
 	}
 	for {
-		body, err := v.Cluster.ProtobufList(ctx, k.path, params)
+		body, err := v.Cluster.RawList(ctx, cmp.Or(k.form, cluster.Protobuf), k.path, params)
 		if err != nil {
 			return err
 		}
-		p, err := parsePage(body)
+		p, err := k.parsePage(body)
 		if err != nil {
 			return err
 		}
 		v.mu.Lock()
 		for _, item := range p.items {
-			if _, err = k.take(item, false); err != nil {
+			m, wrong := item.meta()
+			if wrong == nil {
+				_, wrong = k.takeOver(item, m)
+			}
+			if err = wrong; err != nil {
 				break
 			}
 		}

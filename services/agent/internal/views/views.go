@@ -42,10 +42,14 @@ type Deps struct {
 // View is the summary of one cluster. A View is safe for concurrent use.
 type View struct {
 	Deps
-	changed chan struct{} // capacity 1
+	changed     chan struct{} // capacity 1
+	absentEvery time.Duration
 
-	mu        sync.Mutex // guards what follows
-	kinds     []*kind
+	mu    sync.Mutex // guards what follows
+	kinds []*kind
+	sets  []*set // in the order of names
+	// start follows the parts of a set until it is stopped; nil: the view does not run.
+	start     func([]*part) (stop context.CancelFunc)
 	nodes     *table[node]
 	pods      *table[pod]
 	workloads map[string]*table[workload] // by kind
@@ -82,7 +86,7 @@ type counted struct {
 // New returns a view that knows nothing; Run follows the cluster.
 func New(deps Deps) *View {
 	v := &View{
-		Deps: deps, changed: make(chan struct{}, 1),
+		Deps: deps, changed: make(chan struct{}, 1), absentEvery: absentEvery,
 		nodes:     newTable(maxNodes, sameNode),
 		pods:      newTable(maxPods, samePod),
 		workloads: map[string]*table[workload]{},
@@ -138,12 +142,21 @@ func (v *View) wake() {
 // Run follows the cluster until ctx ends.
 func (v *View) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	defer running.Wait()
+	turn := make(chan struct{}, 1) // streams begin one after another: each reads all objects of its kind
 	v.mu.Lock()
 	v.patient = v.Now().Add(spareWait)
+	v.start = func(parts []*part) context.CancelFunc {
+		ctx, stop := context.WithCancel(ctx)
+		for _, p := range parts {
+			running.Go(func() { v.follow(ctx, p.kind, turn) })
+		}
+		return stop
+	}
+	for _, s := range v.sets {
+		v.startSet(s)
+	}
 	v.mu.Unlock()
 	defer time.AfterFunc(spareWait, v.wake).Stop()
-	turn := make(chan struct{}, 1) // streams begin one after another: each reads all objects of its kind
 	for _, k := range v.kinds {
 		if k.look != nil {
 			running.Go(func() { v.poll(ctx, k) })
@@ -151,6 +164,17 @@ func (v *View) Run(ctx context.Context) error {
 		}
 		running.Go(func() { v.follow(ctx, k, turn) })
 	}
+	<-ctx.Done()
+	v.mu.Lock()
+	v.start = nil
+	for _, s := range v.sets {
+		if s.stop != nil {
+			s.stop()
+			s.stop = nil
+		}
+	}
+	v.mu.Unlock()
+	running.Wait()
 	return nil
 }
 

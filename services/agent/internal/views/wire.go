@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"unique"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -92,8 +93,67 @@ func unwrap(b []byte) (raw []byte, kind string, err error) {
 
 // event is a frame of a watch.
 type event struct {
-	kind   string // ADDED, MODIFIED, DELETED, BOOKMARK, ERROR
-	object []byte // without its envelope
+	kind   string         // ADDED, MODIFIED, DELETED, BOOKMARK, ERROR
+	object []byte         // without its envelope
+	fields map[string]any // of the object, in place of object
+}
+
+// meta reads the metadata of the object.
+func (e event) meta() (meta, error) {
+	if e.fields != nil {
+		return metaOfFields(e.fields), nil
+	}
+	return metaOf(e.object)
+}
+
+// failure is what an event says that is an error.
+func (e event) failure() error {
+	if e.fields != nil {
+		return failureOf(e.fields)
+	}
+	return parseStatus(e.object)
+}
+
+// brokenError is about an event that can't be read.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return e.err.Error() }
+
+// events reads the events of a watch.
+func (k *kind) events(body io.Reader) func() (event, error) {
+	if k.takeFields != nil {
+		return jsonEvents(body)
+	}
+	var buffer []byte
+	return func() (event, error) {
+		frame, err := readFrame(body, buffer)
+		if err != nil {
+			return event{}, err
+		}
+		if buffer = frame; cap(frame) > keptBuffer {
+			buffer = nil
+		}
+		e, err := parseEvent(frame)
+		if err != nil {
+			return e, &brokenError{err}
+		}
+		return e, nil
+	}
+}
+
+// takeOver takes over an object, with mu of View held.
+func (k *kind) takeOver(e event, m meta) (changed bool, err error) {
+	if k.takeFields != nil {
+		return k.takeFields(e.fields, m, e.kind == "DELETED"), nil
+	}
+	return k.take(e.object, e.kind == "DELETED")
+}
+
+func (k *kind) parsePage(body []byte) (page, error) {
+	if k.takeFields != nil {
+		return parseJSONPage(body)
+	}
+	return parsePage(body)
 }
 
 func parseEvent(frame []byte) (e event, err error) {
@@ -117,7 +177,7 @@ func parseEvent(frame []byte) (e event, err error) {
 // page is a part of a list.
 type page struct {
 	version, next string
-	items         [][]byte
+	items         []event
 }
 
 func parsePage(body []byte) (p page, err error) {
@@ -138,7 +198,7 @@ func parsePage(body []byte) (p page, err error) {
 				return nil
 			})
 		case 2:
-			p.items = append(p.items, b)
+			p.items = append(p.items, event{object: b})
 		}
 		return nil
 	})

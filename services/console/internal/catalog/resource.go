@@ -332,6 +332,8 @@ type AgentInfo struct {
 	Windows bool `json:"windows,omitempty"`
 	// Views: it pushes views.
 	Views bool `json:"views,omitempty"`
+	// ViewSets: it keeps ViewSets.
+	ViewSets bool `json:"viewSets,omitempty"`
 	// ClockSkew is how far its clock is behind the hub's, in whole minutes.
 	ClockSkew time.Duration `json:"clockSkewNanos,omitempty"`
 	// NextPoll is about when it asks again if nothing nudges before.

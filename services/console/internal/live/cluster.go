@@ -75,6 +75,9 @@ func (c Cluster) LastSeen() time.Time { return store.FromMicros(c.row.seen) }
 // Agent is the version of the agent, and whether it pushes views. Empty: none was seen.
 func (c Cluster) Agent() (version string, views bool) { return c.row.version.Value(), c.row.viewing }
 
+// KeepsSets tells whether the agent keeps ViewSets.
+func (c Cluster) KeepsSets() bool { return c.row.keepsSets }
+
 // Field implements filter.Row.
 func (c Cluster) Field(name string) (filter.Value, bool) { return c.row.Field(name) }
 

@@ -76,12 +76,14 @@ type row struct {
 	seen    int64
 	joined  int64
 	left    int64
-	until   int64            // when an alive one is not any more
-	alive   bool             // of a cluster: what it said last can be trusted
-	begun   bool             // of a cluster: an agent joined or was seen
-	viewing bool             // of a cluster: its agent pushes views
-	sum     uint64           // of all that is shown
-	essence *catalog.Essence // of a service; nil: its status was not read yet
+	until   int64 // when an alive one is not any more
+	alive   bool  // of a cluster: what it said last can be trusted
+	begun   bool  // of a cluster: an agent joined or was seen
+	viewing bool  // of a cluster: its agent pushes views
+	// keepsSets: of a cluster: its agent keeps ViewSets.
+	keepsSets bool
+	sum       uint64           // of all that is shown
+	essence   *catalog.Essence // of a service; nil: its status was not read yet
 }
 
 // structure is what a resource's own text says.
@@ -116,7 +118,7 @@ func (r *row) keep(before *row) {
 	if before != nil && before.uid == r.uid {
 		r.state, r.since, r.seen, r.joined, r.left = before.state, before.since, before.seen, before.joined, before.left
 		r.alive, r.begun, r.until, r.version, r.essence = before.alive, before.begun, before.until, before.version, before.essence
-		r.viewing = before.viewing
+		r.viewing, r.keepsSets = before.viewing, before.keepsSets
 	}
 	if r.state.Value() == "" && r.kind == store.KindService {
 		r.state = unique.Make(string(catalog.Pending))
@@ -142,7 +144,7 @@ func (r *row) status(value any) {
 		r.alive, r.seen, r.version = v.Status.Connected, store.Micros(v.Status.LastSeen), unique.Make(v.Status.Agent.Version)
 		r.joined, r.left = store.Micros(v.Status.JoinTime), store.Micros(v.Status.LeaveTime)
 		r.begun = r.joined != 0 || r.seen != 0
-		r.viewing = v.Status.Agent.Views
+		r.viewing, r.keepsSets = v.Status.Agent.Views, v.Status.Agent.ViewSets
 	}
 }
 

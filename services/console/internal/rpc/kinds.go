@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/console/internal/kinds/role"
 	"fairlead.dev/services/console/internal/kinds/serviceaccount"
 	"fairlead.dev/services/console/internal/kinds/sink"
+	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -19,7 +20,7 @@ import (
 func Kinds() descriptor.Table {
 	return descriptor.Table{
 		role.Kind(), serviceaccount.Kind(), secretKind(), backend.Kind(), sourceKind(), projectKind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
-		grant.Kind(), sink.Kind(), agentconfig.Kind(), alertKind(),
+		grant.Kind(), sink.Kind(), agentconfig.Kind(), viewset.Kind(), alertKind(),
 	}
 }
 

@@ -21,6 +21,7 @@ func Policy(kinds descriptor.Table) identity.Policy {
 	maps.Copy(all, configPolicy())
 	maps.Copy(all, sinkPolicy())
 	maps.Copy(all, alertPolicy())
+	maps.Copy(all, viewSetPolicy())
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, identityPolicy())
 	maps.Copy(all, readPolicy())

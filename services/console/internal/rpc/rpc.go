@@ -88,7 +88,7 @@ type Deps struct {
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
 	d.looks = shares.New(maxLooks)
-	all := slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), alertMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
+	all := slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), alertMounts(d), viewSetMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
 	for _, of := range d.Kinds {
 		if mount, _ := of.Serves(); mount != nil {
 			all = append(all, mount(d.door()))

@@ -32,6 +32,7 @@ const (
 	KindBackend        Kind = "backend"
 	KindSink           Kind = "sink"
 	KindAgentConfig    Kind = "agentconfig"
+	KindViewSet        Kind = "viewset"
 	KindAlert          Kind = "alert"
 )
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/platform/viewset"
 	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/store"
@@ -26,7 +27,8 @@ func ParseQuestion(text string) (*Question, error) {
 	}
 	pushed := sections()
 	for _, name := range figure.FindAllString(text, -1) {
-		if section, _, _ := strings.Cut(name, "."); slices.Contains(pushed, section) {
+		section, _, _ := strings.Cut(name, ".")
+		if _, ofSet := viewset.NameOf(section); ofSet || slices.Contains(pushed, section) {
 			fields[name] = filter.Number
 		}
 	}

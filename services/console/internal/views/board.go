@@ -180,7 +180,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 			if s.GetName() == warnings {
 				v.reasons = countReasons(s)
 			}
-			if len(s.GetRows()) > 0 || s.GetWithheld() > 0 || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
+			if len(s.GetRows()) > 0 || s.GetWithheld() > 0 || s.GetReason() != "" || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
 				v.rows[unique.Make(s.GetName()).Value()] = true
 			}
 		}

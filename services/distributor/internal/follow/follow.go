@@ -23,6 +23,7 @@ type Catalog interface {
 	Projects() []*consolev1.Project
 	Project(name string) (*consolev1.Project, bool)
 	AgentConfigs() []*consolev1.AgentConfig
+	ViewSets() []*consolev1.ViewSet
 }
 
 // Changes tells what changed since it was asked last.
@@ -55,6 +56,9 @@ func some(u *plan.Update, c Catalog, d catalog.Delta) {
 	if d.AgentConfigs {
 		u.AgentConfigs(c.AgentConfigs())
 	}
+	if d.ViewSets {
+		u.ViewSets(c.ViewSets())
+	}
 	for name := range d.Clusters {
 		r, exists := c.Cluster(name)
 		u.Cluster(name, exists)
@@ -82,6 +86,7 @@ func all(u *plan.Update, c Catalog) {
 		u.Project(p.GetMetadata().GetName(), catalog.BoundsOf(p), catalog.WindowsOfProject(p))
 	}
 	u.AgentConfigs(c.AgentConfigs())
+	u.ViewSets(c.ViewSets())
 	for _, r := range c.Clusters() {
 		u.Cluster(r.GetMetadata().GetName(), true)
 		u.Labels(r.GetMetadata().GetName(), r.GetMetadata().GetLabels())

@@ -4,6 +4,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/agentconfig"
+	"fairlead.dev/platform/viewset"
 )
 
 // AgentConfigs brings in all configurations of agents.
@@ -14,12 +15,20 @@ func (u *Update) AgentConfigs(all []*consolev1.AgentConfig) {
 	}
 }
 
-// configure finds the configuration of a cluster's agent. An agent that gets another one is nudged.
+// ViewSets brings in all sets of views.
+func (u *Update) ViewSets(all []*consolev1.ViewSet) {
+	u.plan.sets = all
+	for _, c := range u.plan.clusters {
+		u.configure(c)
+	}
+}
+
+// configure finds the configuration of a cluster's agent, and the sets of its view. An agent that gets others is nudged.
 func (u *Update) configure(c *cluster) {
-	now := agentconfig.For(u.plan.configs, c.name, c.labels)
-	before := c.config
-	c.config = now
-	if before == nil || !c.exists || before.GetDigest() == now.GetDigest() {
+	config, sets := agentconfig.For(u.plan.configs, c.name, c.labels), viewset.For(u.plan.sets, c.name, c.labels)
+	hadConfig, hadSets := c.config, c.sets
+	c.config, c.sets = config, sets
+	if hadConfig == nil || hadSets == nil || !c.exists || hadConfig.GetDigest() == config.GetDigest() && hadSets.GetDigest() == sets.GetDigest() {
 		return // an agent that comes to a plan that is new asks by itself
 	}
 	u.configured[c] = struct{}{}
@@ -47,4 +56,15 @@ func (p *Plan) AgentConfig(cluster string) *deliveryv1.AgentConfigDelivery {
 		return nil
 	}
 	return c.config
+}
+
+// ViewSets is what the view of a cluster is to have besides; nil: the plan does not know.
+func (p *Plan) ViewSets(cluster string) *deliveryv1.ViewSetDelivery {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c, err := p.known(cluster)
+	if err != nil {
+		return nil
+	}
+	return c.sets
 }

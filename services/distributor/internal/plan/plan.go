@@ -118,6 +118,7 @@ type Plan struct {
 	rules    map[string]string // of projects that bound objects, as options
 	windows  map[string]string // of projects that have windows or are frozen, as options
 	configs  []*consolev1.AgentConfig
+	sets     []*consolev1.ViewSet
 	sources  map[string]*source
 	folders  map[catalog.Folder]*folder
 	wants    map[Want]*want
@@ -208,6 +209,7 @@ type cluster struct {
 	digest   string     // over what is delivered
 	// config is of the agent; nil: unknown.
 	config   *deliveryv1.AgentConfigDelivery
+	sets     *deliveryv1.ViewSetDelivery // of its view; nil: unknown
 	changed  time.Time
 	revision int64 // of the catalog, when that was
 	// withheld: its agent was told less than there is, for it may have newer.

@@ -104,8 +104,9 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	}
 	configured, missing := d.configure(ctx, &diff)
 	var config *deliveryv1.AgentConfigDelivery // of an agent that may have a newer one: unknown
+	var sets *deliveryv1.ViewSetDelivery       // as config
 	if !diff.Ahead {
-		config = d.deps.Plan.AgentConfig(cluster)
+		config, sets = d.deps.Plan.AgentConfig(cluster), d.deps.Plan.ViewSets(cluster)
 	}
 	now, wait := time.Now(), d.untilPoll(config, req.GetAgentConfig())
 	switch {
@@ -123,7 +124,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	d.deps.Seen.Polled(by, now, now.Add(wait), req)
 	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision, ViewWanted: req.GetView() != nil && d.deps.Seen.ViewWanted(cluster)}
 	if !behind {
-		resp.AgentConfig = newConfig(config, req)
+		resp.AgentConfig, resp.ViewSets = newConfig(config, req), newSets(sets, req)
 	}
 	switch {
 	case diff.None:
@@ -161,6 +162,14 @@ func newConfig(config *deliveryv1.AgentConfigDelivery, req *deliveryv1.SyncReque
 		return nil
 	}
 	return config
+}
+
+// newSets are sets of a view if an agent keeps such, and others.
+func newSets(sets *deliveryv1.ViewSetDelivery, req *deliveryv1.SyncRequest) *deliveryv1.ViewSetDelivery {
+	if sets.GetDigest() == req.GetViewSets() || !slices.Contains(req.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEW_SETS) {
+		return nil
+	}
+	return sets
 }
 
 // behind says whether agents may know of something newer than the plan.

@@ -1,11 +1,14 @@
+import { useQuery } from '@connectrpc/connect-query'
 import { Link } from 'react-router'
 import { ClusterViewService } from '../../gen/fairlead/console/v1/cluster_view_service_pb'
+import { ViewSetService } from '../../gen/fairlead/console/v1/view_set_service_pb'
 import { SectionState, type ViewRow, type ViewSection } from '../../gen/fairlead/delivery/v1/views_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import {
+  cellWords,
   cores,
   count,
   credentialWords,
@@ -13,9 +16,12 @@ import {
   explored,
   type Figures,
   follows,
+  isSet,
   memory,
   podStates,
   said,
+  setName,
+  setWords,
   share,
   usedWords,
   type Word,
@@ -178,6 +184,11 @@ export function View({ cluster }: { cluster: string }) {
         <Part title="What nodes use" of={of} section={section('used')} figures={<Line of={usedWords(f)} />}>
           {() => null}
         </Part>
+        {view.sections
+          .filter((s) => isSet(s.name))
+          .map((s) => (
+            <OfSet key={s.name} of={of} section={s} />
+          ))}
         <Part
           title="Deprecated APIs in use"
           of={of}
@@ -224,6 +235,36 @@ function Pods({ of }: { of: Figures }) {
       />
       <p className="quiet">{states.map(([name, n]) => `${count(n)} ${plain(name, 80)}`).join(', ')}</p>
     </>
+  )
+}
+
+// What a ViewSet counts and lists. Whoever may not see the ViewSet itself sees its cells without their heads.
+function OfSet({ of, section }: { of: { cluster: string; hidden: boolean }; section: ViewSection }) {
+  const name = setName(section.name)
+  const got = useQuery(ViewSetService.method.getViewSet, { name }, { retry: false, staleTime: 60_000 })
+  const heads = got.data?.viewSet?.spec?.columns.map((c) => c.name) ?? []
+  return (
+    <Part
+      title={name}
+      of={of}
+      section={section}
+      figures={
+        <>
+          <Line of={setWords(section.figures)} />
+          {section.state === SectionState.WHOLE && section.reason && (
+            <p className="quiet">{plain(section.reason, 512)}</p>
+          )}
+        </>
+      }
+    >
+      {(r) => (
+        <span className="quiet">
+          {cellWords(heads, r.cells)
+            .map((w) => plain(w, 100))
+            .join(', ')}
+        </span>
+      )}
+    </Part>
   )
 }
 

@@ -4,6 +4,7 @@ import { AdminService } from '../../gen/fairlead/console/v1/admin_service_pb'
 import type { AgentConfig } from '../../gen/fairlead/console/v1/agent_config_service_pb'
 import type { Alert } from '../../gen/fairlead/console/v1/alert_service_pb'
 import { type Sink, SinkService } from '../../gen/fairlead/console/v1/sink_service_pb'
+import type { ViewSet } from '../../gen/fairlead/console/v1/view_set_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
@@ -35,6 +36,7 @@ export function Hub() {
             of={kindAt('agentconfig') as ResourceKind}
             say={(c) => <ConfigSays of={c} />}
           />
+          <Resources<ViewSet> of={kindAt('viewset') as ResourceKind} say={(s) => <ViewSetSays of={s} />} />
         </>
       )}
       {tab === 'gitcaches' && <Gitcaches />}
@@ -112,6 +114,28 @@ function ConfigSays({ of }: { of: AgentConfig }) {
       {refusedTotal > 0 && (
         <div className="cause">
           {refusedTotal} went back to the last good one: {plain(refused.join(', '), 600)}
+        </div>
+      )}
+    </>
+  )
+}
+
+function ViewSetSays({ of }: { of: ViewSet }) {
+  const { clusters, whole, troubles, troublesTotal } = of.status ?? {
+    clusters: 0,
+    whole: 0,
+    troubles: [],
+    troublesTotal: 0,
+  }
+  const [first] = troubles
+  return (
+    <>
+      {of.spec?.of?.kind} {of.spec?.of?.group && <>of {plain(of.spec.of.group, 253)}</>}: whole at {whole} of{' '}
+      {clusters} {clusters === 1 ? 'cluster' : 'clusters'}
+      {first && (
+        <div className="cause">
+          {plain(first.cluster, 63)}: {plain(first.reason, 512)}
+          {troublesTotal > 1 && ` (and ${troublesTotal - 1} more)`}
         </div>
       )}
     </>
