@@ -74,6 +74,12 @@ func UpstreamOf(spec *consolev1.SourceSpec) Upstream {
 	return out
 }
 
+// HasDependencies tells whether folders of a source come with the charts and bases of elsewhere that they need.
+func HasDependencies(spec *consolev1.SourceSpec) bool {
+	git := spec.GetGit()
+	return len(git.GetAllow())+len(git.GetChartSources()) > 0
+}
+
 // IsCharts tells a repository of charts from one of Git.
 func IsCharts(spec *consolev1.SourceSpec) bool { return spec.GetHelm() != nil }
 

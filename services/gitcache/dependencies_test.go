@@ -13,6 +13,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/registrytest"
+	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
 // dependents is a fixture whose Git repository has a chart in deploy/ that depends on charts of a repository.
@@ -146,7 +147,7 @@ func TestDependencyThatCantBeHadIsTold(t *testing.T) {
 		"not in the lock": {ranged, "dependencies: []\n", []string{"is not in Chart.lock"}},
 		"another host":    {strings.ReplaceAll(exact, "REPO", "https://charts.example.com"), "", []string{"does not allow the host charts.example.com", "git.allow"}},
 		"a registry":      {strings.ReplaceAll(exact, "REPO", "oci://example.com/x"), "", []string{"does not allow the host example.com", "git.allow"}},
-		"an alias":        {strings.ReplaceAll(exact, "REPO", "'@stable'"), "", []string{`no source "stable" with helm`}},
+		"an alias":        {strings.ReplaceAll(exact, "REPO", "'@stable'"), "", []string{`"stable" in git.chartSources`, "Add it there"}},
 		"a way out":       {strings.ReplaceAll(exact, "db", "../../x"), "", []string{"no name of a chart"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -311,18 +312,27 @@ func (f *dependents) setCharts(name string, spec *consolev1.HelmSource) {
 	}
 }
 
-// TestChartsOfASourceOfThatNameTravelWithTheChart: @name and alias:name are sources, and what was fetched needs these no more.
+// lend changes the sources of charts that the source names.
+func (f *dependents) lend(names ...string) {
+	f.console.mu.Lock()
+	defer f.console.mu.Unlock()
+	defer f.console.announce()
+	f.console.sources[sourceName].Spec.Git.ChartSources = names
+}
+
+// TestChartsOfASourceOfThatNameTravelWithTheChart: @name and alias:name are sources that the charts' own source names, and what was fetched needs these no more.
 func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	t.Parallel()
 	f := newDependents(t)
+	f.allow()
+	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/elsewhere"})
+	f.setCharts("other", &consolev1.HelmSource{Url: f.charts.URL})
+	f.lend("other")
 	named := strings.NewReplacer("REPO", "'@stable'").Replace(ranged)
 	first := f.commit(named, locked)
 	n := f.one()
-	f.problem("deploy/Chart.yaml line 5", `no source "stable" with helm`, "Create it")
-	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/", Secret: "login"})
-	n.refresh()
-	f.problem(`the source "stable" has credentials`, "charts/")
-	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/elsewhere"})
+	f.problem("deploy/Chart.yaml line 5", `"stable" in git.chartSources`, "Add it there")
+	f.lend("stable", "other")
 	n.refresh()
 	f.problem("another repository than the source of that name")
 	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/"})
@@ -336,9 +346,88 @@ func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 		t.Errorf("the artifact has %v", files)
 	}
 	f.problem()
-	f.allow("elsewhere.example.com")
+	f.lend("other")
 	n.refresh()
-	f.problem("does not allow the host " + f.host())
+	f.problem(`"stable" in git.chartSources`)
+	if files := n.folderAt(second, "deploy"); files["deploy/charts/db/templates/web.yaml"] != "db two" {
+		t.Errorf("what was fetched became %v", files)
+	}
+}
+
+// TestChartsOfAPrivateSourceTravelWithTheChart by its credentials, which go nowhere else, and only if they are signed as it wants.
+func TestChartsOfAPrivateSourceTravelWithTheChart(t *testing.T) {
+	t.Parallel()
+	f := newDependents(t)
+	at := newRegistry(t, "-auth", "basic")
+	ada, eve := newCosigner(t, "ecdsa"), newCosigner(t, "ecdsa")
+	pushed := at.registry.HelmPush(t, "team/cache:1.0.0", charttest.Package("cache", "1.0.0", template("cache one")))
+	f.console.setSecret("login", map[string]string{"username": at.registry.Username, "password": at.registry.Password, "ca.crt": at.registry.CA})
+	url := "oci://" + at.registry.Host + "/team"
+	f.setCharts("private", &consolev1.HelmSource{Url: url, Secret: "login", Verify: cosignKeys(ada.public)})
+	f.lend("private")
+	item := func(version string) string { return "- {name: cache, version: " + version + ", repository: " + url + "}\n" }
+	first := f.commit(locked+item("1.0.0"), "")
+	n := f.one()
+	f.problem("deploy/Chart.yaml line 6", `source "private": it is not signed`, "Sign it")
+	if got := at.registry.Count(t, "GET /v2/team/cache/blobs/"); got != 0 {
+		t.Errorf("%d blobs of something unsigned were downloaded", got)
+	}
+	at.cosign(eve, "team/cache", pushed)
+	n.refresh()
+	f.problem("by none of the source's verification keys")
+	at.cosign(ada, "team/cache", pushed)
+	n.refresh()
+	if files := n.folderAt(first, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache one" || files["deploy/charts/db/templates/web.yaml"] != "db one" {
+		t.Errorf("the artifact has %v", files)
+	}
+	f.problem()
+	for _, h := range f.console.status().GetHeads() {
+		if strings.HasPrefix(h.GetRef(), "dependency:cache@") && h.GetSignedBy() != ada.fingerprint {
+			t.Errorf("%s is signed by %q", h.GetRef(), h.GetSignedBy())
+		}
+	}
+	for _, r := range f.charts.Requests() {
+		if r.Header.Get("Authorization") != "" {
+			t.Errorf("%s came with credentials", r.URL)
+		}
+	}
+
+	// A password that is wrong is told of that source, and a new one is enough.
+	at.cosign(ada, "team/cache", at.registry.HelmPush(t, "team/cache:1.1.0", charttest.Package("cache", "1.1.0", template("cache two"))))
+	f.console.setSecret("login", map[string]string{"username": at.registry.Username, "password": "wrong", "ca.crt": at.registry.CA})
+	second := f.commit(locked+item("1.1.0"), "")
+	n.refresh()
+	f.problem("deploy/Chart.yaml line 6", `source "private": 401 from `, `secret "login"`)
+	if files := n.folderAt(first, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache one" {
+		t.Errorf("what was fetched became %v", files)
+	}
+	f.console.setSecret("login", map[string]string{"username": at.registry.Username, "password": at.registry.Password, "ca.crt": at.registry.CA})
+	n.refresh()
+	if files := n.folderAt(second, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache two" {
+		t.Errorf("the artifact has %v", files)
+	}
+	f.problem()
+}
+
+// TestProvenanceOfASourceCountsForDependencies of charts elsewhere.
+func TestProvenanceOfASourceCountsForDependencies(t *testing.T) {
+	t.Parallel()
+	ada := gittest.NewOpenPGP(t, "ed25519")
+	f := newDependents(t)
+	f.allow()
+	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL, Verify: provenanceKeys(ada.Public)})
+	f.lend("stable")
+	pkg := charttest.Package("web", "1.0.0", template("web one"))
+	f.charts.PushPackage("web", "1.0.0", pkg)
+	commit := f.commit(strings.NewReplacer("db", "web", "1.1.0", "1.0.0").Replace(exact), "")
+	n := f.one()
+	f.problem("deploy/Chart.yaml line 5", `source "stable": it has no provenance file`, "Sign it")
+	f.charts.PushFile("web-1.0.0.tgz.prov", provenance(t, ada, "1.0.0", pkg))
+	n.refresh()
+	if files := n.folderAt(commit, "deploy"); files["deploy/charts/web/templates/web.yaml"] != "web one" {
+		t.Errorf("the artifact has %v", files)
+	}
+	f.problem()
 }
 
 // TestWhatWasFetchedUnderANameStays: a source that gets another url changes no commit's content, and its new repository is asked for new versions only.
@@ -348,7 +437,7 @@ func TestWhatWasFetchedUnderANameStays(t *testing.T) {
 	other := charttest.New(t)
 	other.Push("db", "1.0.0", template("db one elsewhere"))
 	other.Push("db", "1.1.0", template("db two elsewhere"))
-	f.allow(f.host(), hostOf(t, other.URL))
+	f.lend("stable")
 	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL})
 	named := strings.ReplaceAll(exact, "REPO", "'@stable'")
 	first := f.commit(named, "")
@@ -388,7 +477,7 @@ func TestDependencyThatWantsCredentialsIsTold(t *testing.T) {
 	f.commit(strings.ReplaceAll(exact, "REPO", "oci://"+registry.Host+"/team"), "")
 	pushed := len(registry.Log(t))
 	f.one()
-	f.problem("deploy/Chart.yaml line 5", registry.Host+" wants credentials", "fetched without credentials")
+	f.problem("deploy/Chart.yaml line 5", registry.Host+" wants credentials", "git.chartSources")
 	for _, line := range registry.Log(t)[pushed:] {
 		if strings.HasSuffix(line, " Basic") {
 			t.Errorf("the registry got credentials of the Git host: %s", line)

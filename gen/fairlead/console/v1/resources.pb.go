@@ -1304,9 +1304,12 @@ type GitSource struct {
 	SubmoduleRepositories []string `protobuf:"bytes,8,rep,name=submodule_repositories,json=submoduleRepositories,proto3" json:"submodule_repositories,omitempty"`
 	// Hosts of the chart repositories and registries that charts of services may depend on (`charts.example.com`, with a
 	// port if it is not 443), and of the Git repositories that kustomizations of services may have bases in (`github.com`). Charts are fetched without
-	// credentials, bases with those that submodules get, and delivered with the folder. Empty: what a chart depends on must be in its charts/ folder, and
-	// bases in the repository.
-	Allow         []string `protobuf:"bytes,9,rep,name=allow,proto3" json:"allow,omitempty"`
+	// credentials, bases with those that submodules get, and delivered with the folder. Empty: what a chart depends on must be in its charts/ folder or of
+	// chart_sources, and bases in the repository.
+	Allow []string `protobuf:"bytes,9,rep,name=allow,proto3" json:"allow,omitempty"`
+	// Names of sources with `helm` that charts of services may depend on, by the name (`@name`) or the url of the source. Their charts are fetched as the
+	// source says, with its credentials and `verify`, and delivered with the folder.
+	ChartSources  []string `protobuf:"bytes,10,rep,name=chart_sources,json=chartSources,proto3" json:"chart_sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1400,6 +1403,13 @@ func (x *GitSource) GetSubmoduleRepositories() []string {
 func (x *GitSource) GetAllow() []string {
 	if x != nil {
 		return x.Allow
+	}
+	return nil
+}
+
+func (x *GitSource) GetChartSources() []string {
+	if x != nil {
+		return x.ChartSources
 	}
 	return nil
 }
@@ -3637,7 +3647,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\rLayerSelector\x12)\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\tmediaType\"\xbd\x03\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xff\x01R\tmediaType\"\xf6\x03\n" +
 	"\tGitSource\x12\x1c\n" +
 	"\x03url\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x10R\x03url\x12G\n" +
@@ -3651,7 +3661,9 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\fverification\x18\x06 \x01(\v2!.fairlead.console.v1.VerificationR\fverification\x12.\n" +
 	"\x0ewebhook_secret\x18\a \x01(\tB\a\xbaH\x04r\x02\x18?R\rwebhookSecret\x12H\n" +
 	"\x16submodule_repositories\x18\b \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\x80\bR\x15submoduleRepositories\x12'\n" +
-	"\x05allow\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xff\x01R\x05allow\"}\n" +
+	"\x05allow\x18\t \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01\x18\xff\x01R\x05allow\x127\n" +
+	"\rchart_sources\x18\n" +
+	" \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10d\x18\x01\"\x06r\x04\x10\x01\x18?R\fchartSources\"}\n" +
 	"\fVerification\x12(\n" +
 	"\x04keys\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10@\"\br\x06\x10\x01\x18\x80\x80\x04R\x04keys\x12C\n" +
 	"\x04mode\x18\x02 \x01(\x0e2%.fairlead.console.v1.VerificationModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04mode\"\xa3\x01\n" +

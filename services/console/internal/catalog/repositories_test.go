@@ -32,3 +32,13 @@ func TestAllowedHostsAreHosts(t *testing.T) {
 		}
 	}
 }
+
+func TestChartSourcesAreNamesOfSources(t *testing.T) {
+	t.Parallel()
+	for names, good := range map[string]bool{"stable": true, "stable,other": true, "": false, "Stable": false, "@stable": false, "stable,stable": false, "https://charts.example.com": false} {
+		git := GitSource{URL: "https://git.example.com/team/shop", ChartSources: strings.Split(names, ",")}
+		if err := git.validate(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "spec.git.chartSources") {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+}

@@ -196,6 +196,8 @@ type GitSource struct {
 	WebhookSecret string `json:"webhookSecret,omitempty"`
 	// Allow are the hosts of chart repositories that charts of services may depend on.
 	Allow []string `json:"allow,omitempty"`
+	// ChartSources are sources of charts that these may depend on, too.
+	ChartSources []string `json:"chartSources,omitempty"`
 }
 
 // Verification says who must have signed what is published.

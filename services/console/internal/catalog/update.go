@@ -26,7 +26,7 @@ type Result[T any] struct {
 func (s *Source) Draft(want Expectation) (Edit, error) {
 	err := s.validate()
 	d := store.Draft{Kind: store.KindSource, Name: s.Meta.Name, Labels: s.Meta.Labels}
-	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.secrets()), err
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.refs()), err
 }
 
 // UpdateCluster writes a cluster.

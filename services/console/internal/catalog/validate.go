@@ -178,6 +178,14 @@ func (g GitSource) validate() error {
 			return refuse(Invalid, "spec.git.allow: write hosts in lower case, such as charts.example.com or charts.example.com:8443")
 		}
 	}
+	for i, name := range g.ChartSources {
+		if !dnsLabel.MatchString(name) {
+			return refuse(Invalid, "spec.git.chartSources %q: is not a name of a source", name)
+		}
+		if slices.Contains(g.ChartSources[:i], name) {
+			return refuse(Invalid, "spec.git.chartSources: %q is there twice", name)
+		}
+	}
 	if g.Verification == nil {
 		return nil
 	}
@@ -190,8 +198,8 @@ func isRepository(text string) bool {
 	return at != "" && at == strings.TrimPrefix(path.Clean("/"+at), "/") && !strings.ContainsAny(at, "\\*:?#") && !strings.ContainsFunc(at, unicode.IsControl)
 }
 
-// secrets are those that a source names.
-func (s SourceSpec) secrets() (refs []Reference) {
+// refs are the secrets and other sources that a source names.
+func (s SourceSpec) refs() (refs []Reference) {
 	field, is := "spec.git", s.Upstream()
 	switch {
 	case s.Helm.URL != "":
@@ -207,7 +215,7 @@ func (s SourceSpec) secrets() (refs []Reference) {
 	if is.WebhookSecret != "" {
 		refs = append(refs, RefTo(store.KindSecret, is.WebhookSecret, field+".webhookSecret"))
 	}
-	return refs
+	return append(refs, eachTo(store.KindSource, s.Git.ChartSources, "spec.git.chartSources")...)
 }
 
 // refForbidden may not be in a ref, by the rules of git check-ref-format.

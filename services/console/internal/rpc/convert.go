@@ -178,7 +178,7 @@ func decodeGit(git *consolev1.GitSource) catalog.GitSource {
 	return catalog.GitSource{
 		URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(), Secret: git.GetSecret(), Proxy: git.GetProxy(),
 		Submodules: git.GetSubmodules(), Verification: decodeVerification(git.GetVerification()), WebhookSecret: git.GetWebhookSecret(),
-		SubmoduleRepositories: git.GetSubmoduleRepositories(), Allow: git.GetAllow(),
+		SubmoduleRepositories: git.GetSubmoduleRepositories(), Allow: git.GetAllow(), ChartSources: git.GetChartSources(),
 	}
 }
 
@@ -186,7 +186,7 @@ func encodeGit(g catalog.GitSource) *consolev1.GitSource {
 	git := &consolev1.GitSource{
 		Url: g.URL, Secret: g.Secret, Proxy: g.Proxy,
 		Submodules: g.Submodules, Verification: encodeVerification(g.Verification), WebhookSecret: g.WebhookSecret,
-		SubmoduleRepositories: g.SubmoduleRepositories, Allow: g.Allow,
+		SubmoduleRepositories: g.SubmoduleRepositories, Allow: g.Allow, ChartSources: g.ChartSources,
 	}
 	if g.Interval != 0 {
 		git.Interval = durationpb.New(g.Interval)

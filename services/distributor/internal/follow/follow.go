@@ -113,7 +113,7 @@ func source(s *consolev1.Source) *plan.Source {
 	}
 	out := &plan.Source{
 		UID: s.GetMetadata().GetUid(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
-		Dependencies: len(s.GetSpec().GetGit().GetAllow()) > 0,
+		Dependencies: catalog.HasDependencies(s.GetSpec()),
 		Heads:        make(map[string]plan.Revision, len(s.GetStatus().GetHeads())),
 	}
 	for _, h := range s.GetStatus().GetHeads() {

@@ -52,7 +52,7 @@ func (c *Catalog) part(first *consolev1.Source, p catalog.Part) owner.Part {
 		return part
 	}
 	part.UID = s.GetMetadata().GetUid()
-	part.Submodules, part.Dependencies = s.GetSpec().GetGit().GetSubmodules(), len(s.GetSpec().GetGit().GetAllow()) > 0
+	part.Submodules, part.Dependencies = s.GetSpec().GetGit().GetSubmodules(), catalog.HasDependencies(s.GetSpec())
 	if part.UID == first.GetMetadata().GetUid() {
 		return part
 	}

@@ -81,6 +81,6 @@ func placeOf(s *consolev1.Source, folder catalog.Folder) (build.Place, bool) {
 	}
 	return build.Place{
 		Source: s.GetMetadata().GetUid(), Commit: heads[0].Commit, Path: folder.Path,
-		Filter: rules.Canonical(), Submodules: s.GetSpec().GetGit().GetSubmodules(), Dependencies: len(s.GetSpec().GetGit().GetAllow()) > 0,
+		Filter: rules.Canonical(), Submodules: s.GetSpec().GetGit().GetSubmodules(), Dependencies: catalog.HasDependencies(s.GetSpec()),
 	}, true
 }

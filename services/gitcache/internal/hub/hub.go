@@ -173,41 +173,43 @@ func bucket(b *consolev1.BucketSource) fetch.Bucket {
 }
 
 func (c *Catalog) plan(s *consolev1.Source) owner.Source {
-	git, upstream, name := s.GetSpec().GetGit(), catalog.UpstreamOf(s.GetSpec()), s.GetMetadata().GetName()
-	plan := owner.Source{
-		UID: s.GetMetadata().GetUid(), Name: name, URL: upstream.URL, Interval: upstream.Interval,
-		Charts: catalog.IsCharts(s.GetSpec()), Artifacts: catalog.IsArtifacts(s.GetSpec()), Registry: registry(upstream),
-		Bucket: bucket(s.GetSpec().GetBucket()), Cloud: cloudOf(upstream.Registry.Auth),
-		LayerType: s.GetSpec().GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: s.GetSpec().GetHelm().GetAllowReplaced(),
-		Secret: upstream.Secret, Proxy: upstream.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
-		Verification: verification(git.GetVerification()), Verify: policy(s.GetSpec()), Wants: c.catalog.RefsOf(name),
-	}
+	git, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
+	plan := c.upstream(s)
+	plan.Wants = c.catalog.RefsOf(name)
 	plan.Combinations, plan.IsCurrent = c.combinations(s, plan.Wants), c.catalog.Current()
-	if secret, ok := c.catalog.Secret(plan.Secret); ok {
-		plan.SecretRevision = secret.GetMetadata().GetRevision()
-	}
-	if len(git.GetAllow()) > 0 {
-		plan.Allow, plan.Folders, plan.Repository = git.GetAllow(), c.foldersOf(name), c.repository
+	if catalog.HasDependencies(s.GetSpec()) {
+		plan.Allow, plan.ChartSources, plan.Folders = git.GetAllow(), c.chartSources(git), c.foldersOf(name)
 	}
 	plan.Users = func(ref string) []string { return c.users(name, ref) }
 	return plan
 }
 
-// repository is the URL of a source of charts that others depend on. Its secret and its signatures are for its own services: whoever pushes
-// a chart that names the source may have no right to it.
-func (c *Catalog) repository(source string) (string, error) {
-	s, ok := c.catalog.Source(source)
-	if !ok || !catalog.IsCharts(s.GetSpec()) {
-		return "", fmt.Errorf("there is no source %q with helm. Create it, or write the https:// or oci:// URL of the repository", source)
+// upstream is what a source says of where it is, whoever wants something of it.
+func (c *Catalog) upstream(s *consolev1.Source) owner.Source {
+	spec := s.GetSpec()
+	git, is := spec.GetGit(), catalog.UpstreamOf(spec)
+	source := owner.Source{
+		UID: s.GetMetadata().GetUid(), Name: s.GetMetadata().GetName(), URL: is.URL, Interval: is.Interval,
+		Charts: catalog.IsCharts(spec), Artifacts: catalog.IsArtifacts(spec), Registry: registry(is),
+		Bucket: bucket(spec.GetBucket()), Cloud: cloudOf(is.Registry.Auth),
+		LayerType: spec.GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: spec.GetHelm().GetAllowReplaced(),
+		Secret: is.Secret, Proxy: is.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
+		Verification: verification(git.GetVerification()), Verify: policy(spec),
 	}
-	spec := s.GetSpec().GetHelm()
-	switch {
-	case spec.GetSecret() != "", spec.GetAuth() != consolev1.CloudAuth_CLOUD_AUTH_UNSPECIFIED:
-		return "", fmt.Errorf("the source %q has credentials, and dependencies are fetched without. Push the chart into charts/", source)
-	case spec.GetVerify() != nil:
-		return "", fmt.Errorf("the source %q has verify, and signatures of dependencies are not verified. Push the chart into charts/", source)
+	if secret, ok := c.catalog.Secret(source.Secret); ok {
+		source.SecretRevision = secret.GetMetadata().GetRevision()
 	}
-	return spec.GetUrl(), nil
+	return source
+}
+
+// chartSources are the sources of charts that charts of a repository in Git may depend on. One that is none is left out, as if it was not named.
+func (c *Catalog) chartSources(git *consolev1.GitSource) (sources []owner.Source) {
+	for _, name := range git.GetChartSources() {
+		if s, ok := c.catalog.Source(name); ok && catalog.IsCharts(s.GetSpec()) {
+			sources = append(sources, c.upstream(s))
+		}
+	}
+	return sources
 }
 
 // foldersOf are the folders that services want of each ref of a source, in order. What rules that are wrong leave out is not known: their
@@ -299,7 +301,7 @@ func (c *Catalog) Published() []origin.Source {
 func originSource(s *consolev1.Source) origin.Source {
 	return origin.Source{
 		UID: s.GetMetadata().GetUid(), Epoch: s.GetStatus().GetEpoch(), Submodules: s.GetSpec().GetGit().GetSubmodules(),
-		Dependencies: len(s.GetSpec().GetGit().GetAllow()) > 0, Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
+		Dependencies: catalog.HasDependencies(s.GetSpec()), Heads: Heads(s.GetStatus().GetHeads()), Problem: s.GetStatus().GetProblem().GetMessage(),
 	}
 }
 

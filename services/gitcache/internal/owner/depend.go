@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/signed"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -51,7 +52,7 @@ type dependencies struct {
 	t       *tenure
 	s       Source
 	source  fetch.Remote
-	indexes map[string]*index // by URL of the repository
+	indexes map[string]*index // by the key of the repository
 	failed  map[depend.Chart]error
 	found   map[string]mirror.Head // by ref
 	needed  map[string]bool        // refs
@@ -66,8 +67,24 @@ type wholeFolder struct {
 	folder Folder
 }
 
+// repository is where charts are that others depend on.
+type repository struct {
+	url string
+	// source is asked as it says; nil: the repository is none, and asked as everybody may.
+	source *Source
+}
+
+// key tells repositories apart. The same URL may be that of two sources with other credentials, and new ones are tried at once.
+func (r repository) key() string {
+	if r.source == nil {
+		return r.url
+	}
+	return fmt.Sprintf("@%s %s %d", r.source.Name, r.url, r.source.SecretRevision)
+}
+
 // index is what a repository has of the wanted charts.
 type index struct {
+	repository
 	remote fetch.Remote
 	charts *fetch.Charts
 	err    error
@@ -87,7 +104,7 @@ var errDependTime = fmt.Errorf("what this poll fetches of repositories took long
 // published all the same: a folder that lacks something is refused by itself, and others go on.
 func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	p.needed = map[string]bool{}
-	if len(s.Allow) == 0 {
+	if len(s.Allow)+len(s.ChartSources) == 0 {
 		return nil
 	}
 	if p.fresh || len(t.depended) > maxDepended {
@@ -121,9 +138,9 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 		p.needed = nil // no head is dropped then
 	}
 	clear(t.indexes)
-	for repository, at := range d.indexes {
+	for key, at := range d.indexes {
 		if at.charts != nil {
-			t.indexes[repository] = at.charts
+			t.indexes[key] = at.charts
 		}
 	}
 	return nil
@@ -231,15 +248,19 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	return lacking, nil
 }
 
-// at is a chart with the URL of its repository, also if that is the name of a source.
-func (d *dependencies) at(c depend.Chart) (depend.Chart, error) {
-	name, ok := c.Source()
-	if !ok {
-		return c, nil
+// at is where a chart is: in a source that is named, or whose URL is written.
+func (d *dependencies) at(c depend.Chart) (repository, error) {
+	name, isNamed := c.Source()
+	for i := range d.s.ChartSources {
+		source := &d.s.ChartSources[i]
+		if url := strings.TrimRight(source.URL, "/"); isNamed && source.Name == name || !isNamed && url == c.Repository {
+			return repository{url, source}, nil
+		}
 	}
-	repository, err := d.s.Repository(name)
-	c.Repository = strings.TrimRight(repository, "/")
-	return c, err
+	if isNamed { // whether there is such a source is not said: who writes a chart may see less
+		return repository{}, fmt.Errorf("no source with helm is called %q in git.chartSources of the source. Add it there, or write the https:// or oci:// URL of the repository", name)
+	}
+	return repository{url: c.Repository}, nil
 }
 
 // admitLocked is admit, and says that the lock is about another repository than the source of the name.
@@ -247,7 +268,7 @@ func (d *dependencies) admitLocked(w depend.Wanted) error {
 	if err := d.admit(w.Chart); err != nil || w.Locked == "" {
 		return err
 	}
-	if at, _ := d.at(w.Chart); at.Repository != w.Locked {
+	if at, _ := d.at(w.Chart); at.url != w.Locked {
 		const remedy = "Write the https:// or oci:// URL into the chart, or run `helm dependency update` with the url of the source"
 		return fmt.Errorf("the lock has another repository than the source of that name. %s", remedy)
 	}
@@ -260,7 +281,7 @@ func (d *dependencies) admit(c depend.Chart) error {
 	if err != nil {
 		return err
 	}
-	if host := at.Host(); !slices.Contains(d.s.Allow, host) {
+	if host := c.Host(); at.source == nil && !slices.Contains(d.s.Allow, host) {
 		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or push the chart into charts/", host)
 	}
 	if _, isHead := d.t.heads[c.Ref()]; len(d.needed) >= maxNeeded && !isHead && !d.needed[c.Ref()] {
@@ -305,22 +326,52 @@ func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) 
 	if err != nil {
 		return err
 	}
-	at := d.index(ctx, upstream.Repository, needs)
+	at := d.index(ctx, upstream, needs)
 	if at.err != nil {
-		return withoutCredentials(at.err, upstream)
+		return d.explain(at.err, at.repository, c)
 	}
 	choice := at.charts.Choices[catalog.ChartRef(c.Name, c.Version)]
 	if choice.Err != nil {
-		return withoutCredentials(choice.Err, upstream)
+		return d.explain(choice.Err, at.repository, c)
 	}
 	if !choice.Found() || !isVersion(choice.Version.Version, c.Version) {
 		return fmt.Errorf("the repository has no such version%s. Push it there, or run `helm dependency update`, and push the lock", highest(choice))
 	}
-	commit, err := d.download(ctx, at.remote, choice.Version)
+	version, signedBy, err := d.verify(ctx, at, choice.Version)
 	if err != nil {
-		return withoutCredentials(err, upstream)
+		return d.explain(err, at.repository, c)
 	}
-	return d.keep(ctx, c, choice.Version, commit)
+	commit, err := d.download(ctx, at.remote, version)
+	if err != nil {
+		return d.explain(err, at.repository, c)
+	}
+	return d.keep(ctx, c, version, commit, signedBy)
+}
+
+// verify says who signed a version, if its source wants that. The version has the digest that was signed.
+func (d *dependencies) verify(ctx context.Context, at *index, v helm.Version) (helm.Version, string, error) {
+	if at.source == nil || at.source.Verify.IsZero() {
+		return v, "", nil
+	}
+	by := &contentTrust{of: at.source.Verify}
+	if by.is, by.err = signed.New(by.of); by.err != nil {
+		return v, "", fmt.Errorf("%w. Correct verify in that source", by.err)
+	}
+	f := &found{listed: v}
+	key := "signature of " + f.signedName(at.remote)
+	if err := d.t.holds.check(key); err != nil {
+		return v, "", err
+	}
+	verdict, err := d.t.lookAtContent(ctx, by, at.remote, f, time.Now())
+	if err != nil {
+		return v, "", d.hold(ctx, key, err)
+	}
+	d.t.holds.done(key)
+	if verdict.no != nil {
+		return v, "", fmt.Errorf("it %w. %s", verdict.no, contentAdvice(by.of, verdict.no))
+	}
+	v.Digest = cmp.Or(v.Digest, verdict.sum)
+	return v, verdict.signedBy, nil
 }
 
 // isVersion tells whether a version that a repository has is the one that a chart wants. As in Helm v1.2.3 is 1.2.3.
@@ -338,32 +389,37 @@ func highest(choice helm.Choice) string {
 	return fmt.Sprintf(" (the highest is %s)", choice.Highest)
 }
 
-// withoutCredentials says what a repository means that wants credentials: naming a secret in the source would not help.
-func withoutCredentials(err error, c depend.Chart) error {
+// explain says of which source the trouble is, and what a repository means that wants credentials: a secret of the Git host would not help.
+func (d *dependencies) explain(err error, at repository, c depend.Chart) error {
+	if at.source != nil {
+		d.t.forgetCredentialsOf(*at.source, err)
+		return fmt.Errorf("source %q: %w", at.source.Name, err)
+	}
 	if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindCredentials {
 		return err
 	}
-	return fmt.Errorf("%s wants credentials for it, or does not have it, and dependencies are fetched without credentials. Push the chart into charts/", c.Host())
+	return fmt.Errorf("%s wants credentials for it, or does not have it, and what is of no source is fetched without. Add a source with helm, its url and a secret, "+
+		"and name it in git.chartSources, or push the chart into charts/", c.Host())
 }
 
-// index asks a repository, by its URL, once for all charts of it that are wanted now.
-func (d *dependencies) index(ctx context.Context, repository string, needs []need) *index {
-	if known, ok := d.indexes[repository]; ok {
+// index asks a repository once for all charts of it that are wanted now.
+func (d *dependencies) index(ctx context.Context, of repository, needs []need) *index {
+	if known, ok := d.indexes[of.key()]; ok {
 		return known
 	}
 	var refs []string
 	for _, n := range needs {
-		if c, err := d.at(n.chart.Chart); err == nil && n.chart.Problem == "" && c.Repository == repository {
+		if at, err := d.at(n.chart.Chart); err == nil && n.chart.Problem == "" && at.key() == of.key() {
 			refs = append(refs, catalog.ChartRef(n.chart.Name, n.chart.Version))
 		}
 	}
 	slices.Sort(refs)
-	at, key := &index{}, "index of "+repository
-	if at.remote, at.err = d.remote(repository); at.err == nil {
+	at, key := &index{repository: of}, "index of "+of.key()
+	if at.remote, at.err = d.remote(ctx, of); at.err == nil {
 		at.err = d.t.holds.check(key)
 	}
 	if at.err == nil {
-		at.charts, at.err = d.t.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[repository])
+		at.charts, at.err = d.t.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.key()])
 		switch {
 		case at.err == nil:
 			d.t.o.deps.Metrics.list(at.charts.Bytes)
@@ -372,7 +428,7 @@ func (d *dependencies) index(ctx context.Context, repository string, needs []nee
 			at.err = d.hold(ctx, key, at.err)
 		}
 	}
-	d.indexes[repository] = at
+	d.indexes[of.key()] = at
 	return at
 }
 
@@ -408,7 +464,7 @@ func (d *dependencies) hold(ctx context.Context, key string, err error) error {
 }
 
 // keep makes a head of a chart, unless other content was published under its version.
-func (d *dependencies) keep(ctx context.Context, c depend.Chart, v helm.Version, commit plumbing.Hash) error {
+func (d *dependencies) keep(ctx context.Context, c depend.Chart, v helm.Version, commit plumbing.Hash, signedBy string) error {
 	if old, known := d.t.heads[c.Ref()]; known && old.Commit != commit {
 		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", short(old.Commit))
 	}
@@ -420,22 +476,26 @@ func (d *dependencies) keep(ctx context.Context, c depend.Chart, v helm.Version,
 	}
 	d.found[c.Ref()] = mirror.Head{
 		Ref: c.Ref(), Object: fetch.ChartID(v), Commit: commit, CommitTime: v.Created, Subject: is.Subject,
-		FetchTime: time.Now().UTC().Truncate(time.Microsecond), Traceparent: telemetry.Inject(ctx),
+		FetchTime: time.Now().UTC().Truncate(time.Microsecond), Traceparent: telemetry.Inject(ctx), SignedBy: signedBy,
 	}
 	return nil
 }
 
-// remote is how a repository is asked. Authors of charts may be allowed to read less than the source's credentials are: these are not sent.
-// Those of the source's proxy are for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
-func (d *dependencies) remote(repository string) (fetch.Remote, error) {
+// remote is how a repository is asked: as its source says, if it has one. Otherwise authors of charts may be allowed to read less than the credentials of
+// the charts' own source are: these are not sent.
+// Those of that source's proxy are for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
+func (d *dependencies) remote(ctx context.Context, of repository) (fetch.Remote, error) {
+	if of.source != nil {
+		return d.t.remote(ctx, *of.source)
+	}
 	r := fetch.Remote{Proxy: d.source.Proxy}
-	if giturl.IsRegistry(repository) {
+	if giturl.IsRegistry(of.url) {
 		r.Registry.Is = true
-		if u, err := url.Parse(repository); err == nil && loopback.Host(u.Hostname()) {
+		if u, err := url.Parse(of.url); err == nil && loopback.Host(u.Hostname()) {
 			r.Registry.Insecure, r.Proxy = true, nil
 		}
 	}
-	u, err := fetch.ParseChartsURL(repository, r.Registry)
+	u, err := fetch.ParseChartsURL(of.url, r.Registry)
 	if err != nil {
 		return r, err
 	}

@@ -152,7 +152,7 @@ func (t *tenure) aside() (back func()) {
 		t.content = &own
 	}
 	return func() {
-		kept.grown, kept.credentials, kept.known = t.grown, t.credentials, t.known
+		kept.grown = t.grown
 		t.work = kept
 	}
 }

@@ -159,8 +159,9 @@ type tenure struct {
 	work
 }
 
-type credentialsKey struct {
-	secret   string
+// credentials are those of a secret at a revision.
+type credentials struct {
+	fetch.Credentials
 	revision int64
 }
 

@@ -42,17 +42,16 @@ type work struct {
 	depended map[wholeFolder][]depend.Chart
 	// based are folders at trees of commits whose kustomizations have all bases of other repositories here.
 	based map[wholeFolder][]remotebase.Base
-	// indexes are what repositories answered of charts that others depend on, by URL, if the last poll had to ask.
+	// indexes are what repositories answered of charts that others depend on, by their keys, if the last poll had to ask.
 	indexes map[string]*fetch.Charts
 	// failed is when charts that others depend on could not be fetched, of those that are still needed.
 	failed map[depend.Chart]time.Time
 
-	credentials fetch.Credentials
-	known       credentialsKey // the key of credentials
+	credentials map[string]credentials // by the name of the secret
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, grown: true}
+	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, credentials: map[string]credentials{}, grown: true}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an

@@ -33,16 +33,18 @@ func (t *tenure) readSecret(ctx context.Context, s Source, r *fetch.Remote) erro
 	if s.Secret == "" {
 		return nil
 	}
-	if key := (credentialsKey{s.Secret, s.SecretRevision}); t.known != key {
+	known, ok := t.credentials[s.Secret]
+	if !ok || known.revision != s.SecretRevision {
 		ctx, cancel := context.WithTimeout(ctx, consoleTime)
 		defer cancel()
 		c, err := t.o.deps.Console.Credentials(ctx, s.Secret)
 		if err != nil {
 			return &fetch.Error{Kind: fetch.KindCredentials, Message: err.Error()}
 		}
-		t.credentials, t.known = c, key
+		known = credentials{c, s.SecretRevision}
+		t.credentials[s.Secret] = known
 	}
-	r.Credentials = t.credentials
+	r.Credentials = known.Credentials
 	return nil
 }
 
@@ -85,14 +87,17 @@ func parseURL(s Source) (*url.URL, error) {
 }
 
 // forgetCredentials makes the next poll read the secret again when upstream did not like it.
-func (t *tenure) forgetCredentials(err error) {
-	var known *fetch.Error
-	if errors.As(err, &known) && known.Kind == fetch.KindCredentials {
-		t.known = credentialsKey{}
-		if s := t.current(); s.Cloud != "" {
-			if u, err := parseURL(s); err == nil {
-				t.o.deps.Clouds.Forget(s.Cloud, u.Host)
-			}
-		}
+func (t *tenure) forgetCredentials(err error) { t.forgetCredentialsOf(t.current(), err) }
+
+func (t *tenure) forgetCredentialsOf(s Source, err error) {
+	if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindCredentials {
+		return
+	}
+	delete(t.credentials, s.Secret)
+	if s.Cloud == "" {
+		return
+	}
+	if u, err := parseURL(s); err == nil {
+		t.o.deps.Clouds.Forget(s.Cloud, u.Host)
 	}
 }

@@ -241,11 +241,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 	}
 	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
 	defer span.End()
-	if t.content.of.Provider == signed.Provenance {
-		v, err = t.lookAtProvenance(ctx, r, f, now)
-	} else {
-		v, err = t.lookAtSignatures(ctx, r, f, now)
-	}
+	v, err = t.lookAtContent(ctx, t.content, r, f, now)
 	delete(t.content.silences, key)
 	if err != nil {
 		if known, ok := errors.AsType[*fetch.Error](err); ok && (known.Kind == fetch.KindTimeout || known.Kind == fetch.KindUnreachable) {
@@ -265,22 +261,30 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 	return v, nil
 }
 
+// lookAtContent asks for the signatures of what was found, and says who signed it.
+func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (contentVerdict, error) {
+	if by.of.Provider == signed.Provenance {
+		return t.lookAtProvenance(ctx, by, r, f, now)
+	}
+	return t.lookAtSignatures(ctx, by, r, f, now)
+}
+
 // lookAtSignatures is content with one good signature, and else says what is wrong with the last.
-func (t *tenure) lookAtSignatures(ctx context.Context, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
+func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
 	of := signed.Subject{Digest: oci.Digest(f.listed.Manifest), Repository: fetch.RepositoryName(r, f.listed.Chart)}
 	if f.artifact != nil {
 		of.Digest = f.artifact.Manifest
 	}
-	if named := t.content.of.Repository; named != "" {
+	if named := by.of.Repository; named != "" {
 		of.Repository = path.Join(named, f.listed.Chart)
 	}
 	v.no = signature.Refuse(signature.Unsigned, "is not signed")
 	look := fetch.Signed{Chart: f.listed.Chart, Digest: of.Digest, Form: oci.FormCosign}
-	if t.content.of.Provider == signed.Notation {
+	if by.of.Provider == signed.Notation {
 		look.Form = oci.FormNotation
 	}
 	n, err := t.o.deps.Signatures.Signatures(ctx, r, look, func(s oci.Signature) bool {
-		v.signedBy, v.no = t.content.is.Signature(s, of, now)
+		v.signedBy, v.no = by.is.Signature(s, of, now)
 		return v.no == nil
 	})
 	t.o.deps.Metrics.list(n)
@@ -288,7 +292,7 @@ func (t *tenure) lookAtSignatures(ctx context.Context, r fetch.Remote, f *found,
 }
 
 // lookAtProvenance verifies the provenance file of a package, which names the package's digest.
-func (t *tenure) lookAtProvenance(ctx context.Context, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
+func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
 	text, err := t.o.deps.Signatures.Provenance(ctx, r, f.listed)
 	if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindNotFound {
 		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov) that can be read (%s)", known.Message)
@@ -302,7 +306,7 @@ func (t *tenure) lookAtProvenance(ctx context.Context, r fetch.Remote, f *found,
 		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov)")
 		return v, nil
 	}
-	v.signedBy, v.sum, v.no = t.content.is.Provenance(text, signed.PackageFile(f.listed.Chart, f.listed.Version), now)
+	v.signedBy, v.sum, v.no = by.is.Provenance(text, signed.PackageFile(f.listed.Chart, f.listed.Version), now)
 	if v.no == nil && f.listed.Digest != "" && f.listed.Digest != v.sum {
 		v.no = signature.Refuse(signature.Invalid, "has a provenance file by key %s that is of another package: it names sha256:%s..., and %s sha256:%s...",
 			v.signedBy, v.sum[:12], "what is listed is", f.listed.Digest[:12])
@@ -319,12 +323,17 @@ func (t *tenure) unsignedContent(s Source, ref string, f *found, no *signature.R
 	case known:
 		kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
-	next := advice[no.Kind]
-	if s.Verify.Provider == signed.Notation && no.Kind != signature.Invalid {
-		next = "Sign it with a certificate of one of the source's authorities, as one of its trusted identities"
+	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.users(ref), no, kept, contentAdvice(s.Verify, no))
+}
+
+// contentAdvice is the next step with content that does not count as signed.
+func contentAdvice(by signed.Policy, no *signature.Refusal) string {
+	switch {
+	case no.Kind == signature.Invalid:
+	case by.Provider == signed.Notation:
+		return "Sign it with a certificate of one of the source's authorities, as one of its trusted identities"
+	case by.IsKeyless():
+		return "Sign it as one of the source's identities (cosign 3, with the Sigstore of the trusted root)"
 	}
-	if s.Verify.IsKeyless() && no.Kind != signature.Invalid {
-		next = "Sign it as one of the source's identities (cosign 3, with the Sigstore of the trusted root)"
-	}
-	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.users(ref), no, kept, next)
+	return advice[no.Kind]
 }

@@ -59,12 +59,11 @@ type Source struct {
 	Users func(ref string) []string
 
 	// Allow are the hosts of chart repositories that charts in Folders may depend on, and of bases that kustomizations there may have. Folders are those that services want, by canonical
-	// ref; there are none without hosts.
+	// ref; there are none without hosts and ChartSources.
 	Allow   []string
 	Folders map[string][]Folder
-	// Repository is the URL of a source of charts that charts may name as the repository of dependencies, or an error that says why there is
-	// none.
-	Repository func(source string) (url string, err error)
+	// ChartSources are sources of charts that charts in Folders may depend on, too, and how these are asked.
+	ChartSources []Source
 
 	// Combinations are what services want of this source and others together, by ref. The owner of the first source makes them.
 	Combinations map[string]Combination
@@ -86,6 +85,8 @@ type Verification struct {
 	Keys        []string // OpenPGP or SSH public keys
 }
 
+func (v Verification) isWanted() bool { return v.Commit || v.Tag }
+
 func (v Verification) equal(o Verification) bool {
 	return v.Commit == o.Commit && v.Tag == o.Tag && slices.Equal(v.Keys, o.Keys)
 }
@@ -97,7 +98,7 @@ func (s Source) equal(o Source) bool {
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.Bucket == o.Bucket && s.Cloud == o.Cloud && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
-		slices.Equal(s.Allow, o.Allow) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
+		slices.Equal(s.Allow, o.Allow) && slices.EqualFunc(s.ChartSources, o.ChartSources, Source.equal) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }
 
 // isGit tells a Git repository from other sources, whose commits are made here.
