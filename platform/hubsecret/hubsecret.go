@@ -30,6 +30,8 @@ const (
 	Audiences = "audiences"
 	// Sessions is of times, and makes the keys of TLS tickets.
 	Sessions = "tls sessions"
+	// Combinations is of commits that a gitcache makes of several sources.
+	Combinations = "combinations"
 	// Recordings is of what people saw of shells. The key of recordings seals, and makes no MACs.
 	Recordings = "recordings"
 	// Tickets is of artifacts that an agent may have. Tickets is longer than the others because it was first.

@@ -115,6 +115,9 @@ func (r *Replica) OptionsTo(service string) []connect.ClientOption {
 	return append(client.Options(), client.WithToken(r.Keeper.SendTo(service)))
 }
 
+// Secret is the hub secret.
+func (r *Replica) Secret() *hubsecret.File { return r.secret }
+
 // Tickets are made and checked with the hub secret.
 func (r *Replica) Tickets() artifact.Tickets { return artifact.Tickets{Secret: r.secret} }
 

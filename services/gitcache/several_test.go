@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/platform/buckettest"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
 // several is a fixture whose source "shop" is a repository of charts, and "config" one of Git with values.
@@ -274,6 +275,74 @@ func TestACombinationIsNoSubmodule(t *testing.T) {
 	n.refresh()
 	f.problem(`submodule "stolen"`, "several sources", first[:8]+" is kept")
 	n.refuses(stolen, "", artifactv1.ResolveError_REASON_REFUSED, `"stolen"`, "several sources")
+}
+
+// TestSeveralSourcesGoBackWhereCommitsAreSigned: to what the hub put together of signed commits, and to nothing that only looks so.
+func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
+	t.Parallel()
+	ada := gittest.NewOpenPGP(t, "ed25519")
+	f := newFixture(t)
+	first := f.repo.Commit("unsigned", gittest.Files{"deploy/a": "0"})
+	other := f.git.NewRepo(t, "other.git")
+	values := other.Commit("one", gittest.Files{"values.yaml": "a: 1\n"})
+	f.console.add("other", other.URL())
+	ref := f.setBoth()
+	n := f.one()
+	together := func(ref, shop, values string) (commit string) {
+		t.Helper()
+		eventually(t, "both are together", func() error {
+			r := headOf(f.console.status(), ref).GetRevision()
+			if r.GetSubject() != fmt.Sprintf("shop %.8s · other %.8s", shop, values) {
+				return fmt.Errorf("it is %q; problem: %s", r.GetSubject(), f.console.status().GetProblem().GetMessage())
+			}
+			commit = r.GetCommit()
+			return nil
+		})
+		return commit
+	}
+	pin := func(commit string) string {
+		f.console.mu.Lock()
+		defer f.console.mu.Unlock()
+		defer f.console.announce()
+		f.console.services["both"].Spec.Sync = &deliveryv1.SyncSpec{Pin: commit}
+		return catalog.PinnedRef(ref, commit)
+	}
+	before := together(ref, first, values)
+	f.console.setVerification(verifyCommit, ada.Public)
+	f.signAs(ada)
+	signed := f.repo.Commit("signed", gittest.Files{"deploy/a": "1"})
+	n.refresh()
+	good := together(ref, signed, values)
+	newer := other.Commit("two", gittest.Files{"values.yaml": "a: 2\n"})
+	if _, err := n.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	together(ref, signed, newer)
+	f.problem()
+
+	together(pin(good), signed, values)
+	f.problem()
+	for what, commit := range map[string]string{"made before": before, "forged": f.forge(ref, ""), "with a seal": f.forge(ref, strings.Repeat("ab", 32))} {
+		if what != "made before" { // by the hub, so that upstream does not have it
+			f.console.setService("evil", "evil")
+			f.repo.Bare("update-ref", "refs/heads/evil", commit)
+			n.refresh()
+		}
+		at := pin(commit)
+		f.problem("revision "+commit[:8]+", which service \"both\" is pinned to, can't be proven to be made of signed commits", "release the pin")
+		if h := headOf(f.console.status(), at); h != nil {
+			t.Errorf("%s: published %v", what, h)
+		}
+	}
+}
+
+// forge makes a commit upstream that looks as if it was made of several sources.
+func (f *fixture) forge(ref, seal string) (commit string) {
+	header := "tree " + f.repo.Work("rev-parse", "HEAD^{tree}") + "\nauthor a <> 0 +0000\ncommitter " + mirror.CombinedBy + " <> 0 +0000\n"
+	if seal != "" {
+		header += "fairlead-seal " + seal + "\n"
+	}
+	return f.repo.Object("commit", []byte(header+"\nshop · other\n\n"+mirror.CombinationLine+ref+"\n"))
 }
 
 // setBoth has a service get the sources "shop" and "other", and returns the ref of both.

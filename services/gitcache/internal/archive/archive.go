@@ -174,7 +174,7 @@ func (b *Builder) Close() { b.objects.Close() }
 
 // Commit ends the builder with a commit of its files. The commit has neither a time nor the names of people.
 func (b *Builder) Commit(author, message string) (*Objects, error) {
-	id, err := b.CommitBy(author, author, time.Unix(0, 0), message)
+	id, err := b.CommitBy(author, author, time.Unix(0, 0), message, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -182,16 +182,22 @@ func (b *Builder) Commit(author, message string) (*Objects, error) {
 	return b.objects, nil
 }
 
-// CommitBy makes a commit of the files so far, and goes on without them: the pack of a builder may have several commits.
-func (b *Builder) CommitBy(author, committer string, at time.Time, message string) (plumbing.Hash, error) {
+// CommitBy makes a commit of the files so far, and goes on without them: the pack of a builder may have several commits. finish changes the text of the
+// commit; nil: it stays.
+func (b *Builder) CommitBy(author, committer string, at time.Time, message string, finish func(commit []byte) ([]byte, error)) (plumbing.Hash, error) {
 	defer b.Reset()
 	tree, err := b.writeFolder(b.root)
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
 	when := fmt.Sprintf(" <> %d +0000", max(at.Unix(), 0))
-	text := fmt.Sprintf("tree %s\nauthor %s\ncommitter %s\n\n%s\n", tree, author+when, committer+when, message)
-	return b.write(plumbing.CommitObject, []byte(text))
+	text := fmt.Appendf(nil, "tree %s\nauthor %s\ncommitter %s\n\n%s\n", tree, author+when, committer+when, message)
+	if finish != nil {
+		if text, err = finish(text); err != nil {
+			return plumbing.ZeroHash, err
+		}
+	}
+	return b.write(plumbing.CommitObject, text)
 }
 
 // Reset goes on without the files so far.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,26 @@ func (o *Objects) Commit(id plumbing.Hash) (Commit, error) {
 func IsCombination(commit []byte) bool {
 	by, _ := person(headers(commit)["committer"])
 	return by == CombinedBy
+}
+
+// sealHeader begins the header of a commit that has its seal.
+const sealHeader = "\nfairlead-seal "
+
+// Seal adds a seal to a commit: a header that Git leaves alone.
+func Seal(commit []byte, seal string) []byte {
+	head, message, _ := bytes.Cut(commit, []byte("\n\n"))
+	return slices.Concat(head, []byte(sealHeader+seal), []byte("\n\n"), message)
+}
+
+// Unseal is a commit as it was before Seal, and its seal; empty: it has none.
+func (o *Objects) Unseal(id plumbing.Hash) (commit []byte, seal string, err error) {
+	b, err := o.Read(plumbing.CommitObject, id, maxCommitBytes)
+	if err != nil {
+		return nil, "", err
+	}
+	head, message, _ := bytes.Cut(b, []byte("\n\n"))
+	head, last, _ := bytes.Cut(head, []byte(sealHeader))
+	return slices.Concat(head, []byte("\n\n"), message), string(last), nil
 }
 
 // Peel follows tag objects to the commit that they stand for.

@@ -3,6 +3,7 @@ package owner
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/mirror"
@@ -226,7 +228,7 @@ func (c *combining) parts(ref string, is Combination) (parts []Part, err error) 
 
 // renew makes a combination if one of its sources has moved.
 func (c *combining) renew(ctx context.Context, ref string, old mirror.Head, parts []Part) error {
-	t, id := c.t, idOf(ref, parts)
+	t, id := c.t, idOf(ref, parts, c.s.Verification.isWanted())
 	if old.Object == id && t.has(old.Commit) {
 		t.seen[ref] = true
 		return nil
@@ -301,10 +303,13 @@ func shownRef(ref string) string {
 	return catalog.ShowRef(strings.TrimPrefix(ref, branchPrefix))
 }
 
-// idOf stands for the sources of a combination at their commits: while it stays nothing is made.
-func idOf(ref string, parts []Part) plumbing.Hash {
+// idOf stands for the sources of a combination at their commits, and for whether it is sealed: while it stays nothing is made.
+func idOf(ref string, parts []Part, isSealed bool) plumbing.Hash {
 	var b strings.Builder
 	fmt.Fprintln(&b, ref)
+	if isSealed {
+		fmt.Fprintln(&b, "sealed")
+	}
 	for _, p := range parts {
 		fmt.Fprintln(&b, p.UID, p.Head.Commit, p.Submodules, p.Dependencies)
 	}
@@ -334,7 +339,35 @@ func (c *combining) assemble(ctx context.Context, ref, trace string, parts []Par
 		}
 	}
 	at, author := latest(parts)
-	return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts))
+	var seal func([]byte) ([]byte, error)
+	if c.s.Verification.isWanted() {
+		seal = c.t.seal
+	}
+	return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts), seal)
+}
+
+// seal proves later that the hub made a commit of several sources, of what each of them had published then.
+func (t *tenure) seal(commit []byte) ([]byte, error) {
+	mac, err := t.o.deps.Secret.Sign(hubsecret.Combinations, commit)
+	if err != nil {
+		return nil, fmt.Errorf("the hub secret can't be read, which seals what is put together: %w", err)
+	}
+	return mirror.Seal(commit, hex.EncodeToString(mac)), nil
+}
+
+// isSealed tells whether the hub made a commit of several sources while the first one published signed commits only.
+func (t *tenure) isSealed(id plumbing.Hash) (bool, error) {
+	o := t.mirror.Objects()
+	defer o.Close()
+	commit, seal, err := o.Unseal(id)
+	if err != nil {
+		return false, err
+	}
+	mac, err := hex.DecodeString(seal)
+	if err != nil || seal == "" {
+		return false, nil //nolint:nilerr // it is none of the hub's
+	}
+	return t.o.deps.Secret.Verify(hubsecret.Combinations, commit, mac)
 }
 
 // headOf is the head of a combination at a commit that is here.
@@ -424,11 +457,14 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 		if err == nil && t.combinationOf(pin) != ref {
 			err = errors.New("it is of other sources")
 		}
-		if err == nil && (s.Verification.Commit || s.Verification.Tag) {
+		if err == nil && s.Verification.isWanted() {
 			// Whoever pushes to the source can make a commit that says so, too, and nobody has signed it.
-			t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-				"revision %s, which %s is pinned to, can't be proven to be made of signed commits: the first source of the service publishes signed content only, so that pins and rollbacks of several sources are refused. Release the pin, and put the revisions back in the sources", short(pin), s.users(at))})
-			continue
+			sealed, err := t.isSealed(pin)
+			if err != nil || !sealed {
+				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
+					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", short(pin), s.users(at), unsealed(err))})
+				continue
+			}
 		}
 		if err == nil {
 			heads[at] = h
@@ -440,6 +476,14 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 		t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
 			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", short(pin), s.users(at))})
 	}
+}
+
+// unsealed says why a revision counts for nothing where commits have to be signed.
+func unsealed(err error) string {
+	if err != nil {
+		return fmt.Sprintf("can't be proven to be made of signed commits: %s", err)
+	}
+	return "can't be proven to be made of signed commits: it has no seal of the hub, so it was made before the source had verification, with a hub secret that is gone, or elsewhere"
 }
 
 // combinationOf is the ref of the several sources that a commit was made of; empty: it was not.

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
@@ -64,6 +65,8 @@ type Deps struct {
 	Charts    fetch.ChartFetcher
 	Artifacts fetch.ArtifactFetcher
 	Buckets   fetch.BucketFetcher
+	// Secret seals what is made of several sources.
+	Secret *hubsecret.File
 	// OpenPart reads the artifact of a folder of a source, wherever it is, for combinations of several sources. Errors are in words for the owner of a service.
 	OpenPart func(ctx context.Context, q PartQuery) (io.ReadCloser, error)
 	// Clouds log in at registries and buckets.
