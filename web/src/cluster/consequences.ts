@@ -1,3 +1,4 @@
+import { amount } from '../ui/text'
 import { type Kind, pathOf } from './kinds'
 import { type Ask, json } from './request'
 import type { Metadata } from './table'
@@ -32,7 +33,7 @@ export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of
       found.length > 0 ? `Everything in it goes: ${found.join(', ')}.` : 'Nothing is in it that you may see.',
     )
     const unseen = counted.filter((c) => c.count < 0).length + Math.max(0, inside.length - mostKinds)
-    if (unseen > 0) out.push(`${unseen} kinds in it could not be counted.`)
+    if (unseen > 0) out.push(`${amount(unseen, 'kind')} in it could not be counted.`)
   } else if (key === 'apiextensions.k8s.io/customresourcedefinitions') {
     const { group = '', names } = (of.spec ?? {}) as {
       group?: string
@@ -42,7 +43,7 @@ export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of
     const [found] = custom ? await counts(ask, [{ kind: custom, path: pathOf(custom) }]) : []
     out.push(
       found && found.count >= 0
-        ? `All ${found.count} objects of kind ${names?.kind} go with it, in all namespaces.`
+        ? `${amount(found.count, 'object')} of kind ${names?.kind} ${found.count === 1 ? 'goes' : 'go'} with it, in all namespaces.`
         : `All objects of kind ${names?.kind} go with it, in all namespaces.`,
     )
   } else if (key === '/nodes') {
@@ -51,7 +52,7 @@ export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of
       ? await counts(ask, [{ kind: pods, path: pathOf(pods) }], `spec.nodeName=${name}`)
       : []
     out.push(
-      `${found && found.count >= 0 ? found.count : 'All'} pods on it are given up; its machine goes on.`,
+      `${found && found.count >= 0 ? amount(found.count, 'pod') : 'All pods'} on it ${found?.count === 1 ? 'is' : 'are'} given up; its machine goes on.`,
     )
   } else if (key === '/persistentvolumeclaims' || key === '/persistentvolumes')
     out.push('The data in it may be deleted, as the reclaim policy says.')

@@ -1,3 +1,4 @@
+import { amount } from '../ui/text'
 import { pathOf } from './kinds'
 import { type Ask, json } from './request'
 import type { Column, Metadata } from './table'
@@ -118,7 +119,7 @@ function says(kind: string, cell: (column: string) => string): Pick<Owned, 'says
   const [ready, all] = cell('Ready').split('/')
   const restarts = Number.parseInt(cell('Restarts'), 10)
   return {
-    says: `${status}, ${cell('Ready')} ready${restarts > 0 ? `, ${restarts} restarts` : ''}`,
+    says: `${status}, ${cell('Ready')} ready${restarts > 0 ? `, ${amount(restarts, 'restart')}` : ''}`,
     state:
       status === 'Completed' || (status === 'Running' && ready === all)
         ? 'healthy'

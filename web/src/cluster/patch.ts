@@ -1,3 +1,5 @@
+import { amount } from '../ui/text'
+
 // JSON Patch (RFC 6902) of the fields that a person changed, each with a test of the value that the person saw. So a change of somebody else to another field stays,
 // and one to the same field is refused instead of overwritten.
 export type Operation = { op: 'add' | 'remove' | 'replace' | 'test'; path: string; value?: unknown }
@@ -95,7 +97,7 @@ function folded(all: Line[], around: number): Line[] {
   const out: Line[] = []
   let hidden = 0
   const flush = () => {
-    if (hidden > 0) out.push({ sign: '…', text: `${hidden} lines the same` })
+    if (hidden > 0) out.push({ sign: '…', text: `${amount(hidden, 'line')} the same` })
     hidden = 0
   }
   all.forEach((l, i) => {

@@ -1,4 +1,4 @@
-import { bytesOf } from '../ui/text'
+import { amount, bytesOf } from '../ui/text'
 
 // Figures are numbers that an agent counted, by section and name. What is unknown is absent, and never 0.
 export type Figures = { [name: string]: bigint }
@@ -116,7 +116,7 @@ export const said = (of: Word[]): string[] =>
 export const usedWords = (f: Figures): Word[] => [
   [`CPU: ${share(f, 'used.cpu', 'nodes.cpu_allocatable', cores)}`],
   [`memory: ${share(f, 'used.memory', 'nodes.memory_allocatable', memory)}`, f['used.memory']],
-  [`of ${count(f['used.nodes'])} nodes`, f['used.nodes']],
+  [`of ${amount(f['used.nodes'], 'node')}`, f['used.nodes']],
 ]
 
 // Sections of ViewSets, whose names are behind this.

@@ -6,7 +6,7 @@ import { inParallel } from '../hub/parallel'
 import { leversOf } from '../state/levers'
 import { toCsv } from '../ui/exported'
 import { kindNamed, manifest, type ResourceKind } from '../ui/resources'
-import { plain } from '../ui/text'
+import { amount, plain } from '../ui/text'
 import { toYaml } from '../ui/yaml'
 
 test('foreign text cannot turn, hide or forge what stands around it', () => {
@@ -112,4 +112,14 @@ test('YAML of a service is what files say, without levers, status and what the h
   expect(manifest(kindNamed('Service') as ResourceKind, service)).toBe(
     'apiVersion: fairlead.dev/v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  source: shop\n',
   )
+})
+
+test('one of a thing is singular', () => {
+  expect([
+    amount(0, 'pod'),
+    amount(1, 'pod'),
+    amount(1n, 'pod'),
+    amount(2000n, 'pod'),
+    amount(undefined, 'pod'),
+  ]).toEqual(['0 pods', '1 pod', '1 pod', `${(2000).toLocaleString()} pods`, '– pods'])
 })

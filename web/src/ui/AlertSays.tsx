@@ -2,7 +2,7 @@ import { Link } from 'react-router'
 import type { Alert, AlertGroup } from '../gen/fairlead/console/v1/alert_service_pb'
 import { Age } from '../live/Age'
 import { State } from '../state/State'
-import { plain } from './text'
+import { amount, plain } from './text'
 
 const few = 5
 
@@ -13,8 +13,8 @@ export function AlertSays({ of }: { of: Alert }) {
     <>
       <State of={firing.length ? 'failed' : 'healthy'} word={firing.length ? 'fires' : 'quiet'} />{' '}
       <code>{plain(of.spec?.when ?? '', 300)}</code>
-      {pending > 0 && ` · soon at ${pending.toLocaleString()} clusters`}
-      {unknown > 0 && ` · unknown at ${unknown.toLocaleString()} clusters`}
+      {pending > 0 && ` · soon at ${amount(pending, 'cluster')}`}
+      {unknown > 0 && ` · unknown at ${amount(unknown, 'cluster')}`}
       {silence && (
         <div className="quiet">
           silent until{' '}

@@ -4,7 +4,7 @@ import { failureOf } from '../hub/errors'
 import { Age } from '../live/Age'
 import { curveHeight, drawn, stepsOf } from '../state/curves'
 import { Failed } from './Panel'
-import { plain } from './text'
+import { amount, plain } from './text'
 
 // A curve has a new step every 5 minutes. That of a cluster says by the minute what its open step knows.
 const often = 60_000
@@ -44,7 +44,7 @@ export function Curves({ cluster = '' }: { cluster?: string }) {
               {c.clusters < clusters && (
                 <span className="quiet">
                   {' '}
-                  in {c.clusters.toLocaleString()} of {clusters.toLocaleString()} clusters
+                  in {c.clusters.toLocaleString()} of {amount(clusters, 'cluster')}
                 </span>
               )}
             </div>

@@ -24,3 +24,7 @@ export function bytesOf(bytes: number): string {
 
 // A message that something follows ends as a sentence.
 export const sentence = (text: string) => (text === '' || /[.!?…)]$/.test(text.trim()) ? text : `${text}.`)
+
+// How many there are of something: 1 pod, 2 pods.
+export const amount = (n: number | bigint | undefined, one: string) =>
+  `${n === undefined ? '–' : Number(n).toLocaleString()} ${Number(n) === 1 ? one : `${one}s`}`

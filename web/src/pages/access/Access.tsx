@@ -15,7 +15,7 @@ import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, kinds, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import { Recordings } from './Recordings'
 import { Requests } from './Requests'
 
@@ -38,7 +38,7 @@ export function Access() {
             <>
               {plain(p.spec?.description ?? '', 300)}{' '}
               <Link to={`/services?q=${encodeURIComponent(`project = ${p.metadata?.name}`)}`}>
-                {p.status?.services ?? 0} services
+                {amount(p.status?.services ?? 0, 'service')}
               </Link>
             </>
           )}

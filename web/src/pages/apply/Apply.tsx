@@ -18,7 +18,7 @@ import { Difference } from '../../ui/Difference'
 import { useDraft } from '../../ui/draft'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import { Values } from '../../ui/Values'
 import { Yaml } from '../../ui/Yaml'
 import { completeAt, type Problem, read } from './documents'
@@ -255,7 +255,7 @@ function Touched({ of, dry }: { of: ApplyResponse; dry: boolean }) {
       <p className="quiet">No service {dry ? 'would get' : 'gets'} another configuration.</p>
     ) : null
   }
-  const count = total === 1 ? '1 service' : `${total.toLocaleString()} services`
+  const count = amount(total, 'service')
   return (
     <details open={total <= 20}>
       <summary>

@@ -2,7 +2,7 @@ import { useQuery } from '@connectrpc/connect-query'
 import { TunnelService } from '../../gen/fairlead/tunnel/v1/tunnel_pb'
 import { failureAt } from '../../hub/errors'
 import { Age } from '../../live/Age'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 
 // The sessions of a cluster's agents at the tunnels, with their round trips.
 export function Sessions({ cluster }: { cluster: string }) {
@@ -18,7 +18,7 @@ export function Sessions({ cluster }: { cluster: string }) {
       {mine.map((s) => (
         <div key={s.id}>
           at {plain(s.replica, 100)} for <Age of={s.connectTime} />, {trip(s.roundTripMicros)} there and back,{' '}
-          {s.streams} {s.streams === 1 ? 'stream' : 'streams'}
+          {amount(s.streams, 'stream')}
           {s.carrier === 'connect' && ', without a WebSocket'}
         </div>
       ))}

@@ -28,7 +28,7 @@ import {
 } from '../../state/views'
 import { Curves } from '../../ui/Curves'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 
 // What the agent sees in its cluster, as it pushed it. The cluster is not asked, so that one that is away shows its last view.
 export function View({ cluster }: { cluster: string }) {
@@ -94,11 +94,11 @@ export function View({ cluster }: { cluster: string }) {
                 [`${count(f['workloads.total'])} in all`],
                 [`${count(f['workloads.not_well'])} not well`, f['workloads.not_well']],
                 [
-                  `${count(f['workloads.ready'])} of ${count(f['workloads.desired'])} replicas are ready`,
+                  `${count(f['workloads.ready'])} of ${amount(f['workloads.desired'], 'replica')} ready`,
                   f['workloads.desired'],
                   true,
                 ],
-                [`${count(f['workloads.jobs_failed'])} jobs failed`, f['workloads.jobs_failed']],
+                [`${amount(f['workloads.jobs_failed'], 'job')} failed`, f['workloads.jobs_failed']],
               ]}
             />
           }
@@ -152,7 +152,7 @@ export function View({ cluster }: { cluster: string }) {
         >
           {(r) => (
             <>
-              <strong>{count(r.figures.hour)} times</strong>, last <Age of={r.lastTime} /> ago
+              <strong>{amount(r.figures.hour, 'time')}</strong>, last <Age of={r.lastTime} /> ago
             </>
           )}
         </Part>
@@ -160,9 +160,9 @@ export function View({ cluster }: { cluster: string }) {
           title="Images that can't be pulled"
           of={of}
           section={section('pulls')}
-          figures={<Line of={[[`${count(f['pulls.images'])}, ${count(f['pulls.pods'])} pods wait`]]} />}
+          figures={<Line of={[[`${count(f['pulls.images'])}, ${amount(f['pulls.pods'], 'pod')} waiting`]]} />}
         >
-          {(r) => `${count(r.figures.pods)} pods`}
+          {(r) => amount(r.figures.pods, 'pod')}
         </Part>
         <Part
           title="Volume claims"
@@ -210,7 +210,7 @@ export function View({ cluster }: { cluster: string }) {
   )
 }
 
-const restarts = (r: ViewRow) => (r.figures.restarts ? `${count(r.figures.restarts)} restarts` : '')
+const restarts = (r: ViewRow) => (r.figures.restarts ? amount(r.figures.restarts, 'restart') : '')
 
 // Words of figures, with a comma between them.
 function Line({ of }: { of: Word[] }) {
@@ -226,7 +226,7 @@ function Pods({ of }: { of: Figures }) {
           [`${count(of['pods.total'])} in all`],
           [`${count(of['pods.not_ready'])} not ready`, of['pods.not_ready'], true],
           [
-            `${of['restarts.at_least'] ? 'at least ' : ''}${count(of['restarts.hour'])} restarts in the last hour`,
+            `${of['restarts.at_least'] ? 'at least ' : ''}${amount(of['restarts.hour'], 'restart')} in the last hour`,
             of['restarts.hour'],
             true,
           ],

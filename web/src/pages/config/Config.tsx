@@ -7,7 +7,7 @@ import { Title } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 
 const tabs = ['sets', 'secrets', 'backends']
 const at = (path: string) => kindAt(path) as ResourceKind
@@ -35,7 +35,8 @@ function setSays(c: ConfigSet) {
     <>
       {c.status?.problem && <State of="failed" note={c.status.problem.message} />}{' '}
       {plain(names.slice(0, 12).join(', '), 400) || 'no values of its own'}
-      {names.length > 12 && ` and ${names.length - 12} more`}; {c.status?.services ?? 0} services use it
+      {names.length > 12 && ` and ${names.length - 12} more`}; used by{' '}
+      {amount(c.status?.services ?? 0, 'service')}
       {c.status?.problem && <div className="cause">{plain(c.status.problem.message, 600)}</div>}
     </>
   )

@@ -6,7 +6,7 @@ import type { Ask } from '../../cluster/request'
 import { type Right, useRight } from '../../cluster/rights'
 import { failureOf } from '../../hub/errors'
 import { Failed } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import type { Thing } from './Thing'
 
 const restarted = ['deployments', 'statefulsets', 'daemonsets']
@@ -46,7 +46,7 @@ export function Actions({
           verb="Scale"
           title={`Scale ${name}`}
           right={scale}
-          words={`It has ${replicas} replicas. ${undone}`}
+          words={`It has ${amount(replicas, 'replica')}. ${undone}`}
           fields={
             <label>
               Replicas

@@ -15,7 +15,7 @@ import { Since } from '../../live/Since'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import { toYaml } from '../../ui/yaml'
 import { Actions } from './Actions'
 import { Edit } from './Edit'
@@ -242,7 +242,7 @@ function Summary({ of, secret }: { of: Thing; secret: boolean }) {
             {containers.map((c) => (
               <li key={c.name}>
                 <strong>{plain(c.name ?? '', 120)}</strong> {c.ready ? 'ready' : 'not ready'},{' '}
-                {c.restartCount ?? 0} restarts, {plain(c.image ?? '', 300)}
+                {amount(c.restartCount ?? 0, 'restart')}, {plain(c.image ?? '', 300)}
                 {statesOf(c).map((s) => (
                   <div key={s} className="quiet">
                     {plain(s, 1000)}

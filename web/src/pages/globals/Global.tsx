@@ -10,7 +10,7 @@ import { failureOf } from '../../hub/errors'
 import { useLive } from '../../live/live'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import { Says } from './Globals'
 
 const actions: Record<number, string> = {
@@ -95,7 +95,7 @@ function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
         {news.length > 200 && <li className="quiet">and {news.length - 200} more</li>}
       </ul>
       <dialog ref={dialog} aria-label="Confirm removals">
-        <h2>Delete {plan.deleted} services</h2>
+        <h2>Delete {amount(plan.deleted, 'service')}</h2>
         <p>Their objects are removed from the clusters. Exactly these are confirmed:</p>
         <ul className="lines">
           {news
@@ -119,7 +119,7 @@ function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
               )
             }
           >
-            Delete {plan.deleted} services
+            Delete {amount(plan.deleted, 'service')}
           </button>
           <button type="button" onClick={() => dialog.current?.close()}>
             Cancel

@@ -9,7 +9,7 @@ import { Ask, useLever } from '../../ui/Ask'
 import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 
 const size = 100
 
@@ -93,7 +93,7 @@ function Drain({ of, changed }: { of: Replica; changed: () => void }) {
       words={
         of.draining
           ? 'It owns sources again, those that it should.'
-          : `It hands over its ${of.owned} sources, one after the other, and owns none until it is taken back or restarts. It goes on serving.`
+          : `It hands over its ${amount(of.owned, 'source')}, one after the other, and owns none until it is taken back or restarts. It goes on serving.`
       }
       lever={drain}
       request={() => ({ replica: of.name, draining: !of.draining })}

@@ -13,7 +13,7 @@ import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import { Condition } from './Condition'
 import { Gitcaches } from './Gitcaches'
 import { Tunnels } from './Tunnels'
@@ -110,7 +110,8 @@ function ConfigSays({ of }: { of: AgentConfig }) {
   return (
     <>
       <State of={refusedTotal ? 'failed' : inForce < clusters || onTrial ? 'progressing' : 'healthy'} /> in
-      force in {inForce} of {clusters} clusters{onTrial > 0 && `, ${onTrial} of them on trial`}
+      force in {inForce} of {amount(clusters, 'cluster')}
+      {onTrial > 0 && `, ${onTrial} of them on trial`}
       {refusedTotal > 0 && (
         <div className="cause">
           {refusedTotal} went back to the last good one: {plain(refused.join(', '), 600)}
@@ -131,7 +132,7 @@ function ViewSetSays({ of }: { of: ViewSet }) {
   return (
     <>
       {of.spec?.of?.kind} {of.spec?.of?.group && <>of {plain(of.spec.of.group, 253)}</>}: whole at {whole} of{' '}
-      {clusters} {clusters === 1 ? 'cluster' : 'clusters'}
+      {amount(clusters, 'cluster')}
       {first && (
         <div className="cause">
           {plain(first.cluster, 63)}: {plain(first.reason, 512)}

@@ -8,7 +8,7 @@ import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
 import { undoOf } from '../../state/undo'
 import { Ask, useLever } from '../../ui/Ask'
-import { plain, shortCommit } from '../../ui/text'
+import { amount, plain, shortCommit } from '../../ui/text'
 
 const hub = createClient(SyncService, transport)
 
@@ -71,8 +71,8 @@ export function Guard({ of, changed }: { of: Service; changed: () => void }) {
   return (
     <section className="notice bad" aria-label="Waits for a person">
       <p>
-        This sync removes <strong>{guard.removing}</strong> of {guard.objectsTotal} objects, which looks like
-        an accident. Nothing is removed until a person confirms it.
+        This sync removes <strong>{guard.removing}</strong> of {amount(guard.objectsTotal, 'object')}, which
+        looks like an accident. Nothing is removed until a person confirms it.
       </p>
       <ul>
         {guard.sample.map((o) => (
@@ -83,8 +83,8 @@ export function Guard({ of, changed }: { of: Service; changed: () => void }) {
         {guard.removing > guard.sample.length && <li>and {guard.removing - guard.sample.length} more</li>}
       </ul>
       <Ask
-        verb={`Remove ${guard.removing} objects`}
-        title={`Remove ${guard.removing} objects of ${name}`}
+        verb={`Remove ${amount(guard.removing, 'object')}`}
+        title={`Remove ${amount(guard.removing, 'object')} of ${name}`}
         words="Exactly these are removed from the cluster, with the data that they hold. If the removal becomes another one, it has to be confirmed anew."
         lever={confirm}
         request={() => ({ name, guard: guard.id })}

@@ -12,7 +12,7 @@ import { healthState } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
 import { Export } from '../../ui/Export'
 import { Failed, Waiting } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import { explored, grouped, mostAtOnce, syncedAs } from './grouped'
 import { Branches, OwnedSays, useOwned } from './Tree'
 
@@ -21,7 +21,7 @@ export function Troubled({ of }: { of: Service }) {
   const report = of.status?.cluster?.report
   const list = report?.objects ?? []
   if (!report) return <p>The cluster has not told anything of this service yet.</p>
-  if (list.length === 0) return <p>All {report.objectsTotal} objects are healthy and as Git says.</p>
+  if (list.length === 0) return <p>{amount(report.objectsTotal, 'object')}, healthy and as Git says.</p>
   return (
     <div className="table-wrap">
       <table>
@@ -114,7 +114,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   return (
     <div className="panel">
       <p className="quiet">
-        {objects.length} objects, as of <Age of={objects[0]?.observedTime} /> ago
+        {amount(objects.length, 'object')}, as of <Age of={objects[0]?.observedTime} /> ago
       </p>
       <div className="actions">
         <input

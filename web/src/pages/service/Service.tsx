@@ -14,7 +14,7 @@ import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { plain, shortCommit, shortDigest } from '../../ui/text'
+import { amount, plain, shortCommit, shortDigest } from '../../ui/text'
 import { Values } from '../../ui/Values'
 import { Closed } from './Closed'
 import { Configured } from './Configured'
@@ -173,7 +173,7 @@ function Truths({ of }: { of: Resource }) {
           {report?.appliedTime && <Age of={report.appliedTime} />}
         </div>
         <div>
-          {report && `${report.objectsHealthy} of ${report.objectsTotal} objects healthy`}
+          {report && `${report.objectsHealthy} of ${amount(report.objectsTotal, 'object')} healthy`}
           {report && report.objectsDrifted > 0 && `, ${report.objectsDrifted} drifted`}
         </div>
         <div className="quiet">

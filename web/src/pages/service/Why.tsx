@@ -7,7 +7,7 @@ import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { failureOf } from '../../hub/errors'
 import { clock } from '../../live/ages'
 import { Failed } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 
 // What the cluster itself says of the objects that are not well: asked of its API server as the person, and dated.
 export default function Why({ of }: { of: Service }) {
@@ -46,7 +46,7 @@ export default function Why({ of }: { of: Service }) {
         <strong>{plain(`${found.kind} ${found.name}`, 320)}</strong>
         {found.container && ` ${plain(found.container, 120)}`}
         {found.words && `: ${plain(found.words, 1000)}`}
-        {found.restarts > 0 && `, ${found.restarts} restarts`}{' '}
+        {found.restarts > 0 && `, ${amount(found.restarts, 'restart')}`}{' '}
         <span className="quiet">
           asked {clock(got.dataUpdatedAt)}{' '}
           <button type="button" onClick={again}>

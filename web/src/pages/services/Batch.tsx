@@ -7,15 +7,13 @@ import { inParallel } from '../../hub/parallel'
 import { transport } from '../../hub/transport'
 import { State } from '../../state/State'
 import { undoAll } from '../../state/undo'
-import { plain } from '../../ui/text'
+import { amount, plain } from '../../ui/text'
 import { tray } from '../../ui/tray'
 import { pull as pullLever, type Undo, verbs } from './verbs'
 
 const hub = { ...createClient(SyncService, transport), ...createClient(ServiceService, transport) }
 
 type Outcome = { name: string; error: string; undo?: Undo | undefined }
-
-const counted = (n: number) => `${n} ${n === 1 ? 'service' : 'services'}`
 
 // One lever for many services: what will happen, and an outcome for each.
 export function Batch({
@@ -47,7 +45,7 @@ export function Batch({
     })
     setOutcomes(came)
     const undos = came.flatMap((o): [string, Undo][] => (o.undo ? [[o.name, o.undo]] : []))
-    if (undos.length > 0) tray.add(`${verb.name} ${counted(undos.length)}`, undoAll(undos))
+    if (undos.length > 0) tray.add(`${verb.name} ${amount(undos.length, 'service')}`, undoAll(undos))
     changed()
   }
   return (
@@ -69,9 +67,9 @@ export function Batch({
       <button type="button" onClick={clear}>
         Choose none
       </button>
-      <dialog ref={dialog} aria-label={`${verb.name} ${names.length} services`}>
+      <dialog ref={dialog} aria-label={`${verb.name} ${amount(names.length, 'service')}`}>
         <h2>
-          {verb.name} {counted(names.length)}
+          {verb.name} {amount(names.length, 'service')}
         </h2>
         <p>{verb.words}</p>
         <p className="quiet">
