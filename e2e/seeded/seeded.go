@@ -75,6 +75,9 @@ type Console struct {
 
 // Start starts a console of the built binaries below a folder, and fills it. Stop ends it.
 func Start(ctx context.Context, bins stack.Binaries, dir string, size Size) (c *Console, err error) {
+	if size.Clusters < 3 || size.Services < 40 || size.Sources < 1 {
+		return nil, errors.New("a fleet has 3 clusters, 40 services and a source at least")
+	}
 	addresses, err := process.FreeAddresses(1)
 	if err != nil {
 		return nil, err
@@ -505,7 +508,8 @@ func (c *Console) seedLevers(ctx context.Context) error {
 // Change has the cluster of some service report another state, and returns the service.
 func (c *Console) Change(ctx context.Context) (string, error) {
 	c.change++
-	i := 100 + c.change*37%(c.size.Services-100)
+	first := min(100, c.size.Services/2) // those before are held, pinned, or looked at by name
+	i := first + c.change*37%(c.size.Services-first)
 	r := c.report(i, 0)
 	if c.change%2 == 0 {
 		r.Phase, r.Message = deliveryv1.Phase_PHASE_DEGRADED, fmt.Sprintf("pod %d is not ready", c.change)
