@@ -33,6 +33,7 @@ func TestUpRunsTheSampleOnARealNode(t *testing.T) {
 	}
 
 	awaitSample(t, bins, s, "Hello from Git")
+	followNewPods(t, bins, s, dir)
 	clone := filepath.Join(dir, "clone")
 	git := func(args ...string) {
 		t.Helper()
@@ -117,6 +118,41 @@ func awaitSample(t *testing.T, bins stack.Binaries, s *stack.Stack, greeting str
 		}
 		return err
 	})
+}
+
+// followNewPods follows the logs of a service while it gets new pods, and waits until both have said something.
+func followNewPods(t *testing.T, bins stack.Binaries, s *stack.Stack, dir string) {
+	t.Helper()
+	logs := process.New(dir, "follow", filepath.Join(bins.Dir, "fairlead"), "logs", "service/hello-local-a", "-f")
+	logs.Env = []string{"FAIRLEAD_CONFIG=" + s.ConfigFile()}
+	if err := logs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = logs.Kill() }() // it does not end by itself
+	say := func(pods int) {
+		t.Helper()
+		await(t, fmt.Sprintf("%d pods say something", pods), func(context.Context) error {
+			said, err := logs.Log()
+			names := map[string]bool{}
+			for line := range strings.Lines(said) {
+				if who, _, ok := strings.Cut(line, " | "); ok {
+					names[who] = true
+				}
+			}
+			if err == nil && len(names) < pods {
+				err = fmt.Errorf("%d do: %q", len(names), said)
+			}
+			return err
+		})
+	}
+	say(1)
+	if _, err := fairleadWithKubectl(limited(t), bins, s, "restart", "service/hello-local-a"); err != nil {
+		t.Fatal(err)
+	}
+	say(2)
+	if ended, err := logs.Ended(); ended {
+		t.Errorf("it ended before it was interrupted: %v", err)
+	}
 }
 
 // fairleadWithKubectl runs a command that needs a kubectl in PATH.

@@ -398,3 +398,35 @@ func TestPruneNeedsConfirmation(t *testing.T) {
 		}
 	})
 }
+
+// TestSourcesThatNameOthersComeAndGoWithThem in one request, in any order of their names.
+func TestSourcesThatNameOthersComeAndGoWithThem(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		charts := newSource("charts")
+		charts.Spec = &consolev1.SourceSpec{Helm: &consolev1.HelmSource{Url: "https://charts.example.com"}}
+		first, last := newSource("a"), newSource("z")
+		first.Spec.Git.ChartSources, last.Spec.Git.ChartSources = []string{"charts"}, []string{"charts"}
+		_, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(first)})
+		wantCode(t, err, connect.CodeFailedPrecondition, `source "a": spec.git.chartSources[0]: source "charts" does not exist`)
+		set := func(confirmation string, list ...proto.Message) (string, error) {
+			got, err := admin.apply(t, &consolev1.ApplyRequest{Set: "fleet", Prune: true, Confirmation: confirmation, Resources: anyOf(list...)})
+			return outcomesOf(got), err
+		}
+		if got, err := set("", first, charts, last); err != nil || got != "source/a created, source/charts created, source/z created" {
+			t.Fatalf("%s, %v", got, err)
+		}
+		_, err = admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "charts"})
+		wantCode(t, err, connect.CodeFailedPrecondition, `source "charts" is still named by source "a", source "z"`)
+		own := newSource("own")
+		own.Spec.Git.ChartSources = []string{"own"}
+		_, err = admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(own)})
+		wantCode(t, err, connect.CodeInvalidArgument, "spec.git.chartSources", "Name one with helm")
+
+		_, err = set("", newCluster("b"))
+		got, err := set(detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation(), newCluster("b"))
+		if err != nil || !strings.Contains(got, "source/a deleted, source/charts deleted, source/z deleted") {
+			t.Fatalf("%s, %v", got, err)
+		}
+	})
+}

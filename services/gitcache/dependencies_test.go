@@ -147,7 +147,7 @@ func TestDependencyThatCantBeHadIsTold(t *testing.T) {
 		"not in the lock": {ranged, "dependencies: []\n", []string{"is not in Chart.lock"}},
 		"another host":    {strings.ReplaceAll(exact, "REPO", "https://charts.example.com"), "", []string{"does not allow the host charts.example.com", "git.allow"}},
 		"a registry":      {strings.ReplaceAll(exact, "REPO", "oci://example.com/x"), "", []string{"does not allow the host example.com", "git.allow"}},
-		"an alias":        {strings.ReplaceAll(exact, "REPO", "'@stable'"), "", []string{`"stable" in git.chartSources`, "Add it there"}},
+		"an alias":        {strings.ReplaceAll(exact, "REPO", "'@stable'"), "", []string{`git.chartSources of the source has no source with helm of the name "stable"`, "Add its name there"}},
 		"a way out":       {strings.ReplaceAll(exact, "db", "../../x"), "", []string{"no name of a chart"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	named := strings.NewReplacer("REPO", "'@stable'").Replace(ranged)
 	first := f.commit(named, locked)
 	n := f.one()
-	f.problem("deploy/Chart.yaml line 5", `"stable" in git.chartSources`, "Add it there")
+	f.problem("deploy/Chart.yaml line 5", `git.chartSources of the source has no source with helm of the name "stable"`, "Add its name there")
 	f.lend("stable", "other")
 	n.refresh()
 	f.problem("another repository than the source of that name")
@@ -348,7 +348,7 @@ func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	f.problem()
 	f.lend("other")
 	n.refresh()
-	f.problem(`"stable" in git.chartSources`)
+	f.problem(`no source with helm of the name "stable"`)
 	if files := n.folderAt(second, "deploy"); files["deploy/charts/db/templates/web.yaml"] != "db two" {
 		t.Errorf("what was fetched became %v", files)
 	}
@@ -365,7 +365,9 @@ func TestChartsOfAPrivateSourceTravelWithTheChart(t *testing.T) {
 	url := "oci://" + at.registry.Host + "/team"
 	f.setCharts("private", &consolev1.HelmSource{Url: url, Secret: "login", Verify: cosignKeys(ada.public)})
 	f.lend("private")
-	item := func(version string) string { return "- {name: cache, version: " + version + ", repository: " + url + "}\n" }
+	item := func(version string) string {
+		return "- {name: cache, version: " + version + ", repository: " + url + "}\n"
+	}
 	first := f.commit(locked+item("1.0.0"), "")
 	n := f.one()
 	f.problem("deploy/Chart.yaml line 6", `source "private": it is not signed`, "Sign it")

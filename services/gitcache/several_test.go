@@ -307,23 +307,31 @@ func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
 		f.console.services["both"].Spec.Sync = &deliveryv1.SyncSpec{Pin: commit}
 		return catalog.PinnedRef(ref, commit)
 	}
+	refresh := func() {
+		t.Helper()
+		if _, err := n.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: "other"}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	before := together(ref, first, values)
 	f.console.setVerification(verifyCommit, ada.Public)
+	f.problem("commit "+first[:8]+" is not signed", "It was published before and is kept")
+	values = other.Commit("values of what is not signed", gittest.Files{"values.yaml": "a: 0\n"})
+	refresh()
+	unsigned := together(ref, first, values)
 	f.signAs(ada)
 	signed := f.repo.Commit("signed", gittest.Files{"deploy/a": "1"})
 	n.refresh()
 	good := together(ref, signed, values)
 	newer := other.Commit("two", gittest.Files{"values.yaml": "a: 2\n"})
-	if _, err := n.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: "other"}); err != nil {
-		t.Fatal(err)
-	}
-	together(ref, signed, newer)
+	refresh()
+	late := together(ref, signed, newer)
 	f.problem()
 
 	together(pin(good), signed, values)
 	f.problem()
-	for what, commit := range map[string]string{"made before": before, "forged": f.forge(ref, ""), "with a seal": f.forge(ref, strings.Repeat("ab", 32))} {
-		if what != "made before" { // by the hub, so that upstream does not have it
+	for what, commit := range map[string]string{"made before": before, "of an unsigned commit": unsigned, "forged": f.forge(ref, ""), "with a seal": f.forge(ref, strings.Repeat("ab", 32))} {
+		if commit != before && commit != unsigned { // which the hub made, so that upstream does not have them
 			f.console.setService("evil", "evil")
 			f.repo.Bare("update-ref", "refs/heads/evil", commit)
 			n.refresh()
@@ -334,6 +342,12 @@ func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
 			t.Errorf("%s: published %v", what, h)
 		}
 	}
+
+	// A key that is trusted no more counts for no new pin, and what is pinned already stays.
+	together(pin(good), signed, values)
+	f.console.setVerification(verifyCommit, gittest.NewOpenPGP(t, "ed25519").Public)
+	pin(late)
+	f.problem("revision "+late[:8], "made of a commit by key "+ada.Fingerprint, "not among the source's verification keys")
 }
 
 // forge makes a commit upstream that looks as if it was made of several sources.

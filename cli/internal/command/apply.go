@@ -31,7 +31,7 @@ func (a *app) apply() *cobra.Command {
 
 All of it is written or nothing; what is wrong is told with file, line and field. Resources are
 written in the order in which they depend on each other, and repeating it changes nothing.
-Only of more than 3 MiB, one part is written after the other.
+Only of more than 3 MiB or 10,000 resources, one part is written after the other.
 
 A folder stands for its files *.yaml, *.yml and *.json, without subfolders. With -k it is built by "kubectl
 kustomize", as it is on the disk: nothing is fetched, and no plugins are run. What the hub fills in

@@ -303,6 +303,9 @@ func (s *Source) validate() error {
 	if !dnsLabel.MatchString(s.Meta.Name) {
 		return badName(s.Meta.Name)
 	}
+	if slices.Contains(s.Spec.Git.ChartSources, s.Meta.Name) {
+		return refuse(Invalid, "spec.git.chartSources: a source with git has no charts of its own. Name one with helm")
+	}
 	return s.Spec.validate()
 }
 

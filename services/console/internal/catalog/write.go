@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -497,7 +498,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 			named[ref.Kind][ref.Name] = true
 		}
 	}
-	exists := map[store.Ref]bool{}
+	exists := map[store.Ref]bool{} // or comes with this write
 	for kind, names := range named {
 		found, err := w.Tx.Named(ctx, kind, trueKeys(names))
 		if err != nil {
@@ -507,7 +508,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 			exists[store.Ref{Kind: kind, Name: name}] = true
 		}
 	}
-	for _, i := range of {
+	for _, i := range w.namedFirst(of) {
 		all := true
 		for _, ref := range w.edits[i].draft.Refs {
 			if exists[ref] {
@@ -523,9 +524,25 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 		}
 		if all {
 			whole = append(whole, i)
+			exists[w.edits[i].ref()] = true
 		}
 	}
+	slices.Sort(whole)
 	return whole, nil
+}
+
+// namedFirst are edits of one kind in an order in which those that name none of that kind come first: a source that names another one comes after it.
+func (w *writing) namedFirst(of []int) []int {
+	namesAnother := func(i int) int {
+		e := &w.edits[i]
+		if slices.ContainsFunc(e.draft.Refs, func(ref store.Ref) bool { return ref.Kind == e.draft.Kind }) {
+			return 1
+		}
+		return 0
+	}
+	of = slices.Clone(of)
+	slices.SortStableFunc(of, func(a, b int) int { return namesAnother(a) - namesAnother(b) })
+	return of
 }
 
 // absent refuses a reference to what does not exist.
@@ -540,6 +557,9 @@ func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
 func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 	of, found, err := w.find(ctx, kind, true)
 	if err != nil {
+		return err
+	}
+	if of, err = w.referrersFirst(of, found); err != nil {
 		return err
 	}
 	for _, i := range of {
@@ -576,6 +596,25 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 		return nil
 	}
 	return w.waitedFor(ctx, of)
+}
+
+// referrersFirst are removals of one kind in an order in which sources that name others are removed before these.
+func (w *writing) referrersFirst(of []int, found map[string]store.Resource) ([]int, error) {
+	names := map[int]int{}
+	for _, i := range of {
+		r, ok := found[w.edits[i].draft.Name]
+		if !ok || r.Kind != store.KindSource {
+			continue
+		}
+		var spec SourceSpec
+		if err := decode(r, &spec); err != nil {
+			return nil, err
+		}
+		names[i] = len(spec.Git.ChartSources)
+	}
+	of = slices.Clone(of)
+	slices.SortStableFunc(of, func(a, b int) int { return cmp.Compare(names[b], names[a]) })
+	return of, nil
 }
 
 // waitedFor refuses to remove services that others wait for, and that stay.

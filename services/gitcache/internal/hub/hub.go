@@ -178,7 +178,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	plan.Wants = c.catalog.RefsOf(name)
 	plan.Combinations, plan.IsCurrent = c.combinations(s, plan.Wants), c.catalog.Current()
 	if catalog.HasDependencies(s.GetSpec()) {
-		plan.Allow, plan.ChartSources, plan.Folders = git.GetAllow(), c.chartSources(git), c.foldersOf(name)
+		plan.HasDependencies, plan.Allow, plan.ChartSources, plan.Folders = true, git.GetAllow(), c.chartSources(git), c.foldersOf(name)
 	}
 	plan.Users = func(ref string) []string { return c.users(name, ref) }
 	return plan

@@ -55,7 +55,7 @@ func isDependency(ref string) bool {
 // bringBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts, what can't be had is
 // told, and the refs are published all the same.
 func (t *tenure) bringBases(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
-	if len(s.Allow) == 0 {
+	if !s.HasDependencies {
 		return nil
 	}
 	if p.fresh || len(t.based) > maxDepended {

@@ -27,7 +27,7 @@ func baseOf(t *testing.T, text string) remotebase.Base {
 // basedOn is a tenure of a source whose default branch has an overlay with a base. The commit stands in for that of the base's repository, too.
 func basedOn(t *testing.T) (*tenure, Source, mirror.Head) {
 	t.Helper()
-	s := Source{Name: "shop", Allow: []string{"a.example.com"}, Folders: map[string][]Folder{RefHead: {{Path: "deploy"}}}}
+	s := Source{Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"}, Folders: map[string][]Folder{RefHead: {{Path: "deploy"}}}}
 	tn := newTenure(s)
 	m, commit := fetchedFiles(t, gittest.Files{"deploy/kustomization.yaml": "resources:\n- " + farBase + "\n", "plain/kustomization.yaml": "{}\n"})
 	tn.mirror, tn.heads = m, map[string]mirror.Head{RefHead: {Ref: RefHead, Object: commit, Commit: commit}}

@@ -3,7 +3,6 @@ package owner
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/mirror"
@@ -228,7 +226,7 @@ func (c *combining) parts(ref string, is Combination) (parts []Part, err error) 
 
 // renew makes a combination if one of its sources has moved.
 func (c *combining) renew(ctx context.Context, ref string, old mirror.Head, parts []Part) error {
-	t, id := c.t, idOf(ref, parts, c.s.Verification.isWanted())
+	t, id := c.t, idOf(ref, parts, c.mustSeal(parts))
 	if old.Object == id && t.has(old.Commit) {
 		t.seen[ref] = true
 		return nil
@@ -339,35 +337,10 @@ func (c *combining) assemble(ctx context.Context, ref, trace string, parts []Par
 		}
 	}
 	at, author := latest(parts)
-	var seal func([]byte) ([]byte, error)
-	if c.s.Verification.isWanted() {
-		seal = c.t.seal
+	if c.mustSeal(parts) {
+		return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts)+c.signers(parts), c.t.seal)
 	}
-	return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts), seal)
-}
-
-// seal proves later that the hub made a commit of several sources, of what each of them had published then.
-func (t *tenure) seal(commit []byte) ([]byte, error) {
-	mac, err := t.o.deps.Secret.Sign(hubsecret.Combinations, commit)
-	if err != nil {
-		return nil, fmt.Errorf("the hub secret can't be read, which seals what is put together: %w", err)
-	}
-	return mirror.Seal(commit, hex.EncodeToString(mac)), nil
-}
-
-// isSealed tells whether the hub made a commit of several sources while the first one published signed commits only.
-func (t *tenure) isSealed(id plumbing.Hash) (bool, error) {
-	o := t.mirror.Objects()
-	defer o.Close()
-	commit, seal, err := o.Unseal(id)
-	if err != nil {
-		return false, err
-	}
-	mac, err := hex.DecodeString(seal)
-	if err != nil || seal == "" {
-		return false, nil //nolint:nilerr // it is none of the hub's
-	}
-	return t.o.deps.Secret.Verify(hubsecret.Combinations, commit, mac)
+	return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts), nil)
 }
 
 // headOf is the head of a combination at a commit that is here.
@@ -457,17 +430,16 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 		if err == nil && t.combinationOf(pin) != ref {
 			err = errors.New("it is of other sources")
 		}
-		if err == nil && s.Verification.isWanted() {
-			// Whoever pushes to the source can make a commit that says so, too, and nobody has signed it.
-			sealed, err := t.isSealed(pin)
-			if err != nil || !sealed {
-				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", short(pin), s.users(at), unsealed(err))})
-				continue
-			}
-		}
 		if err == nil {
-			heads[at] = h
+			if err := t.proven(s, pin); err != nil {
+				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
+					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", short(pin), s.users(at), err)})
+			} else {
+				heads[at] = h
+			}
+			if old, known := t.heads[at]; known && old.Commit == pin {
+				heads[at] = h // it was published, and is known by the id alone since
+			}
 			continue
 		}
 		if old, known := t.heads[at]; known { // published, and another replica may have it
@@ -476,14 +448,6 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 		t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
 			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", short(pin), s.users(at))})
 	}
-}
-
-// unsealed says why a revision counts for nothing where commits have to be signed.
-func unsealed(err error) string {
-	if err != nil {
-		return fmt.Sprintf("can't be proven to be made of signed commits: %s", err)
-	}
-	return "can't be proven to be made of signed commits: it has no seal of the hub, so it was made before the source had verification, with a hub secret that is gone, or elsewhere"
 }
 
 // combinationOf is the ref of the several sources that a commit was made of; empty: it was not.
@@ -515,6 +479,9 @@ func (t *tenure) lookForCombination(s Source, ref string) looked {
 	combination, pin, _ := catalog.ParseCombinationRef(ref)
 	commit := plumbing.NewHash(pin)
 	if pin != "" && t.combinationOf(commit) == combination {
+		if err := t.proven(s, commit); err != nil {
+			return looked{err: &LookError{LookRefused, fmt.Sprintf("source %q: revision %.8s %s", s.Name, pin, err)}}
+		}
 		return looked{commit: commit}
 	}
 	return looked{err: &LookError{LookMissing, fmt.Sprintf(

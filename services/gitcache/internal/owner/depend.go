@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -74,12 +75,13 @@ type repository struct {
 	source *Source
 }
 
-// key tells repositories apart. The same URL may be that of two sources with other credentials, and new ones are tried at once.
+// key tells repositories apart. The same URL may be that of two sources that are asked in other ways, and what changes there is tried at once.
 func (r repository) key() string {
-	if r.source == nil {
+	s := r.source
+	if s == nil {
 		return r.url
 	}
-	return fmt.Sprintf("@%s %s %d", r.source.Name, r.url, r.source.SecretRevision)
+	return fmt.Sprintf("%s %s %s@%d %s %s %+v", s.UID, r.url, s.Secret, s.SecretRevision, s.Cloud, s.Proxy, s.Registry)
 }
 
 // index is what a repository has of the wanted charts.
@@ -87,6 +89,7 @@ type index struct {
 	repository
 	remote fetch.Remote
 	charts *fetch.Charts
+	trust  *contentTrust // nil: it was not needed yet
 	err    error
 }
 
@@ -104,7 +107,7 @@ var errDependTime = fmt.Errorf("what this poll fetches of repositories took long
 // published all the same: a folder that lacks something is refused by itself, and others go on.
 func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	p.needed = map[string]bool{}
-	if len(s.Allow)+len(s.ChartSources) == 0 {
+	if !s.HasDependencies {
 		return nil
 	}
 	if p.fresh || len(t.depended) > maxDepended {
@@ -253,14 +256,30 @@ func (d *dependencies) at(c depend.Chart) (repository, error) {
 	name, isNamed := c.Source()
 	for i := range d.s.ChartSources {
 		source := &d.s.ChartSources[i]
-		if url := strings.TrimRight(source.URL, "/"); isNamed && source.Name == name || !isNamed && url == c.Repository {
+		if url := strings.TrimRight(source.URL, "/"); isNamed && source.Name == name || !isNamed && sameRepository(url, c.Repository) {
 			return repository{url, source}, nil
 		}
 	}
 	if isNamed { // whether there is such a source is not said: who writes a chart may see less
-		return repository{}, fmt.Errorf("no source with helm is called %q in git.chartSources of the source. Add it there, or write the https:// or oci:// URL of the repository", name)
+		return repository{}, fmt.Errorf("git.chartSources of the source has no source with helm of the name %q. Add its name there, or write the https:// or oci:// URL of the repository", name)
 	}
 	return repository{url: c.Repository}, nil
+}
+
+// sameRepository tells whether two URLs are of one repository: who writes a chart must not get around what a source says by another form of its URL.
+func sameRepository(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && x.Scheme == y.Scheme && hostAndPort(x) == hostAndPort(y) && path.Clean("/"+x.Path) == path.Clean("/"+y.Path) && x.RawQuery == y.RawQuery
+}
+
+// hostAndPort is a host with its port, if it is not the usual one.
+func hostAndPort(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if u.Scheme == "http" {
+		return strings.TrimSuffix(host, ":80")
+	}
+	return strings.TrimSuffix(host, ":443")
 }
 
 // admitLocked is admit, and says that the lock is about another repository than the source of the name.
@@ -328,22 +347,23 @@ func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) 
 	}
 	at := d.index(ctx, upstream, needs)
 	if at.err != nil {
-		return d.explain(at.err, at.repository, c)
+		return explain(at.err, at.repository, c)
 	}
 	choice := at.charts.Choices[catalog.ChartRef(c.Name, c.Version)]
 	if choice.Err != nil {
-		return d.explain(choice.Err, at.repository, c)
+		d.forget(at.repository, choice.Err)
+		return explain(choice.Err, at.repository, c)
 	}
 	if !choice.Found() || !isVersion(choice.Version.Version, c.Version) {
 		return fmt.Errorf("the repository has no such version%s. Push it there, or run `helm dependency update`, and push the lock", highest(choice))
 	}
 	version, signedBy, err := d.verify(ctx, at, choice.Version)
 	if err != nil {
-		return d.explain(err, at.repository, c)
+		return explain(err, at.repository, c)
 	}
-	commit, err := d.download(ctx, at.remote, version)
+	commit, err := d.download(ctx, at, version)
 	if err != nil {
-		return d.explain(err, at.repository, c)
+		return explain(err, at.repository, c)
 	}
 	return d.keep(ctx, c, version, commit, signedBy)
 }
@@ -353,17 +373,22 @@ func (d *dependencies) verify(ctx context.Context, at *index, v helm.Version) (h
 	if at.source == nil || at.source.Verify.IsZero() {
 		return v, "", nil
 	}
-	by := &contentTrust{of: at.source.Verify}
-	if by.is, by.err = signed.New(by.of); by.err != nil {
+	if at.trust == nil {
+		at.trust = &contentTrust{of: at.source.Verify}
+		at.trust.is, at.trust.err = signed.New(at.trust.of)
+	}
+	by := at.trust
+	if by.err != nil {
 		return v, "", fmt.Errorf("%w. Correct verify in that source", by.err)
 	}
 	f := &found{listed: v}
-	key := "signature of " + f.signedName(at.remote)
+	key := "signature of " + f.signedName(at.remote) + at.key()
 	if err := d.t.holds.check(key); err != nil {
 		return v, "", err
 	}
 	verdict, err := d.t.lookAtContent(ctx, by, at.remote, f, time.Now())
 	if err != nil {
+		d.forget(at.repository, err)
 		return v, "", d.hold(ctx, key, err)
 	}
 	d.t.holds.done(key)
@@ -390,9 +415,8 @@ func highest(choice helm.Choice) string {
 }
 
 // explain says of which source the trouble is, and what a repository means that wants credentials: a secret of the Git host would not help.
-func (d *dependencies) explain(err error, at repository, c depend.Chart) error {
+func explain(err error, at repository, c depend.Chart) error {
 	if at.source != nil {
-		d.t.forgetCredentialsOf(*at.source, err)
 		return fmt.Errorf("source %q: %w", at.source.Name, err)
 	}
 	if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindCredentials {
@@ -400,6 +424,13 @@ func (d *dependencies) explain(err error, at repository, c depend.Chart) error {
 	}
 	return fmt.Errorf("%s wants credentials for it, or does not have it, and what is of no source is fetched without. Add a source with helm, its url and a secret, "+
 		"and name it in git.chartSources, or push the chart into charts/", c.Host())
+}
+
+// forget has the credentials of a source read again that its repository does not take.
+func (d *dependencies) forget(at repository, err error) {
+	if at.source != nil {
+		d.t.forgetCredentialsOf(*at.source, err)
+	}
 }
 
 // index asks a repository once for all charts of it that are wanted now.
@@ -415,8 +446,8 @@ func (d *dependencies) index(ctx context.Context, of repository, needs []need) *
 	}
 	slices.Sort(refs)
 	at, key := &index{repository: of}, "index of "+of.key()
-	if at.remote, at.err = d.remote(ctx, of); at.err == nil {
-		at.err = d.t.holds.check(key)
+	if at.err = d.t.holds.check(key); at.err == nil {
+		at.remote, at.err = d.remote(ctx, of)
 	}
 	if at.err == nil {
 		at.charts, at.err = d.t.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.key()])
@@ -425,6 +456,7 @@ func (d *dependencies) index(ctx context.Context, of repository, needs []need) *
 			d.t.o.deps.Metrics.list(at.charts.Bytes)
 			d.t.holds.done(key)
 		default:
+			d.forget(of, at.err)
 			at.err = d.hold(ctx, key, at.err)
 		}
 	}
@@ -433,17 +465,18 @@ func (d *dependencies) index(ctx context.Context, of repository, needs []need) *
 }
 
 // download fetches a package into the mirror.
-func (d *dependencies) download(ctx context.Context, r fetch.Remote, v helm.Version) (plumbing.Hash, error) {
-	key := wantsKey([]plumbing.Hash{fetch.ChartID(v)})
+func (d *dependencies) download(ctx context.Context, at *index, v helm.Version) (plumbing.Hash, error) {
+	key := wantsKey([]plumbing.Hash{fetch.ChartID(v)}) + at.key()
 	if err := d.t.holds.check(key); err != nil {
 		return plumbing.ZeroHash, err
 	}
 	ctx, span := telemetry.Child(ctx, d.t.o.deps.Tracer, "gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
 	defer span.End()
-	commit, n, err := d.t.o.deps.Charts.FetchChart(ctx, r, v, d.t.mirror)
+	commit, n, err := d.t.o.deps.Charts.FetchChart(ctx, at.remote, v, d.t.mirror)
 	d.t.o.deps.Metrics.fetch(n, err)
 	if err != nil {
 		span.SetStatus(codes.Error, "fetch")
+		d.forget(at.repository, err)
 		return plumbing.ZeroHash, d.hold(ctx, key, err)
 	}
 	d.t.holds.done(key)

@@ -110,7 +110,7 @@ func TestARepositoryThatTakesTheTimeOfOthersIsPutOff(t *testing.T) {
 func dependent(t *testing.T, charts map[string]depend.Chart) (*tenure, Source) {
 	t.Helper()
 	files := gittest.Files{}
-	s := Source{Name: "shop", Allow: []string{"a.example.com"}, Folders: map[string][]Folder{}}
+	s := Source{Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"}, Folders: map[string][]Folder{}}
 	for _, folder := range slices.Sorted(maps.Keys(charts)) {
 		c := charts[folder]
 		files[folder+"/Chart.yaml"] = fmt.Sprintf("apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: %s, version: %s, repository: %s}\n", c.Name, c.Version, c.Repository)

@@ -239,8 +239,6 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 		}
 		return v, errSilent
 	}
-	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
-	defer span.End()
 	v, err = t.lookAtContent(ctx, t.content, r, f, now)
 	delete(t.content.silences, key)
 	if err != nil {
@@ -248,6 +246,22 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 			silent.add(host)
 			t.content.silences[key] = silence{err, time.Now()}
 		}
+		return v, err
+	}
+	v.until = now.Add(verdictTime)
+	return v, nil
+}
+
+// lookAtContent asks for the signatures of what was found, and says who signed it.
+func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
+	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
+	defer span.End()
+	if by.of.Provider == signed.Provenance {
+		v, err = t.lookAtProvenance(ctx, by, r, f, now)
+	} else {
+		v, err = t.lookAtSignatures(ctx, by, r, f, now)
+	}
+	if err != nil {
 		span.SetStatus(codes.Error, "verify")
 		return v, err
 	}
@@ -257,16 +271,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 		span.SetStatus(codes.Error, result)
 	}
 	t.o.deps.Metrics.verification(result)
-	v.until = now.Add(verdictTime)
 	return v, nil
-}
-
-// lookAtContent asks for the signatures of what was found, and says who signed it.
-func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (contentVerdict, error) {
-	if by.of.Provider == signed.Provenance {
-		return t.lookAtProvenance(ctx, by, r, f, now)
-	}
-	return t.lookAtSignatures(ctx, by, r, f, now)
 }
 
 // lookAtSignatures is content with one good signature, and else says what is wrong with the last.

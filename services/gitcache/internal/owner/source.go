@@ -59,9 +59,10 @@ type Source struct {
 	Users func(ref string) []string
 
 	// Allow are the hosts of chart repositories that charts in Folders may depend on, and of bases that kustomizations there may have. Folders are those that services want, by canonical
-	// ref; there are none without hosts and ChartSources.
-	Allow   []string
-	Folders map[string][]Folder
+	// ref; there are none if HasDependencies is not set.
+	Allow           []string
+	Folders         map[string][]Folder
+	HasDependencies bool
 	// ChartSources are sources of charts that charts in Folders may depend on, too, and how these are asked.
 	ChartSources []Source
 
@@ -98,7 +99,7 @@ func (s Source) equal(o Source) bool {
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.Bucket == o.Bucket && s.Cloud == o.Cloud && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
-		slices.Equal(s.Allow, o.Allow) && slices.EqualFunc(s.ChartSources, o.ChartSources, Source.equal) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
+		s.HasDependencies == o.HasDependencies && slices.Equal(s.Allow, o.Allow) && slices.EqualFunc(s.ChartSources, o.ChartSources, Source.equal) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }
 
 // isGit tells a Git repository from other sources, whose commits are made here.

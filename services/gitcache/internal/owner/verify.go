@@ -54,15 +54,22 @@ type verdict struct {
 	until    time.Time
 }
 
+// trustIn is what the verification of a source says; nil: nothing has to be signed.
+func (t *tenure) trustIn(s Source) *trust {
+	switch {
+	case !s.Verification.isWanted():
+		t.trust = nil
+	case t.trust == nil || !t.trust.of.equal(s.Verification):
+		t.trust = newTrust(s.Verification)
+	}
+	return t.trust
+}
+
 // verify drops what is not signed as the source wants it. verify comes before submodules are fetched: an unsigned
 // commit must not say whom to ask.
 func (t *tenure) verify(ctx context.Context, s Source, p *plan) error {
-	if !s.Verification.Commit && !s.Verification.Tag {
-		t.trust = nil
+	if t.trustIn(s) == nil {
 		return nil
-	}
-	if t.trust == nil || !t.trust.of.equal(s.Verification) {
-		t.trust = newTrust(s.Verification)
 	}
 	if t.trust.err != nil {
 		clear(p.found)

@@ -40,8 +40,13 @@ func (k *Keys) add(text string) error {
 	return k.addSSH(text)
 }
 
-// Has tells whether one of the OpenPGP keys has a fingerprint.
+// Has tells whether one of the keys has a fingerprint.
 func (k *Keys) Has(fingerprint string) bool {
+	for _, key := range k.ssh {
+		if ssh.FingerprintSHA256(key) == fingerprint {
+			return true
+		}
+	}
 	return slices.ContainsFunc(k.pgp, func(e *openpgp.Entity) bool { return fingerprintOfKey(e) == fingerprint })
 }
 
