@@ -50,9 +50,10 @@ func benches() map[string]bench {
 		"agent-memory":  agent.Memory,
 		"agent-storms":  agent.Storms,
 
-		"console": consoleAll,
-		"nodes":   nodes,
-		"web":     web,
+		"console":  consoleAll,
+		"nodes":    nodes,
+		"web":      webAll,
+		"web-tabs": webTabsAlone,
 
 		"tunnel":          paths.All,
 		"tunnel-rates":    paths.Rates,

@@ -35,17 +35,27 @@ func webSize() seeded.Size {
 	return seeded.Size{Clusters: 2000, Services: 10_000, Sources: 500, Objects: 1500}
 }
 
-// web measures the pages in a headless browser over a seeded console, and what open pages cost the console.
-func web(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) (err error) {
+// webAll is all parts over one console.
+func webAll(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
+	return withSeeded(ctx, bins, dir, func(c *seeded.Console) error {
+		if err := webStreams(ctx, c, stdout); err != nil {
+			return err
+		}
+		return webPages(ctx, bins, c, stdout)
+	})
+}
+
+// webTabsAlone measures what open pages cost the console.
+func webTabsAlone(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
+	return withSeeded(ctx, bins, dir, func(c *seeded.Console) error { return webStreams(ctx, c, stdout) })
+}
+
+func withSeeded(ctx context.Context, bins stack.Binaries, dir string, measure func(*seeded.Console) error) error {
 	c, err := seeded.Start(ctx, bins, dir, webSize())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
-	if err := webStreams(ctx, c, stdout); err != nil {
-		return err
-	}
-	return webPages(ctx, bins, c, stdout)
+	return errors.Join(measure(c), c.Stop())
 }
 
 // webStreams opens the streams of many tabs while services change.

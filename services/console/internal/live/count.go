@@ -29,26 +29,56 @@ func (b *Board) Count(ctx context.Context, kind store.Kind, question string, by 
 	return answer.Groups, err
 }
 
-// groups are counts by the values of fields.
-type groups map[string]*Group
+// groups are counts by the values of fields. The zero value is none.
+type groups struct {
+	of    map[string]*Group // by their values
+	order []*Group          // in the order of their values, if isSorted
+	// isSorted: groups that come and go are put in their places. Until then, while all rows are counted, they are put at the end.
+	isSorted bool
+}
 
 // add counts a row in, or out with -1.
-func (g groups) add(r *row, by []string, count int) error {
+func (g *groups) add(r *row, by []string, count int) error {
 	values := valuesOf(r, by)
 	key := strings.Join(values, labelEnd)
-	of := g[key]
+	of := g.of[key]
 	if of == nil {
-		if len(g) == maxGroups {
+		if len(g.of) == maxGroups {
 			return catalog.Refuse(catalog.Invalid, "group_by: there are more than %d combinations of values: leave a field out, or give a filter", maxGroups)
 		}
-		of = &Group{Values: values}
-		g[key] = of
+		if of = (&Group{Values: values}); g.of == nil {
+			g.of = map[string]*Group{}
+		}
+		g.of[key] = of
+		if g.isSorted {
+			g.order = slices.Insert(g.order, g.place(of), of)
+		} else {
+			g.order = append(g.order, of)
+		}
 	}
 	if of.Count += count; of.Count <= 0 {
-		delete(g, key)
+		g.sort()
+		delete(g.of, key)
+		at := g.place(of)
+		g.order = slices.Delete(g.order, at, at+1)
 	}
 	return nil
 }
+
+// place is where a group is in the order, or belongs.
+func (g *groups) place(of *Group) int {
+	at, _ := slices.BinarySearchFunc(g.order, of, inOrder)
+	return at
+}
+
+func (g *groups) sort() {
+	if !g.isSorted {
+		slices.SortFunc(g.order, inOrder)
+		g.isSorted = true
+	}
+}
+
+func inOrder(a, b *Group) int { return slices.Compare(a.Values, b.Values) }
 
 func valuesOf(r *row, by []string) []string {
 	values := make([]string, len(by))
@@ -60,11 +90,11 @@ func valuesOf(r *row, by []string) []string {
 }
 
 // sorted are the groups in the order of their values.
-func (g groups) sorted() []Group {
-	out := make([]Group, 0, len(g))
-	for _, of := range g {
-		out = append(out, *of)
+func (g *groups) sorted() []Group {
+	g.sort()
+	out := make([]Group, len(g.order))
+	for i, of := range g.order {
+		out[i] = *of
 	}
-	slices.SortFunc(out, func(a, b Group) int { return slices.Compare(a.Values, b.Values) })
 	return out
 }

@@ -159,8 +159,10 @@ func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err er
 	now := s.board.Now()
 	whole := !known || now.Sub(s.asked) > wholeEvery || sees != nil && otherRights
 	if s.Count {
-		same, err = s.count(steps, sees, now, whole)
-		return Answer{Groups: s.groups.sorted()}, same, err
+		if same, err = s.count(steps, sees, now, whole); same || err != nil {
+			return answer, same, err
+		}
+		return Answer{Groups: s.groups.sorted()}, false, nil
 	}
 	if !whole && !slices.ContainsFunc(steps, func(st step) bool { return s.concerns(st, sees, now) }) {
 		s.at += int64(len(steps))
