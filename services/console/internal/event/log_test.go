@@ -193,6 +193,51 @@ func TestFollowersGoOnWhereTheyWere(t *testing.T) {
 	})
 }
 
+// What a follower missed is told as lost once a part of it was dropped, and to that follower only: one that has heard of all that is gone goes on.
+func TestFollowersAreToldThatWhatTheyMissedIsGone(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, url string) {
+		l, s := openLog(t, url)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		place := func() string {
+			t.Helper()
+			page, err := l.List(ctx, "", 1, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return page.Resume
+		}
+		tellMany(t, s, 2)
+		missed := place()
+		tellMany(t, s, 2)
+		heard := place()
+		later := time.Now().Add(store.EventsKeep + time.Hour)
+		week, err := store.New(url, store.Options{Now: func() time.Time { return later }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer week.Close()
+		last := stored(&consolev1.Event{Type: ClusterLost, Severity: info}, later)
+		if err := week.AddEvents(ctx, last); err != nil {
+			t.Fatal(err)
+		}
+		if left := allIDs(t, s, ""); len(left) != 1 {
+			t.Fatalf("a week later there are %v", left)
+		}
+		for _, token := range []string{"0", missed} {
+			f := &follower{enough: 1, stands: make(chan struct{})}
+			if err := l.Follow(ctx, "", token, f.send); !errors.Is(err, ErrGone) || len(f.ids) > 0 {
+				t.Errorf("behind %s it hears %v, %v", token, f.ids, err)
+			}
+		}
+		f := &follower{enough: 1, stands: make(chan struct{})}
+		if err := l.Follow(ctx, "", heard, f.send); !errors.Is(err, errEnough) || fmt.Sprint(f.ids) != fmt.Sprint([]string{last.ID}) {
+			t.Errorf("who heard of all that is gone hears %v, %v", f.ids, err)
+		}
+	})
+}
+
 // An event that another console records over the same database is heard of, too.
 func TestFollowersHearOfOtherConsoles(t *testing.T) {
 	t.Parallel()
