@@ -116,6 +116,43 @@ func TestASilenceTellsLaterWhatIsNotOver(t *testing.T) {
 	}
 }
 
+// What was told before a silence is ended within it. Neither what begins in it nor the growth of what was told makes an event.
+func TestTheEndOfWhatBeganBeforeASilenceIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	s := &State{}
+	var told []string
+	look := func(before, within int) {
+		var all []Seen
+		for n := range 12 {
+			all = append(all, Seen{Cluster: fmt.Sprint("a", n), Group: "before", Holds: n < before},
+				Seen{Cluster: fmt.Sprint("b", n), Group: "within", Holds: n < within})
+		}
+		for _, turn := range s.Look(Rule{}, all, now) {
+			told = append(told, fmt.Sprint(turn.Group, " ", turn.Fires))
+		}
+		now = now.Add(lookEvery)
+	}
+	for _, step := range []struct {
+		before, within int
+		want           string
+	}{
+		{1, 0, "[before true]"},
+		{12, 1, "[]"}, // the silence begins
+		{0, 1, "[before false]"},
+		{1, 0, "[]"}, // it begins again, and the other is over: neither was told
+		{0, 0, "[]"},
+	} {
+		told = nil
+		if look(step.before, step.within); fmt.Sprint(told) != step.want {
+			t.Errorf("of %d and %d it told %v, want %s", step.before, step.within, told, step.want)
+		}
+		if s.Silence == nil {
+			s.Silence = &Note{Until: now.Add(time.Hour)}
+		}
+	}
+}
+
 // A hub that was away for an hour did not see that it was so for an hour.
 func TestTimeThatNobodyLookedDoesNotCount(t *testing.T) {
 	t.Parallel()
