@@ -168,6 +168,24 @@ func TestLongChainsAreRefused(t *testing.T) {
 	}
 }
 
+// More entries than a service may have are refused one by one, whether or not one layer has all of them; secret ones stay secret.
+func TestMoreEntriesThanAServiceMayHaveAreRefused(t *testing.T) {
+	t.Parallel()
+	const most, more = 2048, 3
+	layers := []Layer{{Entries: map[string]Entry{}}, {Entries: map[string]Entry{}}}
+	for i := range most + more {
+		layers[i%2].Entries[fmt.Sprintf("x%04d", i)] = Entry{Type: Text, Value: "planted", Secret: true}
+	}
+	for i, e := range Merge(layers, nil) {
+		switch refused := strings.Contains(e.Problem, "a service gets at most 2048 values"); {
+		case !e.Secret:
+			t.Fatalf("entry %d is no secret any more: %+v", i, e)
+		case i < most && (e.Problem != "" || e.Value != "planted"), i >= most && (!refused || e.Value != ""):
+			t.Fatalf("entry %d: %+v", i, e)
+		}
+	}
+}
+
 func FuzzReferences(f *testing.F) {
 	f.Add("${b}", `{"a": "${a}"}`, "hunter2")
 	f.Add("$${", `["${b}", "$${a}", "${"]`, "${a}")
