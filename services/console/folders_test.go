@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -705,4 +707,142 @@ func TestServicesOfTheCatalogHaveNothingOfACluster(t *testing.T) {
 	p.admin.must(t, declare("fleet", "fleet"))
 	moved := newService("fleet", "shop", "edge-1")
 	wantCode(t, p.admin.tryService(t, moved), connect.CodeFailedPrecondition, "spec.catalog can't be changed")
+}
+
+// What a folder was refused for may be there now: a person who syncs the service does not wait for its next try.
+func TestASyncTriesARefusedFolderAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.empower(t, "fleet", "operator", everywhere())
+	p.admin.must(t, declare("fleet", "fleet"))
+	p.push(t, commitA)
+	folder := files{"x.yaml": strings.Replace(yaml("a", ""), "edge-1", "edge-9", 1)}
+	if state, message := p.bring(t, "fleet", "d1", folder); state != "FAILED" || !strings.Contains(message, `cluster "edge-9" does not exist`) {
+		t.Fatalf("it is %s: %s", state, message)
+	}
+	p.admin.must(t, newCluster("edge-9"))
+	if res := p.ask(t, p.told(t, "fleet", "d1")); res.GetWanted() || res.GetRetryAfter().AsDuration() <= 0 {
+		t.Errorf("just after it was refused: %v", res)
+	}
+	if _, err := p.admin.levers.RequestSync(t.Context(), &consolev1.RequestSyncRequest{Name: "fleet"}); err != nil {
+		t.Fatal(err)
+	}
+	p.healthy(t, "fleet", "d1", folder)
+	p.expect(t, "fleet/a:")
+}
+
+func TestAFolderTakesOverWhatExists(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.empower(t, "fleet", "operator", everywhere())
+	never := declare("never", "fleet")
+	never.Spec.Sync = &deliveryv1.SyncSpec{Adoption: deliveryv1.Adoption_ADOPTION_NEVER}
+	p.admin.must(t, declare("fleet", "fleet"), never, declare("late", "fleet"), newService("byhand", "shop", "edge-1"))
+	uid := p.admin.service(t, "byhand").GetMetadata().GetUid()
+	p.push(t, commitA)
+	folder := files{"x.yaml": yaml("byhand", "  path: x\n")}
+	if state, message := p.bring(t, "never", "d1", folder); state != "FAILED" ||
+		!strings.Contains(message, `service "byhand": exists already, and spec.sync.adoption of service "never" is never`) {
+		t.Errorf("with adoption never it is %s: %s", state, message)
+	}
+	p.expect(t, "")
+	p.healthy(t, "fleet", "d1", folder)
+	p.expect(t, "fleet/byhand:x")
+	if is := p.admin.service(t, "byhand").GetMetadata().GetUid(); is != uid {
+		t.Errorf("another one is in its place: %s, was %s", is, uid)
+	}
+	if state, message := p.bring(t, "late", "d1", folder); state != "FAILED" ||
+		!strings.Contains(message, `service "byhand": is declared by service "fleet" already`) {
+		t.Errorf("of a second folder it is %s: %s", state, message)
+	}
+	p.expect(t, "fleet/byhand:x")
+	p.healthy(t, "never", "d2", files{"x.yaml": yaml("new", "")}) // what is not there yet
+}
+
+// A commit that deletes more of a folder than spec.sync.prune.maxPercent waits: with it one resource may be too much, and many may be not.
+func TestAFolderDeletesAsMuchAsItsPercentage(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.empower(t, "fleet", "operator", everywhere())
+	p.push(t, commitA)
+	four := files{"x.yaml": yaml("a", "") + yaml("b", "") + yaml("c", "") + yaml("d", "")}
+	for i, c := range []struct {
+		most int32
+		left string
+		want string
+	}{
+		{24, yaml("a", "") + yaml("b", "") + yaml("c", ""), "WAITING"},
+		{25, yaml("a", "") + yaml("b", "") + yaml("c", ""), "HEALTHY"},
+		{74, yaml("a", ""), "WAITING"},
+		{75, yaml("a", ""), "HEALTHY"},
+	} {
+		fleet := declare("fleet", "fleet")
+		fleet.Spec.Sync = &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{MaxPercent: &c.most}}
+		p.admin.must(t, fleet)
+		p.healthy(t, "fleet", fmt.Sprint("whole", i), four)
+		if state, message := p.bring(t, "fleet", fmt.Sprint("less", i), files{"x.yaml": c.left}); state != c.want {
+			t.Errorf("%d of 4 left, and %d percent may go: it is %s: %s", strings.Count(c.left, "---"), c.most, state, message)
+		}
+	}
+}
+
+// Resources of a folder go with the rights of the person who deletes its service, whatever the folder's account may.
+func TestADeletedFolderTakesWhatThePersonMayDelete(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	p := newPast(t, r)
+	p.empower(t, "fleet", "admin", everywhere())
+	p.admin.must(t, declare("fleet", "fleet"))
+	p.push(t, commitA)
+	const cluster = "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: own}\n"
+	p.healthy(t, "fleet", "d1", files{"x.yaml": yaml("a", "") + cluster})
+	p.admin.must(t, &consolev1.Role{Metadata: meta("folders"), Spec: &consolev1.RoleSpec{Rules: []*consolev1.RoleRule{
+		{Verbs: []string{"view"}, Kinds: []string{"*"}}, {Verbs: []string{"delete"}, Kinds: []string{"Service"}},
+	}}})
+	p.admin.let(t, "cleaners", "folders", everywhere())
+	kim := r.user(t, "kim", "cleaners")
+	_, err := kim.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet"})
+	wantCode(t, err, connect.CodePermissionDenied, `delete cluster "own"`)
+	_, err = p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet"})
+	confirmed := &consolev1.DeleteServiceRequest{Name: "fleet", Confirmation: detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation()}
+	_, err = kim.services.DeleteService(t.Context(), confirmed)
+	wantCode(t, err, connect.CodePermissionDenied, `delete cluster "own"`)
+	p.expect(t, "fleet/a:")
+	if _, err = p.admin.services.DeleteService(t.Context(), confirmed); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(t, "")
+}
+
+// A token with limits acts as no account, though its owner may act as it.
+func TestATokenWithLimitsActsAsNoAccount(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	p := newPast(t, r)
+	p.empower(t, "narrow", "deployer", everywhere())
+	lead := grant("lead", "operator", everywhere())
+	lead.Spec.Subjects = []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "kim"}}}
+	p.admin.must(t, lead)
+	kim := r.user(t, "kim")
+	token := func(limits *consolev1.TokenLimits) api {
+		t.Helper()
+		out, err := kim.tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{
+			Limits: limits, Description: "pipeline", Lifetime: durationpb.New(time.Hour),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.as(t, out.GetToken())
+	}
+	limited := token(&consolev1.TokenLimits{Role: "operator"})
+	wantCode(t, limited.tryService(t, declare("fleet", "narrow")), connect.CodePermissionDenied, `a token with limits may not act as service account "narrow"`)
+	if err := limited.tryService(t, newService("plain", "shop", "edge-1")); err != nil {
+		t.Errorf("without an account: %v", err)
+	}
+	if err := token(nil).tryService(t, declare("fleet", "narrow")); err != nil {
+		t.Errorf("without limits: %v", err)
+	}
+	moved := p.admin.service(t, "fleet")
+	moved.Spec.Path, moved.Metadata.Etag = "elsewhere", ""
+	wantCode(t, limited.tryService(t, moved), connect.CodePermissionDenied, `a token with limits may not act as service account "narrow"`)
 }
