@@ -398,6 +398,52 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 	})
 }
 
+// A person who may not read a cluster's Kubernetes API sees the rows of the services that they may view, and of nothing else.
+func TestRowsOfOwnServicesAreSeen(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		p.admin.putSource(t, "shop", "https://git.example.com/shop")
+		p.admin.putProject(t, "team")
+		team := grantFor("team", "viewer", "eve")
+		team.Spec.Projects = []string{"team"}
+		p.admin.must(t, serviceOf("hers", "edge-1", "team"), serviceOf("hers-elsewhere", "edge-2", "team"), newService("web", "shop", "edge-1"), team)
+		services := &deliveryv1.ViewSection{Name: "services", State: 1, Figures: map[string]int64{"total": 3}}
+		for _, name := range []string{"hers", "hers-elsewhere", "web"} {
+			services.Rows = append(services.Rows, &deliveryv1.ViewRow{Key: name, Name: name, Service: name, Figures: map[string]int64{"pods": 3}})
+		}
+		p.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, 1, podSection("secret"), services))
+		shown := func(a api) (listed, viewed string) {
+			t.Helper()
+			rows, err := a.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{Section: "services"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			view, err := a.views.GetClusterView(t.Context(), &consolev1.GetClusterViewRequest{Cluster: "edge-1"})
+			if err != nil {
+				return "", err.Error()
+			}
+			for _, row := range rows.GetRows() {
+				listed += row.GetRow().GetName() + " "
+			}
+			for _, section := range view.GetView().GetSections() {
+				for _, row := range section.GetRows() {
+					viewed += section.GetName() + "/" + row.GetName() + " "
+				}
+			}
+			return listed, viewed
+		}
+		until(t, "the grant counts", func() bool { listed, _ := shown(p.eve); return listed != "" })
+		if listed, viewed := shown(p.eve); listed != "hers " || viewed != "services/hers " {
+			t.Errorf("with a grant for a project she sees %q, in the view %q", listed, viewed)
+		}
+		if listed, viewed := shown(p.bob); listed != "hers web " ||
+			!strings.Contains(viewed, "services/hers services/web ") || !strings.Contains(viewed, "pods/secret") {
+			t.Errorf("a viewer of the cluster sees %q, in the view %q", listed, viewed)
+		}
+	})
+}
+
 func TestViewsAreListedByFigures(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
