@@ -62,6 +62,16 @@ func TestWhatHappensToManyServicesAtOnceIsOneEvent(t *testing.T) {
 	}
 }
 
+func TestAnEventOfManyNamesTheFirstTwenty(t *testing.T) {
+	t.Parallel()
+	for services, want := range map[int]int{6: 6, 20: 20, 21: 20, 300: 20} {
+		list := told(t, (&Recorder{}).Gather(draftsOf(ServiceApplied, services, 1)))
+		if len(list) != 1 || int(list[0].GetCount()) != services || len(list[0].GetMembers()) != want {
+			t.Errorf("of %d services there are %d events, of %d, of which %d are named", services, len(list), list[0].GetCount(), len(list[0].GetMembers()))
+		}
+	}
+}
+
 func TestOfAnEventOfManyEachSeesItsOwn(t *testing.T) {
 	t.Parallel()
 	list := told(t, (&Recorder{}).Gather(draftsOf(ServiceHealthy, 4, 3)))

@@ -1,0 +1,73 @@
+package event
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// brief are events as type and count.
+func brief(t *testing.T, list []store.Event) (out []string) {
+	t.Helper()
+	for _, e := range told(t, list) {
+		out = append(out, fmt.Sprint(e.GetType(), " ", e.GetCount()))
+	}
+	return out
+}
+
+// Five refs of a source that move at once, or that can't be published any more, are an event each; six are one with their number. What was so before is none.
+func TestManyRefsOfASourceAreOneEvent(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	r := &Recorder{Now: func() time.Time { return now }}
+	moved := func(n int) (s catalog.SourceStatus) {
+		for i := range 20 {
+			commit := "0123456789abcdef"
+			if i < n {
+				commit = "fedcba9876543210"
+			}
+			s.Heads = append(s.Heads, catalog.Head{Ref: fmt.Sprint("refs/heads/b", i), Revision: catalog.Revision{Commit: commit}})
+		}
+		return s
+	}
+	refused := func(n int) (s catalog.SourceStatus) {
+		s.Problem = &catalog.Problem{Message: "no signature", Since: now}
+		for i := range n {
+			ref := fmt.Sprint("refs/heads/b", i)
+			s.Problem.Refs = append(s.Problem.Refs, ref)
+			s.Problem.Single = append(s.Problem.Single, catalog.RefProblem{Ref: ref, Message: ref + " has no signature", Since: now})
+		}
+		return s
+	}
+	for name, tc := range map[string]struct {
+		before, after catalog.SourceStatus
+		want          []string
+	}{
+		"five that move":            {moved(0), moved(5), slices.Repeat([]string{"source.fetched 0"}, 5)},
+		"six that move":             {moved(0), moved(6), []string{"source.fetched 6"}},
+		"one more that moves":       {moved(6), moved(7), []string{"source.fetched 0"}},
+		"five that are refused":     {refused(1), refused(6), slices.Repeat([]string{"source.refused 1"}, 5)},
+		"six that are refused":      {refused(1), refused(7), []string{"source.refused 6"}},
+		"none that is refused anew": {refused(7), refused(7), nil},
+	} {
+		if got := brief(t, r.SourceSaid(catalog.Meta{Name: "shop"}, tc.before, tc.after)); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// Of a source that is fetched again the event says for how long it was not.
+func TestARecoveredSourceSaysForHowLongItFailed(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	r := &Recorder{Now: func() time.Time { return now }}
+	failing := catalog.SourceStatus{Problem: &catalog.Problem{Message: "401.", Since: now.Add(-7 * time.Minute)}}
+	list := told(t, r.SourceSaid(catalog.Meta{Name: "shop"}, failing, catalog.SourceStatus{}))
+	if len(list) != 1 || list[0].GetType() != SourceRecovered || list[0].GetDuration().AsDuration() != 7*time.Minute {
+		t.Errorf("got %v", list)
+	}
+}
