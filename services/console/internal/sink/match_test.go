@@ -40,3 +40,23 @@ func TestSinksOfAProjectGetNoEventsOfAlerts(t *testing.T) {
 		}
 	}
 }
+
+// Events on a sink tell of its troubles elsewhere, and never go to itself: they would fail there and be told anew.
+func TestEventsOfASinkGoToOtherSinks(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC)
+	for _, row := range []store.Event{
+		event.SinkRecovers("chat", "", "uid", now, now), event.SinkDrops("chat", "", "uid", "It is full.", 3, now),
+		event.SinkFails("chat", "", "uid", "401.", now, now),
+	} {
+		told, err := event.Decode(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]int{"chat": 0, "mail": 1} {
+			if got := newMatcher(name, catalog.SinkSpec{Types: []string{"sink.*"}}).list(numbered{1, told}, now); len(got) != want {
+				t.Errorf("sink %s gets %v", name, got)
+			}
+		}
+	}
+}
