@@ -2,6 +2,8 @@ package views
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,6 +192,63 @@ func TestRequestsOfAPodAreWhatTheSchedulerCounts(t *testing.T) {
 		got, _, err := parsePod(wire(t, &test.pod))
 		if err != nil || got.requests.cpu != test.cpu || got.requests.memory != test.memory {
 			t.Errorf("%s: %+v, %v; want %d, %d", name, got.requests, err, test.cpu, test.memory)
+		}
+	}
+}
+
+// Pods that ended take nothing of a node, nor do they wait for one.
+func TestPodsThatEndedTakeNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	_, _, v := pushing(t, &now)
+	for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed} {
+		for j, node := range []string{"", "node-1"} {
+			if _, err := v.takePod(wire(t, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: string(phase) + node, Namespace: "n", UID: types.UID(string(phase) + node)},
+				Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{asks("a", fmt.Sprint(1+i*2+j), "1Mi")}},
+				Status:     corev1.PodStatus{Phase: phase},
+			}), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := map[string]int64{
+		"cpu": 2000 + 4000, "memory": 2 << 20, "pods": 2, "waiting_cpu": 1000 + 3000, "waiting_memory": 2 << 20, "waiting_pods": 2,
+	}
+	sections, _ := v.Sections()
+	for _, s := range sections {
+		if s.GetName() == sectionRequests && !maps.Equal(s.GetFigures(), want) {
+			t.Errorf("requests are %v, want %v", s.GetFigures(), want)
+		}
+	}
+}
+
+// ErrImagePull and ImagePullBackOff take turns: an image is one row of the pods that wait for it, whichever each of them says now.
+func TestAnImageThatCanNotBePulledIsOneRow(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	_, _, v := pushing(t, &now)
+	for i, reason := range []string{"ErrImagePull", "ImagePullBackOff", "ImagePullBackOff", "InvalidImageName"} {
+		if _, err := v.takePod(wire(t, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "n", UID: types.UID(fmt.Sprint("p", i))},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c0", Image: "app:1"}}},
+			Status:     corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: states(waiting(reason))},
+		}), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sections, _ := v.Sections()
+	for _, s := range sections {
+		if s.GetName() != sectionPulls {
+			continue
+		}
+		var rows []string
+		for _, r := range s.GetRows() {
+			rows = append(rows, r.GetReason())
+		}
+		slices.Sort(rows)
+		if !slices.Equal(rows, []string{"ImagePullBackOff", "InvalidImageName"}) || s.GetFigures()["pods"] != 4 {
+			t.Errorf("rows are %v, figures %v", rows, s.GetFigures())
 		}
 	}
 }
