@@ -241,6 +241,38 @@ func TestGlobalPreviewEqualsWhatIsWritten(t *testing.T) {
 	})
 }
 
+// As many services go as maxDeletions says, also where that is more than a tenth of them.
+func TestGuardLetsGoWhatItIsTold(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	const clusters, most = 10, 4
+	with, without := []proto.Message{newSource("shop")}, []proto.Message(nil)
+	for i := range clusters {
+		name := fmt.Sprintf("c%d", i)
+		with, without = append(with, newCluster(name, "env", "prod")), append(without, newCluster(name))
+	}
+	admin.must(t, with...)
+	g := newGlobal("logs", prod())
+	g.Spec.MaxDeletions = most
+	admin.putGlobal(t, g)
+	held := func() int32 {
+		t.Helper()
+		got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{Name: "logs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GetGlobalService().GetStatus().GetHeldBackTotal()
+	}
+	admin.must(t, without[:most]...)
+	if n := held(); n != 0 {
+		t.Errorf("of %d that may go %d are held back", most, n)
+	}
+	admin.must(t, without[most:]...)
+	if n := held(); n != clusters-most {
+		t.Errorf("%d are held back, want %d", n, clusters-most)
+	}
+}
+
 func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 	t.Parallel()
 	for name, oneByOne := range map[string]bool{"one by one": true, "at once": false} {
