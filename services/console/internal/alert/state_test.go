@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -212,5 +213,18 @@ func TestAStormIsOneEvent(t *testing.T) {
 	if told = look(s, 0, now.Add(2*lookEvery), apart); len(told) != mostGroups+1 || s.Others != nil ||
 		len(s.Groups) != 0 {
 		t.Errorf("at the end it told %v, and remembers %+v", told, s)
+	}
+}
+
+func TestAnAlertNamesFiveClustersAndCountsAll(t *testing.T) {
+	t.Parallel()
+	names := []string{"c1", "c2", "c3", "c4", "c5", "c6", "c7"}
+	for n, want := range map[int]string{
+		1: "name : c holds at 1 of 9 clusters: c1.", 5: "at 5 of 9 clusters: c1, c2, c3, c4, c5.", 6: "at 6 of 9 clusters: c1, c2, c3, c4, c5 and 1 more.",
+		7: "at 7 of 9 clusters: c1, c2, c3, c4, c5 and 2 more.",
+	} {
+		if got := (Turn{Fires: true, Names: names[:n], Clusters: n, Of: 9}).words("found", Spec{When: "name : c"}); !strings.Contains(got, want) {
+			t.Errorf("of %d it says %q, want %q", n, got, want)
+		}
 	}
 }
