@@ -106,6 +106,23 @@ func TestVersionIsChosenAsHelmChooses(t *testing.T) {
 	}
 }
 
+// TestAShortVersionIsARangeUnlessTheIndexHasIt: the version that is written so is not the highest one of the range.
+func TestAShortVersionIsARangeUnlessTheIndexHasIt(t *testing.T) {
+	t.Parallel()
+	const index = "entries:\n" +
+		"  range:\n" +
+		"  - {name: range, version: 1.2.0, urls: [a]}\n  - {name: range, version: 1.2.5, urls: [b]}\n  - {name: range, version: 1.3.0, urls: [c]}\n" +
+		"  exact:\n" +
+		"  - {name: exact, version: 1.2.5, urls: [d]}\n  - {name: exact, version: \"1.2\", urls: [e]}\n  - {name: exact, version: 1.2.6, urls: [f]}\n"
+	for chart, want := range map[string]string{"range": "1.2.5", "exact": "1.2"} {
+		w := helm.Want{Chart: chart, Version: "1.2"}
+		found, err := helm.Choose(strings.NewReader(index), []helm.Want{w})
+		if got := found[w].Version.Version; err != nil || got != want {
+			t.Errorf("%s: %q is chosen, want %q (%s, %v)", chart, got, want, found[w].Bad, err)
+		}
+	}
+}
+
 // TestIndexesOfOtherFormsAreReadTheSame has the same content as Helm writes it, without indentation of lists, and as JSON.
 func TestIndexesOfOtherFormsAreReadTheSame(t *testing.T) {
 	t.Parallel()
