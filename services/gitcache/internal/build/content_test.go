@@ -48,6 +48,27 @@ func TestFiltersArePartOfTheIdentity(t *testing.T) {
 	}
 }
 
+// A commit that changes only files that are left out delivers what was delivered before.
+func TestACommitOfFilesThatAreLeftOutChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	files := gittest.Files{"deploy/a.yaml": "a", "deploy/README.md": "r", "deploy/test/t.yaml": "t", "deploy/.fairleadignore": "drafts/\n", "deploy/drafts/d.yaml": "d"}
+	at := func() Place {
+		return filtered(t, place(w.commit(files), "deploy"), []string{"*.yaml"}, []string{"test/"})
+	}
+	first := w.resolve(at())
+	for _, name := range []string{"deploy/README.md", "deploy/test/t.yaml", "deploy/drafts/d.yaml", "deploy/new.md"} {
+		files[name] = "changed"
+		if b := w.resolve(at()); b.Artifact != first.Artifact || b.Commit == first.Commit {
+			t.Errorf("%s: %+v, before %+v", name, b, first)
+		}
+	}
+	files["deploy/a.yaml"] = "changed"
+	if b := w.resolve(at()); b.Artifact == first.Artifact {
+		t.Error("a file of the service has changed, and its artifact is the same")
+	}
+}
+
 // submodule makes main a commit with a file and a submodule at a commit.
 func (w *world) submodule(at string) plumbing.Hash {
 	w.t.Helper()

@@ -94,6 +94,23 @@ func TestAnOverlayCarriesWhatItRefersTo(t *testing.T) {
 	}
 }
 
+// Rules of a service are for its own folder: those that fit to files elsewhere, too, leave out none of them.
+func TestRulesLeaveOutNothingBeyondTheFolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	commit := w.commit(overlayFiles())
+	names := w.names(w.resolve(place(commit, overlay)))
+	for what, b := range map[string]Built{
+		"ignore":  w.resolve(filtered(t, place(commit, overlay), nil, []string{"own.yaml", "*.json", "a.yaml", "far/", "config/"})),
+		"include": w.resolve(filtered(t, place(commit, overlay), []string{"kustomization.yaml"}, nil)),
+	} {
+		want := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == overlay+"/own.yaml" })
+		if got := w.names(b); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q\nwant %q", what, got, want)
+		}
+	}
+}
+
 func TestACommitBeyondWhatIsReferredToCostsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
