@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -123,6 +124,50 @@ func TestOneCallerHasABoundedNumberOfLayers(t *testing.T) {
 	open.Wait()
 }
 
+// Callers who keep to their own bound share the places of all.
+func TestAllCallersHaveABoundedNumberOfLayers(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	away := 0
+	g := New(Deps{
+		Open: func(context.Context, artifact.Digest) (*artifact.Blob, error) {
+			begun <- struct{}{}
+			<-release
+			return nil, errors.New("away")
+		},
+		Away: func() { away++ },
+	})
+	ask := func(name string) error {
+		r := httptest.NewRequest(http.MethodGet, "/v2/services/x/blobs/y", http.NoBody)
+		r = r.WithContext(identity.NewContext(r.Context(), identity.Identity{Kind: identity.KindUser, Name: name}))
+		return g.layer(httptest.NewRecorder(), r, "x", "a", "d")
+	}
+	var open sync.WaitGroup
+	for _, name := range []string{"ada", "bob", "cleo", "dan"} {
+		for range 4 {
+			open.Go(func() { _ = ask(name) })
+			<-begun
+		}
+	}
+	refused := make(chan error, 1)
+	go func() { refused <- ask("eve") }()
+	select {
+	case err := <-refused:
+		if !errors.Is(err, errTooMany) || away != 1 {
+			t.Errorf("a 17th: %v, and %d are counted", err, away)
+		}
+	case <-begun:
+		t.Error("a 17th layer is sent")
+	}
+	w := httptest.NewRecorder()
+	fail(w, errTooMany)
+	if w.Code != http.StatusTooManyRequests {
+		t.Errorf("it is answered with %d", w.Code)
+	}
+	close(release)
+	open.Wait()
+}
+
 type verifier map[string]identity.Identity
 
 func (v verifier) Verify(token string) (identity.Identity, error) {
@@ -226,6 +271,33 @@ func TestAGuessCountsBeforeItsPlaceIsFree(t *testing.T) {
 	}
 	if !tokens.throttled("192.0.2.1") {
 		t.Error("the guesses are not counted yet")
+	}
+}
+
+// Guesses from many addresses are those of one who has many.
+func TestGuessesOfAllAddressesAreBounded(t *testing.T) {
+	t.Parallel()
+	now, asked := time.Unix(1e9, 0), 0
+	tokens := NewTokens(verifier{}, func(context.Context, string) (string, time.Time, error) {
+		asked++
+		return "", time.Time{}, connect.NewError(connect.CodeUnauthenticated, errors.New("unknown"))
+	})
+	tokens.now = func() time.Time { return now }
+	guess := func(i int) error {
+		_, err := tokens.VerifyFrom(fmt.Sprintf("192.0.2.%d:1", i), fmt.Sprintf("fairlead_%d", i))
+		return err
+	}
+	for i := range 10 {
+		if err := guess(i); !errors.Is(err, identity.ErrInvalid) {
+			t.Fatalf("the guess of address %d: %v", i+1, err)
+		}
+	}
+	if err := guess(10); !errors.Is(err, identity.ErrThrottled) || asked != 10 {
+		t.Errorf("one more of another address: %v, asked %d times", err, asked)
+	}
+	now = now.Add(time.Minute)
+	if err := guess(11); !errors.Is(err, identity.ErrInvalid) || asked != 11 {
+		t.Errorf("a minute later: %v, asked %d times", err, asked)
 	}
 }
 
