@@ -318,6 +318,20 @@ func TestRepositoriesOfOthersDoNotExist(t *testing.T) {
 	wantRefusal(t, "a push", resp, text, http.StatusMethodNotAllowed, "UNSUPPORTED")
 }
 
+// An agent's token with its proof opens what agents use, and no repository.
+func TestTokensOfAgentsOpenNoRepository(t *testing.T) {
+	t.Parallel()
+	_, e := readers(t)
+	layer := e.reader(user("ada")).layerOf("latest")
+	a := e.agent("edge-1")
+	a.awaitCommit("hello", commit("1"))
+	a.mustHave()
+	for _, path := range []string{"", "services/hello/manifests/latest", "services/hello/tags/list", "services/hello/blobs/" + layer} {
+		resp, text := (&reader{e, "Bearer " + a.token}).get("/v2/"+path, identity.ProofHeader, a.proof())
+		wantRefusal(t, path, resp, text, http.StatusUnauthorized, "UNAUTHORIZED")
+	}
+}
+
 func TestManifestsAndBlobsAnswerAsTheSpecificationHasIt(t *testing.T) {
 	t.Parallel()
 	_, e := readers(t)
