@@ -42,7 +42,10 @@ func (m *mirrored) push(tag, text string) {
 
 // use names the mirror in the source, with a secret that has logins for some hosts.
 func (m *mirrored) use(logins ...string) {
-	secret := map[string]string{"ca.crt": m.ca}
+	secret := map[string]string{}
+	if m.ca != "" {
+		secret["ca.crt"] = m.ca
+	}
 	if len(logins) > 0 {
 		secret[".dockerconfigjson"] = fmt.Sprintf(`{"auths": {%s}}`, strings.Join(logins, ", "))
 	}
@@ -219,4 +222,38 @@ func TestTheRegistryAndItsMirrorFail(t *testing.T) {
 	m.use()
 	m.one()
 	m.problem("502 from "+strings.TrimPrefix(m.registry.URL, "http://"), "The mirror "+m.host+": 502")
+}
+
+// TestAMirrorIsVerifiedWhateverTheRegistryIs: neither a mirror without TLS nor one whose authority nobody knows gets a request.
+func TestAMirrorIsVerifiedWhateverTheRegistryIs(t *testing.T) {
+	t.Parallel()
+	for _, insecure := range []bool{true, false} {
+		t.Run(fmt.Sprintf("insecure %t", insecure), func(t *testing.T) {
+			t.Parallel()
+			m := newMirrored(t)
+			m.ca = ""
+			at := m.registry.URL
+			if insecure {
+				m.host = strings.TrimPrefix(m.mirror.URL, "http://")
+			} else {
+				s := httptest.NewTLSServer(http.HandlerFunc(m.registry.serve))
+				t.Cleanup(s.Close)
+				at = s.URL
+			}
+			m.use(loginOf(m.host, "of-the-mirror"))
+			_, host, _ := strings.Cut(at, "://")
+			m.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
+				Url: "oci://" + host + "/team/shop", Insecure: insecure, InsecureSkipTlsVerify: !insecure, Secret: "logins", Mirrors: []string{m.host + "/cache"},
+			}})
+			n := m.one()
+			m.resolved("tag:good", "tag:good@")
+			m.problem()
+			if files := n.filesOf("tag:good", ""); files["a"] != "good" {
+				t.Errorf("the artifact has %v", files)
+			}
+			if got := m.mirror.requests("/"); len(got) > 0 {
+				t.Errorf("the mirror was asked %d times", len(got))
+			}
+		})
+	}
 }
