@@ -1,10 +1,18 @@
 package answers
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"fairlead.dev/services/agent/internal/render"
 )
@@ -41,4 +49,73 @@ func TestUnusedAnswersStayAsLongAsThereIsRoom(t *testing.T) {
 	if err != nil || len(text) > render.MaxAnswers || len(text) < render.MaxAnswers/2 {
 		t.Errorf("%d bytes are kept, of at most %d: %v", len(text), render.MaxAnswers, err)
 	}
+}
+
+// oneSecret is a cluster that has the Secret of one service, or none yet.
+type oneSecret struct {
+	dynamic.ResourceInterface
+	is *unstructured.Unstructured
+}
+
+func (c *oneSecret) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	if c.is == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
+	}
+	return c.is, nil
+}
+
+func (c *oneSecret) Create(_ context.Context, s *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	c.is = s.DeepCopy()
+	c.is.SetResourceVersion("1")
+	return c.is, nil
+}
+
+func (c *oneSecret) Update(_ context.Context, s *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	c.is = s.DeepCopy()
+	return c.is, nil
+}
+
+// The last three contents can be returned to with their values. One that is rendered and never applied takes no place of the one that is.
+func TestTheLastThreeContentsAreKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(&oneSecret{}, nil)
+		save := func(id, applied string) {
+			t.Helper()
+			time.Sleep(time.Minute) // of the bubble's clock
+			kept, err := s.Read(t.Context(), "web")
+			if err == nil {
+				err = s.Save(t.Context(), kept, id, applied, []render.Answer{answer(id, 0, time.Time{})})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := func(ids string) {
+			t.Helper()
+			kept, err := s.Read(t.Context(), "web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+				if of := kept.Of(id); len(of) == 1 && of[0].Template == id {
+					got += id
+				}
+			}
+			if got != ids {
+				t.Errorf("%q are kept, want %q", got, ids)
+			}
+		}
+		save("a", "")
+		save("b", "a")
+		save("c", "b")
+		want("abc")
+		save("d", "c")
+		want("bcd")
+		save("e", "c")
+		want("cde")
+		save("f", "c")
+		want("cef")
+	})
 }
