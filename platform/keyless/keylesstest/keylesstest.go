@@ -53,7 +53,10 @@ func s256(t testing.TB) *ecdsa.PrivateKey {
 
 func (s *Sigstore) certificate(c, parent *x509.Certificate, by *ecdsa.PrivateKey, key crypto.PublicKey) *x509.Certificate {
 	s.t.Helper()
-	c.SerialNumber, c.BasicConstraintsValid = big.NewInt(time.Now().UnixNano()), true
+	c.BasicConstraintsValid = true
+	if c.SerialNumber == nil {
+		c.SerialNumber = big.NewInt(time.Now().UnixNano())
+	}
 	if c.NotAfter.IsZero() {
 		c.NotBefore, c.NotAfter = time.Now().Add(-24*time.Hour), time.Now().Add(24*time.Hour)
 	}
@@ -114,6 +117,7 @@ type Signing struct {
 	Time            time.Time // that the log signs
 	Begin           time.Time // of the certificate
 	Of              *Sigstore // whose log takes it in; nil: this one's
+	Taken           *Sigstore // whose log takes in the certificate, too (SCT); nil: none
 	Usage           []x509.ExtKeyUsage
 	// Body changes the log's entry before the log signs it, and Material what the bundle has beside its envelope.
 	Body     func(entry map[string]any)
@@ -140,10 +144,15 @@ func (s *Sigstore) Bundle(how Signing) []byte {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cert := s.certificate(&x509.Certificate{
+	is := &x509.Certificate{
 		URIs: []*url.URL{subject}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: how.Usage, NotBefore: how.Begin, NotAfter: how.Begin.Add(10 * time.Minute),
 		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 1, 8}, Value: issuer}},
-	}, s.intermediate, s.issuing, key.Public())
+	}
+	if how.Taken != nil {
+		before := s.certificate(is, s.intermediate, s.issuing, key.Public())
+		is.ExtraExtensions = append(is.ExtraExtensions, how.Taken.promise(before, s.intermediate))
+	}
+	cert := s.certificate(is, s.intermediate, s.issuing, key.Public())
 	signature := s.sign(key, fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(Statement), Statement, len(how.Payload), how.Payload))
 	sum := sha256.Sum256(how.Payload)
 	entry := map[string]any{"apiVersion": "0.0.1", "kind": "dsse", "spec": map[string]any{
