@@ -274,6 +274,36 @@ func TestBucketThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	f.problem("changes while it is read", third[:8]+") stays")
 }
 
+// TestRequestsToABucketAreSignedWithTheKeysAlone: for the region of hosts that have none, and not at all where the source has no secret.
+func TestRequestsToABucketAreSignedWithTheKeysAlone(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ secret, region, scope string }{
+		"no secret": {},
+		"no region": {"keys", "", "/us-east-1/s3/aws4_request"},
+		"a region":  {"keys", "eu-central-1", "/eu-central-1/s3/aws4_request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, l := newBucketLiarFixture(t)
+			f.console.setSecret("keys", map[string]string{"accesskey": "ada", "secretkey": "hush-hush"})
+			spec := l.spec()
+			spec.Bucket.Secret, spec.Bucket.Region = tc.secret, tc.region
+			f.bucket(spec)
+			f.one()
+			f.moved("")
+			f.problem()
+			wrong := l.count(func(r *http.Request) bool {
+				by := r.Header.Get("Authorization")
+				isSigned := strings.Contains(by, "Credential=ada/") && strings.Contains(by, tc.scope)
+				return by != "" && tc.secret == "" || tc.secret != "" && !isSigned || strings.Contains(r.URL.RawQuery, "X-Amz-")
+			})
+			if all := l.count(func(*http.Request) bool { return true }); all == 0 || wrong > 0 {
+				t.Errorf("%d of %d requests are signed otherwise", wrong, all)
+			}
+		})
+	}
+}
+
 // TestKeysOfABucketStayWithItsHost: a redirect is not followed.
 func TestKeysOfABucketStayWithItsHost(t *testing.T) {
 	t.Parallel()
