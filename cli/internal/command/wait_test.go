@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
@@ -42,6 +43,32 @@ func TestWaitNeedsNobodyForAHoldThatIsOver(t *testing.T) {
 	} {
 		if got := needsPerson(tt.service); got != tt.want {
 			t.Errorf("%s: a person is needed: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// The subject of a combination names a commit of each of its sources by its first letters.
+func TestWaitTakesACommitOfAnyOfTheSources(t *testing.T) {
+	t.Parallel()
+	const subject = "chart 19.1.2 · values a1b2c3d4 · shop 00ff00ff"
+	several := []*consolev1.ServiceSource{{Name: "values"}, {Name: "shop"}}
+	for _, tc := range []struct {
+		wanted  string
+		sources []*consolev1.ServiceSource
+		want    bool
+	}{
+		{"a1b2c3d4", several, true},
+		{"a1b2c3d4e5f60718293a4b5c6d7e8f9001122334", several, true},
+		{"A1B2C3D", several, true},
+		{"00ff00ff", several, true},
+		{"a1b2c3d5", several, false},
+		{"a1b2c3d5e5f60718293a4b5c6d7e8f9001122334", several, false},
+		{"1b2c3d4", several, false},
+		{"a1b2c3d4", nil, false},
+	} {
+		s := &consolev1.Service{Spec: &consolev1.ServiceSpec{Sources: tc.sources}}
+		if got := ofSource(s, &artifactv1.Revision{Subject: subject}, tc.wanted); got != tc.want {
+			t.Errorf("%s, of %d sources: %t", tc.wanted, len(tc.sources), got)
 		}
 	}
 }
