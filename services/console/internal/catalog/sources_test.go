@@ -53,6 +53,13 @@ func TestSeveralSources(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	listed := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{
+		Source: "charts", Ref: platform.CombinationPrefix + strings.Repeat("0", 64), Catalog: true, ServiceAccount: "folders",
+		Sources: []ServiceSource{chart, values},
+	}}
+	if err := listed.validate(); err == nil || !strings.Contains(err.Error(), "a service with spec.catalog has one source") {
+		t.Errorf("a service of the catalog with two sources: %v", err)
+	}
 	lone := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{Source: "shop", Ref: platform.CombinationPrefix + "0", Cluster: "prod"}}
 	if err := lone.validate(); err == nil {
 		t.Error("a service with one source may name a combination")
