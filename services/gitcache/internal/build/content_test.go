@@ -52,7 +52,9 @@ func TestFiltersArePartOfTheIdentity(t *testing.T) {
 func TestACommitOfFilesThatAreLeftOutChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
-	files := gittest.Files{"deploy/a.yaml": "a", "deploy/README.md": "r", "deploy/test/t.yaml": "t", "deploy/.fairleadignore": "drafts/\n", "deploy/drafts/d.yaml": "d"}
+	files := gittest.Files{
+		"deploy/a.yaml": "a", "deploy/README.md": "r", "deploy/test/t.yaml": "t", "deploy/.fairleadignore": "drafts/\n", "deploy/drafts/d.yaml": "d",
+	}
 	at := func() Place {
 		return filtered(t, place(w.commit(files), "deploy"), []string{"*.yaml"}, []string{"test/"})
 	}
