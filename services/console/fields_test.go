@@ -214,6 +214,7 @@ func TestEveryFieldIsCarried(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	spec.Git.ChartSources = []string{"charts"}
 	artifacts := &consolev1.SourceSpec{Oci: spec.GetOci()}
 	if _, err := admin.sources.UpdateSource(t.Context(), &consolev1.UpdateSourceRequest{
 		AllowMissing: true, Source: &consolev1.Source{Metadata: meta("artifacts"), Spec: artifacts},
