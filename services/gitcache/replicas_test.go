@@ -503,6 +503,7 @@ func TestAFlushedRedisMovesNothing(t *testing.T) {
 	f.allPublished()
 	one.settled(3)
 	const rounds, mostStalled = 3, 12
+	late := "" // what a flush moved though no stall was seen: one owner's word may be late between two looks, and twice it is no accident
 	for passed, stalled := 0, 0; passed < rounds; {
 		longest := f.stalls()
 		moved := f.flush(one)
@@ -510,8 +511,11 @@ func TestAFlushedRedisMovesNothing(t *testing.T) {
 		switch {
 		case moved == "":
 			passed++
+		case stall < flushLeeway && late != "":
+			t.Fatalf("one flush %s, and another one %s", late, moved)
 		case stall < flushLeeway:
-			t.Fatalf("the flush %s", moved)
+			late = moved
+			t.Logf("repeated, though the machine stood still for %s only: the flush %s", stall, moved)
 		case stalled == mostStalled:
 			t.Fatalf("the machine was too busy for %d rounds; in the last it stood still for %s, and the flush %s", stalled, stall, moved)
 		default:
