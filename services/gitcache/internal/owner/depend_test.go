@@ -256,3 +256,18 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 		})
 	}
 }
+
+// Who writes a chart gets around no source by another form of its URL.
+func TestARepositoryIsTheSameInOtherForms(t *testing.T) {
+	t.Parallel()
+	for url, same := range map[string]bool{
+		"https://charts.example.com/stable": true, "https://Charts.Example.com/stable": true, "https://charts.example.com:443/stable": true,
+		"https://charts.example.com//stable": true, "https://charts.example.com/x/../stable": true,
+		"http://charts.example.com/stable": false, "https://charts.example.com:8443/stable": false, "https://charts.example.com/stable/more": false,
+		"https://charts.example.com/stable?a=1": false, "oci://charts.example.com/stable": false, "://": false,
+	} {
+		if got := sameRepository("https://charts.example.com/stable", url); got != same {
+			t.Errorf("%s: %t", url, got)
+		}
+	}
+}
