@@ -40,7 +40,7 @@ func place(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		switch u.Scheme {
-		case "https":
+		case "https", "oci":
 			port = "443"
 		case "http":
 			port = "80"

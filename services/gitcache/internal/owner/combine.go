@@ -431,14 +431,13 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 			err = errors.New("it is of other sources")
 		}
 		if err == nil {
-			if err := t.proven(s, pin); err != nil {
-				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", short(pin), s.users(at), err)})
-			} else {
+			err := t.proven(s, pin)
+			if err == nil || t.heads[at].Commit == pin { // what was published stays
 				heads[at] = h
 			}
-			if old, known := t.heads[at]; known && old.Commit == pin {
-				heads[at] = h // it was published, and is known by the id alone since
+			if err != nil {
+				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
+					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", short(pin), s.users(at), err)})
 			}
 			continue
 		}

@@ -270,16 +270,7 @@ func (d *dependencies) at(c depend.Chart) (repository, error) {
 func sameRepository(a, b string) bool {
 	x, errX := url.Parse(a)
 	y, errY := url.Parse(b)
-	return errX == nil && errY == nil && x.Scheme == y.Scheme && hostAndPort(x) == hostAndPort(y) && path.Clean("/"+x.Path) == path.Clean("/"+y.Path) && x.RawQuery == y.RawQuery
-}
-
-// hostAndPort is a host with its port, if it is not the usual one.
-func hostAndPort(u *url.URL) string {
-	host := strings.ToLower(u.Host)
-	if u.Scheme == "http" {
-		return strings.TrimSuffix(host, ":80")
-	}
-	return strings.TrimSuffix(host, ":443")
+	return errX == nil && errY == nil && fetch.SameOrigin(x, y) && path.Clean("/"+x.Path) == path.Clean("/"+y.Path) && x.RawQuery == y.RawQuery
 }
 
 // admitLocked is admit, and says that the lock is about another repository than the source of the name.

@@ -270,4 +270,7 @@ func TestARepositoryIsTheSameInOtherForms(t *testing.T) {
 			t.Errorf("%s: %t", url, got)
 		}
 	}
+	if !sameRepository("oci://registry.example.com/charts", "oci://registry.example.com:443/charts") {
+		t.Error("the usual port of a registry makes another repository")
+	}
 }
