@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ type queried struct {
 	sent      int // resources
 	total     int32
 	counts    string
+	groups    map[string]int32
 	events    []string
 	whole     bool
 	resume    string
@@ -76,12 +78,8 @@ func (q *queried) take(m *consolev1.WatchQueriesResponse) {
 		}
 		q.total = list.GetTotalSize()
 	}
-	if counts := m.GetCounts(); counts != nil {
-		var out []string
-		for _, c := range counts.GetCounts() {
-			out = append(out, fmt.Sprintf("%s:%d", strings.Join(c.GetValues(), "/"), c.GetCount()))
-		}
-		q.counts = strings.Join(out, " ")
+	if m.GetCounts() != nil || m.GetCountChanges() != nil {
+		q.takeCounts(m)
 	}
 	if events := m.GetEvents(); events != nil {
 		q.whole = q.whole || events.GetWhole()
@@ -99,6 +97,22 @@ func (q *queried) take(m *consolev1.WatchQueriesResponse) {
 	if p := m.GetProblem(); p != nil {
 		q.problems[m.GetName()] = connect.Code(p.GetCode()).String() + ": " + p.GetMessage()
 	}
+}
+
+func (q *queried) takeCounts(m *consolev1.WatchQueriesResponse) {
+	if m.GetCounts() != nil {
+		q.groups = map[string]int32{}
+	}
+	for _, c := range append(m.GetCounts().GetCounts(), m.GetCountChanges().GetCounts()...) {
+		q.groups[strings.Join(c.GetValues(), "/")] = c.GetCount()
+	}
+	var out []string
+	for _, values := range slices.Sorted(maps.Keys(q.groups)) {
+		if count := q.groups[values]; count > 0 {
+			out = append(out, fmt.Sprintf("%s:%d", values, count))
+		}
+	}
+	q.counts = strings.Join(out, " ")
 }
 
 func serviceList(name string, list *consolev1.ListQuery) *consolev1.Query {
@@ -228,7 +242,7 @@ func TestQueriesShowNothingForeign(t *testing.T) {
 	q := r.query(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"bobs"}}),
 		serviceList("all", &consolev1.ListQuery{}),
 		&consolev1.Query{
-			Name: "counts",
+			Name: "counts", OnlyChanges: true,
 			Query: &consolev1.Query_Counts{
 				Counts: &consolev1.CountResourcesRequest{
 					Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"cluster"},
@@ -256,7 +270,7 @@ func TestQueriesEqualLists(t *testing.T) {
 	q := r.query(t, r.adminToken(t),
 		serviceList("page", &consolev1.ListQuery{Filter: filter, OrderBy: order, PageSize: size}),
 		&consolev1.Query{
-			Name: "counts",
+			Name: "counts", OnlyChanges: true,
 			Query: &consolev1.Query_Counts{
 				Counts: &consolev1.CountResourcesRequest{
 					Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: []string{"labels.team"},

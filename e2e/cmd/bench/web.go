@@ -95,7 +95,7 @@ func webTab(ctx context.Context, api consolev1connect.LiveServiceClient, standin
 			Kind: consolev1.Kind_KIND_SERVICE, PageSize: 100, OrderBy: "state desc, state_since desc",
 			ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"metadata.name", "spec.cluster", "spec.source", "status.state", "status.state_message", "status.state_since"}},
 		}}},
-		{Name: "total", Query: &consolev1.Query_Counts{Counts: &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"cluster", "state"}}}},
+		{Name: "total", OnlyChanges: true, Query: &consolev1.Query_Counts{Counts: &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"cluster", "state"}}}},
 	}})
 	if err != nil {
 		standing <- err

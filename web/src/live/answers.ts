@@ -12,10 +12,12 @@ import {
 } from '../gen/fairlead/console/v1/event_service_pb'
 import {
   CountResourcesRequestSchema,
+  CountResourcesResponseSchema,
   ListQuerySchema,
   LiveService,
   type Query,
   QuerySchema,
+  type ResourceCount,
   type WatchQueriesResponse,
 } from '../gen/fairlead/console/v1/live_service_pb'
 import { quote } from '../hub/filter'
@@ -59,14 +61,32 @@ function kindOf(of: DescMessage): Kind | undefined {
   return of.typeName.startsWith('fairlead.console.v1.') ? Kind[word as keyof typeof Kind] : undefined
 }
 
+// An older console sends all counts each time.
 function counts(input: Fields): Answer {
+  let known = new Map<string, ResourceCount>()
+  const keyed = (list: ResourceCount[]) => list.map((c): [string, ResourceCount] => [c.values.join('\0'), c])
   return {
     query: (name) =>
       create(QuerySchema, {
         name,
         query: { case: 'counts', value: create(CountResourcesRequestSchema, input) },
+        onlyChanges: true,
       }),
-    take: (m) => (m.event.case === 'counts' ? m.event.value : undefined),
+    take: (m) => {
+      if (m.event.case === 'counts') {
+        known = new Map(keyed(m.event.value.counts))
+        return m.event.value
+      }
+      if (m.event.case !== 'countChanges') return undefined
+      const before = known.size
+      const changes = keyed(m.event.value.counts)
+      for (const [key, changed] of changes) if (changed.count > 0) known.set(key, changed)
+      const added = known.size > before
+      for (const [key, changed] of changes) if (changed.count === 0) known.delete(key)
+      if (added) known = new Map([...known].sort(([a], [b]) => (a < b ? -1 : 1)))
+      const { observedTime } = m.event.value
+      return create(CountResourcesResponseSchema, { counts: [...known.values()], observedTime })
+    },
   }
 }
 

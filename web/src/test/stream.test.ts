@@ -10,6 +10,7 @@ import {
 } from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { EventService, type ListEventsResponse } from '../gen/fairlead/console/v1/event_service_pb'
 import {
+  type CountResourcesResponse,
   LiveService,
   type Query,
   type WatchQueriesResponse,
@@ -108,6 +109,26 @@ describe('an answer is put together from what the stream tells', () => {
     const list = answerOf(ClusterViewService.method.listClusterViews, { groupBy: ['labels.env'] })
     expect(list?.query('q').query).toMatchObject({ case: 'views', value: { groupBy: ['labels.env'] } })
     expect(list?.take(view)).toBeUndefined()
+  })
+  test('of counts, of which later only changes come', () => {
+    const answer = answerOf(LiveService.method.countResources, { kind: Kind.SERVICE, groupBy: ['state'] })
+    expect(answer?.query('q').onlyChanges).toBe(true)
+    const take = (event: object) =>
+      ((answer ?? expect.fail()).take(message({ event } as never)) as CountResourcesResponse).counts.map(
+        ({ values, count }) => `${values} ${count}`,
+      )
+    const of = (...counts: [string, number][]) => ({
+      counts: counts.map(([value, count]) => ({ values: [value], count })),
+    })
+    expect(take({ case: 'counts', value: of(['failed', 1], ['pending', 3]) })).toEqual([
+      'failed 1',
+      'pending 3',
+    ])
+    expect(take({ case: 'countChanges', value: of(['failed', 0], ['healthy', 1]) })).toEqual([
+      'healthy 1',
+      'pending 3',
+    ])
+    expect(take({ case: 'counts', value: of(['failed', 2]) })).toEqual(['failed 2'])
   })
   test('of what the stream does not carry there is none', () => {
     expect(answerOf(ObjectService.method.getServiceDiff, { name: 'web' })).toBeUndefined()

@@ -285,7 +285,9 @@ type Query struct {
 	// Of a list: what the caller has of an earlier stream's answer to it.
 	Known []*KnownResource `protobuf:"bytes,10,rep,name=known,proto3" json:"known,omitempty"`
 	// Of events: the one of the last answer. Empty: begin with a page.
-	ResumeToken   string `protobuf:"bytes,11,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	ResumeToken string `protobuf:"bytes,11,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
+	// Of counts: the first answer has all of them, and those after it come as count_changes.
+	OnlyChanges   bool `protobuf:"varint,12,opt,name=only_changes,json=onlyChanges,proto3" json:"only_changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,6 +393,13 @@ func (x *Query) GetResumeToken() string {
 		return x.ResumeToken
 	}
 	return ""
+}
+
+func (x *Query) GetOnlyChanges() bool {
+	if x != nil {
+		return x.OnlyChanges
+	}
+	return false
 }
 
 type isQuery_Query interface {
@@ -583,6 +592,7 @@ type WatchQueriesResponse struct {
 	//	*WatchQueriesResponse_Heartbeat
 	//	*WatchQueriesResponse_View
 	//	*WatchQueriesResponse_Views
+	//	*WatchQueriesResponse_CountChanges
 	Event isWatchQueriesResponse_Event `protobuf_oneof:"event"`
 	// By the console's clock.
 	Time          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=time,proto3" json:"time,omitempty"`
@@ -697,6 +707,15 @@ func (x *WatchQueriesResponse) GetViews() *ListClusterViewsResponse {
 	return nil
 }
 
+func (x *WatchQueriesResponse) GetCountChanges() *CountChanges {
+	if x != nil {
+		if x, ok := x.Event.(*WatchQueriesResponse_CountChanges); ok {
+			return x.CountChanges
+		}
+	}
+	return nil
+}
+
 func (x *WatchQueriesResponse) GetTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Time
@@ -737,6 +756,11 @@ type WatchQueriesResponse_Views struct {
 	Views *ListClusterViewsResponse `protobuf:"bytes,8,opt,name=views,proto3,oneof"`
 }
 
+type WatchQueriesResponse_CountChanges struct {
+	// Of counts with only_changes, after an answer with all of them.
+	CountChanges *CountChanges `protobuf:"bytes,9,opt,name=count_changes,json=countChanges,proto3,oneof"`
+}
+
 func (*WatchQueriesResponse_List) isWatchQueriesResponse_Event() {}
 
 func (*WatchQueriesResponse_Counts) isWatchQueriesResponse_Event() {}
@@ -750,6 +774,8 @@ func (*WatchQueriesResponse_Heartbeat) isWatchQueriesResponse_Event() {}
 func (*WatchQueriesResponse_View) isWatchQueriesResponse_Event() {}
 
 func (*WatchQueriesResponse_Views) isWatchQueriesResponse_Event() {}
+
+func (*WatchQueriesResponse_CountChanges) isWatchQueriesResponse_Event() {}
 
 type ListAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -920,6 +946,60 @@ func (x *ListedResource) GetVersion() uint64 {
 	return 0
 }
 
+type CountChanges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The counts that are others than in the answer before. 0: nothing has these values any more.
+	Counts []*ResourceCount `protobuf:"bytes,1,rep,name=counts,proto3" json:"counts,omitempty"`
+	// When it was counted, by the console's clock.
+	ObservedTime  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=observed_time,json=observedTime,proto3" json:"observed_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountChanges) Reset() {
+	*x = CountChanges{}
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountChanges) ProtoMessage() {}
+
+func (x *CountChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountChanges.ProtoReflect.Descriptor instead.
+func (*CountChanges) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CountChanges) GetCounts() []*ResourceCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *CountChanges) GetObservedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ObservedTime
+	}
+	return nil
+}
+
 type EventsAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether events are a whole page. Else they are what happened since the last answer.
@@ -935,7 +1015,7 @@ type EventsAnswer struct {
 
 func (x *EventsAnswer) Reset() {
 	*x = EventsAnswer{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1027,7 @@ func (x *EventsAnswer) String() string {
 func (*EventsAnswer) ProtoMessage() {}
 
 func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1040,7 @@ func (x *EventsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsAnswer.ProtoReflect.Descriptor instead.
 func (*EventsAnswer) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EventsAnswer) GetWhole() bool {
@@ -1003,7 +1083,7 @@ type QueryProblem struct {
 
 func (x *QueryProblem) Reset() {
 	*x = QueryProblem{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1095,7 @@ func (x *QueryProblem) String() string {
 func (*QueryProblem) ProtoMessage() {}
 
 func (x *QueryProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[12]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1108,7 @@ func (x *QueryProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryProblem.ProtoReflect.Descriptor instead.
 func (*QueryProblem) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *QueryProblem) GetCode() int32 {
@@ -1058,7 +1138,7 @@ type CountResourcesRequest struct {
 
 func (x *CountResourcesRequest) Reset() {
 	*x = CountResourcesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1150,7 @@ func (x *CountResourcesRequest) String() string {
 func (*CountResourcesRequest) ProtoMessage() {}
 
 func (x *CountResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[13]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1163,7 @@ func (x *CountResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResourcesRequest.ProtoReflect.Descriptor instead.
 func (*CountResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CountResourcesRequest) GetKind() Kind {
@@ -1119,7 +1199,7 @@ type CountResourcesResponse struct {
 
 func (x *CountResourcesResponse) Reset() {
 	*x = CountResourcesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1211,7 @@ func (x *CountResourcesResponse) String() string {
 func (*CountResourcesResponse) ProtoMessage() {}
 
 func (x *CountResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[14]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1224,7 @@ func (x *CountResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResourcesResponse.ProtoReflect.Descriptor instead.
 func (*CountResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CountResourcesResponse) GetCounts() []*ResourceCount {
@@ -1172,7 +1252,7 @@ type ResourceCount struct {
 
 func (x *ResourceCount) Reset() {
 	*x = ResourceCount{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1264,7 @@ func (x *ResourceCount) String() string {
 func (*ResourceCount) ProtoMessage() {}
 
 func (x *ResourceCount) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[15]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1277,7 @@ func (x *ResourceCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResourceCount.ProtoReflect.Descriptor instead.
 func (*ResourceCount) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResourceCount) GetValues() []string {
@@ -1228,7 +1308,7 @@ type WatchResourcesRequest struct {
 
 func (x *WatchResourcesRequest) Reset() {
 	*x = WatchResourcesRequest{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1320,7 @@ func (x *WatchResourcesRequest) String() string {
 func (*WatchResourcesRequest) ProtoMessage() {}
 
 func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[16]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1333,7 @@ func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesRequest.ProtoReflect.Descriptor instead.
 func (*WatchResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchResourcesRequest) GetKinds() []Kind {
@@ -1294,7 +1374,7 @@ type WatchResourcesResponse struct {
 
 func (x *WatchResourcesResponse) Reset() {
 	*x = WatchResourcesResponse{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1386,7 @@ func (x *WatchResourcesResponse) String() string {
 func (*WatchResourcesResponse) ProtoMessage() {}
 
 func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[17]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1399,7 @@ func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResourcesResponse.ProtoReflect.Descriptor instead.
 func (*WatchResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchResourcesResponse) GetEvent() isWatchResourcesResponse_Event {
@@ -1411,7 +1491,7 @@ type LiveChanges struct {
 
 func (x *LiveChanges) Reset() {
 	*x = LiveChanges{}
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1503,7 @@ func (x *LiveChanges) String() string {
 func (*LiveChanges) ProtoMessage() {}
 
 func (x *LiveChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[18]
+	mi := &file_fairlead_console_v1_live_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1516,7 @@ func (x *LiveChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveChanges.ProtoReflect.Descriptor instead.
 func (*LiveChanges) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_console_v1_live_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LiveChanges) GetResources() []*Resource {
@@ -1477,7 +1557,7 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\aproject\x18\x06 \x01(\tR\aproject\"W\n" +
 	"\x13WatchQueriesRequest\x12@\n" +
 	"\aqueries\x18\x01 \x03(\v2\x1a.fairlead.console.v1.QueryB\n" +
-	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\aqueries\"\xef\x03\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10\x10R\aqueries\"\x92\x04\n" +
 	"\x05Query\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\bR\x04name\x124\n" +
@@ -1488,7 +1568,8 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\x05views\x18\x06 \x01(\v2,.fairlead.console.v1.ListClusterViewsRequestH\x00R\x05views\x12C\n" +
 	"\x05known\x18\n" +
 	" \x03(\v2\".fairlead.console.v1.KnownResourceB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\x05known\x12+\n" +
-	"\fresume_token\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeTokenB\x0e\n" +
+	"\fresume_token\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x02R\vresumeToken\x12!\n" +
+	"\fonly_changes\x18\f \x01(\bR\vonlyChangesB\x0e\n" +
 	"\x05query\x12\x05\xbaH\x02\b\x01\"\x98\x02\n" +
 	"\tListQuery\x129\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x19.fairlead.console.v1.KindB\n" +
@@ -1502,7 +1583,7 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\tread_mask\x18\x06 \x01(\v2\x1a.google.protobuf.FieldMaskR\breadMask\"F\n" +
 	"\rKnownResource\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18?R\x04name\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x06R\aversion\"\xa7\x04\n" +
+	"\aversion\x18\x02 \x01(\x06R\aversion\"\xf1\x04\n" +
 	"\x14WatchQueriesResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\x04list\x18\x02 \x01(\v2\x1f.fairlead.console.v1.ListAnswerH\x00R\x04list\x12E\n" +
@@ -1511,7 +1592,8 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\aproblem\x18\x05 \x01(\v2!.fairlead.console.v1.QueryProblemH\x00R\aproblem\x12>\n" +
 	"\theartbeat\x18\x06 \x01(\v2\x1e.fairlead.console.v1.HeartbeatH\x00R\theartbeat\x12A\n" +
 	"\x04view\x18\a \x01(\v2+.fairlead.console.v1.GetClusterViewResponseH\x00R\x04view\x12E\n" +
-	"\x05views\x18\b \x01(\v2-.fairlead.console.v1.ListClusterViewsResponseH\x00R\x05views\x12.\n" +
+	"\x05views\x18\b \x01(\v2-.fairlead.console.v1.ListClusterViewsResponseH\x00R\x05views\x12H\n" +
+	"\rcount_changes\x18\t \x01(\v2!.fairlead.console.v1.CountChangesH\x00R\fcountChanges\x12.\n" +
 	"\x04time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x04timeB\a\n" +
 	"\x05event\"\xc8\x01\n" +
@@ -1526,7 +1608,10 @@ const file_fairlead_console_v1_live_service_proto_rawDesc = "" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"e\n" +
 	"\x0eListedResource\x129\n" +
 	"\bresource\x18\x01 \x01(\v2\x1d.fairlead.console.v1.ResourceR\bresource\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x06R\aversion\"\xa3\x01\n" +
+	"\aversion\x18\x02 \x01(\x06R\aversion\"\x8b\x01\n" +
+	"\fCountChanges\x12:\n" +
+	"\x06counts\x18\x01 \x03(\v2\".fairlead.console.v1.ResourceCountR\x06counts\x12?\n" +
+	"\robserved_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fobservedTime\"\xa3\x01\n" +
 	"\fEventsAnswer\x12\x14\n" +
 	"\x05whole\x18\x01 \x01(\bR\x05whole\x122\n" +
 	"\x06events\x18\x02 \x03(\v2\x1a.fairlead.console.v1.EventR\x06events\x12&\n" +
@@ -1580,7 +1665,7 @@ func file_fairlead_console_v1_live_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_live_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_fairlead_console_v1_live_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fairlead_console_v1_live_service_proto_goTypes = []any{
 	(*SearchRequest)(nil),            // 0: fairlead.console.v1.SearchRequest
 	(*SearchResponse)(nil),           // 1: fairlead.console.v1.SearchResponse
@@ -1593,77 +1678,81 @@ var file_fairlead_console_v1_live_service_proto_goTypes = []any{
 	(*ListAnswer)(nil),               // 8: fairlead.console.v1.ListAnswer
 	(*Names)(nil),                    // 9: fairlead.console.v1.Names
 	(*ListedResource)(nil),           // 10: fairlead.console.v1.ListedResource
-	(*EventsAnswer)(nil),             // 11: fairlead.console.v1.EventsAnswer
-	(*QueryProblem)(nil),             // 12: fairlead.console.v1.QueryProblem
-	(*CountResourcesRequest)(nil),    // 13: fairlead.console.v1.CountResourcesRequest
-	(*CountResourcesResponse)(nil),   // 14: fairlead.console.v1.CountResourcesResponse
-	(*ResourceCount)(nil),            // 15: fairlead.console.v1.ResourceCount
-	(*WatchResourcesRequest)(nil),    // 16: fairlead.console.v1.WatchResourcesRequest
-	(*WatchResourcesResponse)(nil),   // 17: fairlead.console.v1.WatchResourcesResponse
-	(*LiveChanges)(nil),              // 18: fairlead.console.v1.LiveChanges
-	(Kind)(0),                        // 19: fairlead.console.v1.Kind
-	(*ListEventsRequest)(nil),        // 20: fairlead.console.v1.ListEventsRequest
-	(*GetClusterViewRequest)(nil),    // 21: fairlead.console.v1.GetClusterViewRequest
-	(*ListClusterViewsRequest)(nil),  // 22: fairlead.console.v1.ListClusterViewsRequest
-	(*fieldmaskpb.FieldMask)(nil),    // 23: google.protobuf.FieldMask
-	(*Heartbeat)(nil),                // 24: fairlead.console.v1.Heartbeat
-	(*GetClusterViewResponse)(nil),   // 25: fairlead.console.v1.GetClusterViewResponse
-	(*ListClusterViewsResponse)(nil), // 26: fairlead.console.v1.ListClusterViewsResponse
-	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
-	(*Resource)(nil),                 // 28: fairlead.console.v1.Resource
-	(*Event)(nil),                    // 29: fairlead.console.v1.Event
-	(*SnapshotBegin)(nil),            // 30: fairlead.console.v1.SnapshotBegin
-	(*SnapshotEnd)(nil),              // 31: fairlead.console.v1.SnapshotEnd
-	(*Deleted)(nil),                  // 32: fairlead.console.v1.Deleted
+	(*CountChanges)(nil),             // 11: fairlead.console.v1.CountChanges
+	(*EventsAnswer)(nil),             // 12: fairlead.console.v1.EventsAnswer
+	(*QueryProblem)(nil),             // 13: fairlead.console.v1.QueryProblem
+	(*CountResourcesRequest)(nil),    // 14: fairlead.console.v1.CountResourcesRequest
+	(*CountResourcesResponse)(nil),   // 15: fairlead.console.v1.CountResourcesResponse
+	(*ResourceCount)(nil),            // 16: fairlead.console.v1.ResourceCount
+	(*WatchResourcesRequest)(nil),    // 17: fairlead.console.v1.WatchResourcesRequest
+	(*WatchResourcesResponse)(nil),   // 18: fairlead.console.v1.WatchResourcesResponse
+	(*LiveChanges)(nil),              // 19: fairlead.console.v1.LiveChanges
+	(Kind)(0),                        // 20: fairlead.console.v1.Kind
+	(*ListEventsRequest)(nil),        // 21: fairlead.console.v1.ListEventsRequest
+	(*GetClusterViewRequest)(nil),    // 22: fairlead.console.v1.GetClusterViewRequest
+	(*ListClusterViewsRequest)(nil),  // 23: fairlead.console.v1.ListClusterViewsRequest
+	(*fieldmaskpb.FieldMask)(nil),    // 24: google.protobuf.FieldMask
+	(*Heartbeat)(nil),                // 25: fairlead.console.v1.Heartbeat
+	(*GetClusterViewResponse)(nil),   // 26: fairlead.console.v1.GetClusterViewResponse
+	(*ListClusterViewsResponse)(nil), // 27: fairlead.console.v1.ListClusterViewsResponse
+	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
+	(*Resource)(nil),                 // 29: fairlead.console.v1.Resource
+	(*Event)(nil),                    // 30: fairlead.console.v1.Event
+	(*SnapshotBegin)(nil),            // 31: fairlead.console.v1.SnapshotBegin
+	(*SnapshotEnd)(nil),              // 32: fairlead.console.v1.SnapshotEnd
+	(*Deleted)(nil),                  // 33: fairlead.console.v1.Deleted
 }
 var file_fairlead_console_v1_live_service_proto_depIdxs = []int32{
-	19, // 0: fairlead.console.v1.SearchRequest.kinds:type_name -> fairlead.console.v1.Kind
+	20, // 0: fairlead.console.v1.SearchRequest.kinds:type_name -> fairlead.console.v1.Kind
 	2,  // 1: fairlead.console.v1.SearchResponse.results:type_name -> fairlead.console.v1.SearchResult
-	19, // 2: fairlead.console.v1.SearchResult.kind:type_name -> fairlead.console.v1.Kind
+	20, // 2: fairlead.console.v1.SearchResult.kind:type_name -> fairlead.console.v1.Kind
 	4,  // 3: fairlead.console.v1.WatchQueriesRequest.queries:type_name -> fairlead.console.v1.Query
 	5,  // 4: fairlead.console.v1.Query.list:type_name -> fairlead.console.v1.ListQuery
-	13, // 5: fairlead.console.v1.Query.counts:type_name -> fairlead.console.v1.CountResourcesRequest
-	20, // 6: fairlead.console.v1.Query.events:type_name -> fairlead.console.v1.ListEventsRequest
-	21, // 7: fairlead.console.v1.Query.view:type_name -> fairlead.console.v1.GetClusterViewRequest
-	22, // 8: fairlead.console.v1.Query.views:type_name -> fairlead.console.v1.ListClusterViewsRequest
+	14, // 5: fairlead.console.v1.Query.counts:type_name -> fairlead.console.v1.CountResourcesRequest
+	21, // 6: fairlead.console.v1.Query.events:type_name -> fairlead.console.v1.ListEventsRequest
+	22, // 7: fairlead.console.v1.Query.view:type_name -> fairlead.console.v1.GetClusterViewRequest
+	23, // 8: fairlead.console.v1.Query.views:type_name -> fairlead.console.v1.ListClusterViewsRequest
 	6,  // 9: fairlead.console.v1.Query.known:type_name -> fairlead.console.v1.KnownResource
-	19, // 10: fairlead.console.v1.ListQuery.kind:type_name -> fairlead.console.v1.Kind
-	23, // 11: fairlead.console.v1.ListQuery.read_mask:type_name -> google.protobuf.FieldMask
+	20, // 10: fairlead.console.v1.ListQuery.kind:type_name -> fairlead.console.v1.Kind
+	24, // 11: fairlead.console.v1.ListQuery.read_mask:type_name -> google.protobuf.FieldMask
 	8,  // 12: fairlead.console.v1.WatchQueriesResponse.list:type_name -> fairlead.console.v1.ListAnswer
-	14, // 13: fairlead.console.v1.WatchQueriesResponse.counts:type_name -> fairlead.console.v1.CountResourcesResponse
-	11, // 14: fairlead.console.v1.WatchQueriesResponse.events:type_name -> fairlead.console.v1.EventsAnswer
-	12, // 15: fairlead.console.v1.WatchQueriesResponse.problem:type_name -> fairlead.console.v1.QueryProblem
-	24, // 16: fairlead.console.v1.WatchQueriesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	25, // 17: fairlead.console.v1.WatchQueriesResponse.view:type_name -> fairlead.console.v1.GetClusterViewResponse
-	26, // 18: fairlead.console.v1.WatchQueriesResponse.views:type_name -> fairlead.console.v1.ListClusterViewsResponse
-	27, // 19: fairlead.console.v1.WatchQueriesResponse.time:type_name -> google.protobuf.Timestamp
-	9,  // 20: fairlead.console.v1.ListAnswer.names:type_name -> fairlead.console.v1.Names
-	10, // 21: fairlead.console.v1.ListAnswer.resources:type_name -> fairlead.console.v1.ListedResource
-	28, // 22: fairlead.console.v1.ListedResource.resource:type_name -> fairlead.console.v1.Resource
-	29, // 23: fairlead.console.v1.EventsAnswer.events:type_name -> fairlead.console.v1.Event
-	19, // 24: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
-	15, // 25: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
-	27, // 26: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
-	19, // 27: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
-	30, // 28: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
-	31, // 29: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
-	18, // 30: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
-	24, // 31: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	28, // 32: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
-	32, // 33: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
-	16, // 34: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
-	13, // 35: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
-	0,  // 36: fairlead.console.v1.LiveService.Search:input_type -> fairlead.console.v1.SearchRequest
-	3,  // 37: fairlead.console.v1.LiveService.WatchQueries:input_type -> fairlead.console.v1.WatchQueriesRequest
-	17, // 38: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
-	14, // 39: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
-	1,  // 40: fairlead.console.v1.LiveService.Search:output_type -> fairlead.console.v1.SearchResponse
-	7,  // 41: fairlead.console.v1.LiveService.WatchQueries:output_type -> fairlead.console.v1.WatchQueriesResponse
-	38, // [38:42] is the sub-list for method output_type
-	34, // [34:38] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	15, // 13: fairlead.console.v1.WatchQueriesResponse.counts:type_name -> fairlead.console.v1.CountResourcesResponse
+	12, // 14: fairlead.console.v1.WatchQueriesResponse.events:type_name -> fairlead.console.v1.EventsAnswer
+	13, // 15: fairlead.console.v1.WatchQueriesResponse.problem:type_name -> fairlead.console.v1.QueryProblem
+	25, // 16: fairlead.console.v1.WatchQueriesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	26, // 17: fairlead.console.v1.WatchQueriesResponse.view:type_name -> fairlead.console.v1.GetClusterViewResponse
+	27, // 18: fairlead.console.v1.WatchQueriesResponse.views:type_name -> fairlead.console.v1.ListClusterViewsResponse
+	11, // 19: fairlead.console.v1.WatchQueriesResponse.count_changes:type_name -> fairlead.console.v1.CountChanges
+	28, // 20: fairlead.console.v1.WatchQueriesResponse.time:type_name -> google.protobuf.Timestamp
+	9,  // 21: fairlead.console.v1.ListAnswer.names:type_name -> fairlead.console.v1.Names
+	10, // 22: fairlead.console.v1.ListAnswer.resources:type_name -> fairlead.console.v1.ListedResource
+	29, // 23: fairlead.console.v1.ListedResource.resource:type_name -> fairlead.console.v1.Resource
+	16, // 24: fairlead.console.v1.CountChanges.counts:type_name -> fairlead.console.v1.ResourceCount
+	28, // 25: fairlead.console.v1.CountChanges.observed_time:type_name -> google.protobuf.Timestamp
+	30, // 26: fairlead.console.v1.EventsAnswer.events:type_name -> fairlead.console.v1.Event
+	20, // 27: fairlead.console.v1.CountResourcesRequest.kind:type_name -> fairlead.console.v1.Kind
+	16, // 28: fairlead.console.v1.CountResourcesResponse.counts:type_name -> fairlead.console.v1.ResourceCount
+	28, // 29: fairlead.console.v1.CountResourcesResponse.observed_time:type_name -> google.protobuf.Timestamp
+	20, // 30: fairlead.console.v1.WatchResourcesRequest.kinds:type_name -> fairlead.console.v1.Kind
+	31, // 31: fairlead.console.v1.WatchResourcesResponse.snapshot_begin:type_name -> fairlead.console.v1.SnapshotBegin
+	32, // 32: fairlead.console.v1.WatchResourcesResponse.snapshot_end:type_name -> fairlead.console.v1.SnapshotEnd
+	19, // 33: fairlead.console.v1.WatchResourcesResponse.changes:type_name -> fairlead.console.v1.LiveChanges
+	25, // 34: fairlead.console.v1.WatchResourcesResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	29, // 35: fairlead.console.v1.LiveChanges.resources:type_name -> fairlead.console.v1.Resource
+	33, // 36: fairlead.console.v1.LiveChanges.deleted:type_name -> fairlead.console.v1.Deleted
+	17, // 37: fairlead.console.v1.LiveService.WatchResources:input_type -> fairlead.console.v1.WatchResourcesRequest
+	14, // 38: fairlead.console.v1.LiveService.CountResources:input_type -> fairlead.console.v1.CountResourcesRequest
+	0,  // 39: fairlead.console.v1.LiveService.Search:input_type -> fairlead.console.v1.SearchRequest
+	3,  // 40: fairlead.console.v1.LiveService.WatchQueries:input_type -> fairlead.console.v1.WatchQueriesRequest
+	18, // 41: fairlead.console.v1.LiveService.WatchResources:output_type -> fairlead.console.v1.WatchResourcesResponse
+	15, // 42: fairlead.console.v1.LiveService.CountResources:output_type -> fairlead.console.v1.CountResourcesResponse
+	1,  // 43: fairlead.console.v1.LiveService.Search:output_type -> fairlead.console.v1.SearchResponse
+	7,  // 44: fairlead.console.v1.LiveService.WatchQueries:output_type -> fairlead.console.v1.WatchQueriesResponse
+	41, // [41:45] is the sub-list for method output_type
+	37, // [37:41] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_live_service_proto_init() }
@@ -1690,8 +1779,9 @@ func file_fairlead_console_v1_live_service_proto_init() {
 		(*WatchQueriesResponse_Heartbeat)(nil),
 		(*WatchQueriesResponse_View)(nil),
 		(*WatchQueriesResponse_Views)(nil),
+		(*WatchQueriesResponse_CountChanges)(nil),
 	}
-	file_fairlead_console_v1_live_service_proto_msgTypes[17].OneofWrappers = []any{
+	file_fairlead_console_v1_live_service_proto_msgTypes[18].OneofWrappers = []any{
 		(*WatchResourcesResponse_SnapshotBegin)(nil),
 		(*WatchResourcesResponse_SnapshotEnd)(nil),
 		(*WatchResourcesResponse_Changes)(nil),
@@ -1703,7 +1793,7 @@ func file_fairlead_console_v1_live_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_live_service_proto_rawDesc), len(file_fairlead_console_v1_live_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -92,9 +92,10 @@ const (
 
 // Expr is a question. The zero Expr fits everything.
 type Expr struct {
-	root   node
-	needs  map[string]string
-	newest *since
+	root     node
+	needs    map[string]string
+	newest   *since
+	namesAge bool
 }
 
 // node answers for one row.
@@ -158,6 +159,9 @@ func (e *Expr) Since(field string, now time.Time) time.Time {
 	}
 	return e.newest.at(now)
 }
+
+// NamesAge says whether a row may begin or cease to fit without a change of it.
+func (e *Expr) NamesAge() bool { return e != nil && e.namesAge }
 
 // Parse reads a question; an empty one fits everything. Errors say at which character, and what to write.
 func Parse(question string, fields Fields) (*Expr, error) {
@@ -552,6 +556,7 @@ func (p *parser) moment(name, text string) (func(now time.Time) time.Time, error
 		n, err := strconv.ParseInt(text[:len(text)-1], 10, 32)
 		if known && err == nil && n >= 0 && n <= int64(maxAge*time.Hour/unit) {
 			age := time.Duration(n) * unit
+			p.expr.namesAge = true
 			return func(now time.Time) time.Time { return now.Add(-age) }, nil
 		}
 	}

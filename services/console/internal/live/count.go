@@ -29,56 +29,37 @@ func (b *Board) Count(ctx context.Context, kind store.Kind, question string, by 
 	return answer.Groups, err
 }
 
-// groups are counts by the values of fields. The zero value is none.
+// groups are counts by the values of fields, and what they were in the last answer. The zero value is none.
 type groups struct {
-	of    map[string]*Group // by their values
-	order []*Group          // in the order of their values, if isSorted
-	// isSorted: groups that come and go are put in their places. Until then, while all rows are counted, they are put at the end.
-	isSorted bool
+	of map[string]Group // by their values; none is empty
+	// answered has the counts of the last answer, of those groups that rows came to or went from since.
+	answered map[string]Group
 }
 
 // add counts a row in, or out with -1.
 func (g *groups) add(r *row, by []string, count int) error {
 	values := valuesOf(r, by)
 	key := strings.Join(values, labelEnd)
-	of := g.of[key]
-	if of == nil {
+	of, ok := g.of[key]
+	if !ok {
 		if len(g.of) == maxGroups {
 			return catalog.Refuse(catalog.Invalid, "group_by: there are more than %d combinations of values: leave a field out, or give a filter", maxGroups)
 		}
-		if of = (&Group{Values: values}); g.of == nil {
-			g.of = map[string]*Group{}
-		}
-		g.of[key] = of
-		if g.isSorted {
-			g.order = slices.Insert(g.order, g.place(of), of)
-		} else {
-			g.order = append(g.order, of)
-		}
+		of = Group{Values: values}
 	}
-	if of.Count += count; of.Count <= 0 {
-		g.sort()
+	if g.of == nil {
+		g.of, g.answered = map[string]Group{}, map[string]Group{}
+	}
+	if _, ok := g.answered[key]; !ok {
+		g.answered[key] = of
+	}
+	of.Count += count
+	g.of[key] = of
+	if of.Count <= 0 {
 		delete(g.of, key)
-		at := g.place(of)
-		g.order = slices.Delete(g.order, at, at+1)
 	}
 	return nil
 }
-
-// place is where a group is in the order, or belongs.
-func (g *groups) place(of *Group) int {
-	at, _ := slices.BinarySearchFunc(g.order, of, inOrder)
-	return at
-}
-
-func (g *groups) sort() {
-	if !g.isSorted {
-		slices.SortFunc(g.order, inOrder)
-		g.isSorted = true
-	}
-}
-
-func inOrder(a, b *Group) int { return slices.Compare(a.Values, b.Values) }
 
 func valuesOf(r *row, by []string) []string {
 	values := make([]string, len(by))
@@ -89,12 +70,47 @@ func valuesOf(r *row, by []string) []string {
 	return values
 }
 
-// sorted are the groups in the order of their values.
-func (g *groups) sorted() []Group {
-	g.sort()
-	out := make([]Group, len(g.order))
-	for i, of := range g.order {
-		out[i] = *of
+// answerAll returns the groups in the order of their values, as an answer.
+func (g *groups) answerAll() []Group {
+	out := make([]Group, 0, len(g.of))
+	for _, of := range g.of {
+		out = append(out, of)
 	}
-	return out
+	g.answered = map[string]Group{}
+	return inOrder(out)
+}
+
+// answerChanges returns the groups whose counts are not those of the last answer, in the order of their values, as an
+// answer. A group that has no rows any more has the count 0.
+func (g *groups) answerChanges() (changes []Group) {
+	for key, before := range g.answered {
+		if now := g.of[key].Count; now != before.Count {
+			changes = append(changes, Group{before.Values, now})
+		}
+	}
+	g.answered = map[string]Group{}
+	return inOrder(changes)
+}
+
+// replace takes new counts of all rows, and keeps what the last answer had.
+func (g *groups) replace(counted groups) {
+	for key, of := range g.of {
+		if _, ok := g.answered[key]; !ok {
+			g.answered[key] = of
+		}
+	}
+	for key, of := range counted.of {
+		if _, ok := g.answered[key]; !ok {
+			if g.answered == nil {
+				g.answered = map[string]Group{}
+			}
+			g.answered[key] = Group{Values: of.Values}
+		}
+	}
+	g.of = counted.of
+}
+
+func inOrder(list []Group) []Group {
+	slices.SortFunc(list, func(a, b Group) int { return slices.Compare(a.Values, b.Values) })
+	return list
 }

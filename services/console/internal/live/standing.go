@@ -15,10 +15,12 @@ import (
 const (
 	// stepsSize is how many steps are kept for standing questions; a question that is further behind is answered from all rows.
 	stepsSize = 4096
-	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: a filter may name an age.
+	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: its filter may name
+	// an age, and what its caller sees may end at a time.
 	wholeEvery = 30 * time.Second
-	// sharedFor is how long a page that one question found serves others.
-	sharedFor = time.Second
+	// sharedFor is how long a page that one question found serves others while nothing changes, and sharedBehind how long
+	// while something does: of a hundred streams that show the same page, a few look for it.
+	sharedFor, sharedBehind = time.Second, 250 * time.Millisecond
 	// maxItems and maxPages bound what questions share: some 2 KB for each service, and 10 KB for each page.
 	maxItems, maxPages = 4096, 256
 )
@@ -33,6 +35,8 @@ type Question struct {
 	// Count: the rows are counted by the values of fields instead.
 	Count bool
 	By    []string
+	// OnlyChanges: only the first answer has all counts.
+	OnlyChanges bool
 }
 
 // Answer is what a question gets.
@@ -44,8 +48,8 @@ type Answer struct {
 	Next string
 	// Total is how many fit on all pages.
 	Total int
-	// Groups are the counts.
-	Groups []Group
+	// Groups are the counts, and Changes those that became others since the last answer.
+	Groups, Changes []Group
 }
 
 // step is a row that came, changed or went.
@@ -157,12 +161,10 @@ func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err er
 		return answer, false, err
 	}
 	now := s.board.Now()
-	whole := !known || now.Sub(s.asked) > wholeEvery || sees != nil && otherRights
+	mayPass := sees != nil || s.expr.NamesAge()
+	whole := !known || mayPass && now.Sub(s.asked) > wholeEvery || sees != nil && otherRights
 	if s.Count {
-		if same, err = s.count(steps, sees, now, whole); same || err != nil {
-			return answer, same, err
-		}
-		return Answer{Groups: s.groups.sorted()}, false, nil
+		return s.answerCount(steps, sees, now, whole)
 	}
 	if !whole && !slices.ContainsFunc(steps, func(st step) bool { return s.concerns(st, sees, now) }) {
 		s.at += int64(len(steps))
@@ -175,6 +177,13 @@ func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err er
 		s.asked = time.Time{}
 	}
 	return answer, false, err
+}
+
+// IsBehind says whether something changed after what the last answer saw.
+func (s *Standing) IsBehind() bool {
+	s.board.mu.RLock()
+	defer s.board.mu.RUnlock()
+	return s.nonce != s.board.nonce || s.at < s.board.stepped
 }
 
 // behind returns the steps since the last answer. false: they are not known any more.
@@ -220,7 +229,7 @@ func (s *Standing) find(sees Sees, now time.Time) {
 	key := pageKey{s.Kind, s.Filter, s.Order, s.Token, s.Size}
 	p, ok := page{}, false
 	if sees == nil {
-		p, ok = s.board.sharedPage(key, now)
+		p, ok = s.sharedPage(key, now)
 	}
 	if !ok {
 		p = page{}
@@ -248,14 +257,21 @@ func (s *Standing) find(sees Sees, now time.Time) {
 	}
 }
 
-func (b *Board) sharedPage(key pageKey, now time.Time) (page, bool) {
+// sharedPage returns a page that another question found: the newest one, or, if this question was answered before, one
+// that is hardly older and not behind that answer.
+func (s *Standing) sharedPage(key pageKey, now time.Time) (page, bool) {
+	b := s.board
 	b.mu.RLock()
 	nonce, at := b.nonce, b.stepped
 	b.mu.RUnlock()
 	b.answers.mu.Lock()
 	defer b.answers.mu.Unlock()
 	p, ok := b.answers.pages[key]
-	return p, ok && p.nonce == nonce && p.at == at && now.Sub(p.time) < sharedFor
+	if !ok || p.nonce != nonce || s.nonce == nonce && p.at < s.at {
+		return page{}, false
+	}
+	age := now.Sub(p.time)
+	return p, p.at == at && age < sharedFor || !s.asked.IsZero() && age < sharedBehind
 }
 
 func (b *Board) sharePage(key pageKey, p page) {
@@ -267,50 +283,58 @@ func (b *Board) sharePage(key pageKey, p page) {
 	b.answers.pages[key] = p
 }
 
-// count counts what the steps changed, or all rows.
-func (s *Standing) count(steps []step, sees Sees, now time.Time, whole bool) (same bool, err error) {
-	if !whole {
-		return s.recount(steps, sees, now)
+// answerCount counts what the steps changed, or all rows.
+func (s *Standing) answerCount(steps []step, sees Sees, now time.Time, whole bool) (answer Answer, same bool, err error) {
+	first := s.asked.IsZero()
+	if whole {
+		err = s.countAll(sees, now)
+	} else {
+		err = s.countSteps(steps, sees, now)
 	}
+	if err != nil {
+		return answer, false, err
+	}
+	answer.Changes = s.groups.answerChanges()
+	if first || !s.OnlyChanges {
+		answer.Groups = s.groups.answerAll()
+	}
+	return answer, !first && len(answer.Changes) == 0, nil
+}
+
+func (s *Standing) countAll(sees Sees, now time.Time) error {
 	rows, nonce, at := s.board.fitting(s.Kind, s.expr)
-	s.groups = groups{}
+	counted := groups{}
 	for _, r := range rows {
 		if !r.seenBy(sees) {
 			continue
 		}
-		if err := s.groups.add(r, s.By, 1); err != nil {
-			return false, err
+		if err := counted.add(r, s.By, 1); err != nil {
+			return err
 		}
 	}
+	s.groups.replace(counted)
 	s.asked, s.nonce, s.at = now, nonce, at
-	return false, nil
+	return nil
 }
 
-func (s *Standing) recount(steps []step, sees Sees, now time.Time) (same bool, err error) {
-	same = true
+func (s *Standing) countSteps(steps []step, sees Sees, now time.Time) error {
 	for _, st := range steps {
 		if (st.before == nil || st.before.kind != s.Kind) && (st.after == nil || st.after.kind != s.Kind) {
 			continue
 		}
-		was, is := s.fits(st.before, sees, now), s.fits(st.after, sees, now)
-		if was && is && slices.Equal(valuesOf(st.before, s.By), valuesOf(st.after, s.By)) {
-			continue
-		}
-		if was {
-			same = false
+		if s.fits(st.before, sees, now) {
 			if err := s.groups.add(st.before, s.By, -1); err != nil {
-				return false, err
+				return err
 			}
 		}
-		if is {
-			same = false
+		if s.fits(st.after, sees, now) {
 			if err := s.groups.add(st.after, s.By, 1); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
 	s.at += int64(len(steps))
-	return same, nil
+	return nil
 }
 
 // personal says whether what is shown of a kind depends on who looks: it counts services that the caller sees.

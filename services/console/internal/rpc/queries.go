@@ -120,7 +120,10 @@ func (w *queries) begin(ctx context.Context, list []*consolev1.Query) error {
 func (w *queries) stand(q *consolev1.Query) (made *query, err error) {
 	made = &query{name: q.GetName(), items: map[string]sentItem{}}
 	if counts := q.GetCounts(); counts != nil {
-		made.standing, err = w.Board.Stand(live.Question{Kind: decodeKind(counts.GetKind()), Filter: counts.GetFilter(), Count: true, By: counts.GetGroupBy()})
+		made.standing, err = w.Board.Stand(live.Question{
+			Kind: decodeKind(counts.GetKind()), Filter: counts.GetFilter(), Count: true, By: counts.GetGroupBy(),
+			OnlyChanges: q.GetOnlyChanges(),
+		})
 		return made, err
 	}
 	list := q.GetList()
@@ -171,8 +174,8 @@ func (w *queries) send(ctx context.Context, name string, m *consolev1.WatchQueri
 func (w *queries) run(ctx context.Context) error {
 	beat := time.NewTicker(queriesBeat)
 	defer beat.Stop()
-	moved := w.Board.Moved()
-	if err := w.answer(ctx); err != nil {
+	moved, err := w.answer(ctx)
+	if err != nil {
 		return err
 	}
 	views := newViewPace(w.Views, w.Board)
@@ -205,8 +208,7 @@ func (w *queries) run(ctx context.Context) error {
 		case <-pause.C:
 			rested = true
 		case <-waits:
-			moved = w.Board.Moved()
-			if err := w.answer(ctx); err != nil {
+			if moved, err = w.answer(ctx); err != nil {
 				return err
 			}
 			pause.Reset(answerEvery)
@@ -223,7 +225,7 @@ func (w *queries) run(ctx context.Context) error {
 			}
 		case <-beat.C:
 			// Filters with an age fit other rows by and by.
-			if err := w.answer(ctx); err != nil {
+			if moved, err = w.answer(ctx); err != nil {
 				return err
 			}
 			if err := w.answerViews(ctx, views); err != nil {
@@ -243,8 +245,26 @@ func (w *queries) beat(ctx context.Context) error {
 	return w.send(ctx, "", &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
 }
 
-// answer sends the answers that are not the ones of before.
-func (w *queries) answer(ctx context.Context) error {
+// alreadyMoved is closed.
+var alreadyMoved = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// answer sends the answers that are not the ones of before. moved is closed when there may be others.
+func (w *queries) answer(ctx context.Context) (moved <-chan struct{}, err error) {
+	moved = w.Board.Moved()
+	if err := w.answerEach(ctx); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(w.list, func(q *query) bool { return q.standing.IsBehind() }) {
+		return alreadyMoved, nil // an answer was a page that is shared for a moment
+	}
+	return moved, nil
+}
+
+func (w *queries) answerEach(ctx context.Context) error {
 	for i := 0; i < len(w.list); i++ {
 		q := w.list[i]
 		answer, same, err := q.standing.Answer(ctx)
@@ -265,9 +285,7 @@ func (w *queries) answer(ctx context.Context) error {
 
 func (w *queries) tell(ctx context.Context, q *query, answer live.Answer) error {
 	if q.standing.Count {
-		return w.send(ctx, q.name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Counts{Counts: &consolev1.CountResourcesResponse{
-			Counts: each(answer.Groups, encodeGroup), ObservedTime: timestamppb.Now(),
-		}}})
+		return w.tellCounts(ctx, q.name, answer)
 	}
 	out := &consolev1.ListAnswer{NextPageToken: answer.Next, TotalSize: int32(answer.Total)}
 	items := make(map[string]sentItem, len(answer.Items))
@@ -302,6 +320,17 @@ func (w *queries) tell(ctx context.Context, q *query, answer live.Answer) error 
 		return nil
 	}
 	return w.send(ctx, q.name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_List{List: out}})
+}
+
+func (w *queries) tellCounts(ctx context.Context, name string, answer live.Answer) error {
+	if answer.Groups == nil {
+		return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_CountChanges{
+			CountChanges: &consolev1.CountChanges{Counts: each(answer.Changes, encodeGroup), ObservedTime: timestamppb.Now()},
+		}})
+	}
+	return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Counts{
+		Counts: &consolev1.CountResourcesResponse{Counts: each(answer.Groups, encodeGroup), ObservedTime: timestamppb.Now()},
+	}})
 }
 
 // listedOf is a resource with the fields of a mask. The resource is shared by all streams, and stays as it is.

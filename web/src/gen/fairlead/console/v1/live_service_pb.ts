@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/live_service.proto.
  */
 export const file_fairlead_console_v1_live_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJWCg1TZWFyY2hSZXF1ZXN0EgwKBHRleHQYASABKAkSKAoFa2luZHMYAiADKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDQoFbGltaXQYAyABKAUiWAoOU2VhcmNoUmVzcG9uc2USMgoHcmVzdWx0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VhcmNoUmVzdWx0EhIKCnRvdGFsX3NpemUYAiABKAUihQEKDFNlYXJjaFJlc3VsdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSDQoFZmllbGQYAyABKAkSDQoFc3RhdGUYBCABKAkSDwoHY2x1c3RlchgFIAEoCRIPCgdwcm9qZWN0GAYgASgJIkIKE1dhdGNoUXVlcmllc1JlcXVlc3QSKwoHcXVlcmllcxgBIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnkiigMKBVF1ZXJ5EgwKBG5hbWUYASABKAkSLgoEbGlzdBgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFF1ZXJ5SAASPAoGY291bnRzGAMgASgLMiouZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1JlcXVlc3RIABI4CgZldmVudHMYBCABKAsyJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RFdmVudHNSZXF1ZXN0SAASOgoEdmlldxgFIAEoCzIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0Q2x1c3RlclZpZXdSZXF1ZXN0SAASPQoFdmlld3MYBiABKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXF1ZXN0SAASMQoFa25vd24YCiADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLktub3duUmVzb3VyY2USFAoMcmVzdW1lX3Rva2VuGAsgASgJQgcKBXF1ZXJ5IqwBCglMaXN0UXVlcnkSJwoEa2luZBgBIAEoDjIZLmZhaXJsZWFkLmNvbnNvbGUudjEuS2luZBIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIOCgZmaWx0ZXIYBCABKAkSEAoIb3JkZXJfYnkYBSABKAkSLQoJcmVhZF9tYXNrGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFzayIuCg1Lbm93blJlc291cmNlEgwKBG5hbWUYASABKAkSDwoHdmVyc2lvbhgCIAEoBiLkAwoUV2F0Y2hRdWVyaWVzUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIvCgRsaXN0GAIgASgLMh8uZmFpcmxlYWQuY29uc29sZS52MS5MaXN0QW5zd2VySAASPQoGY291bnRzGAMgASgLMisuZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1Jlc3BvbnNlSAASMwoGZXZlbnRzGAQgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5FdmVudHNBbnN3ZXJIABI0Cgdwcm9ibGVtGAUgASgLMiEuZmFpcmxlYWQuY29uc29sZS52MS5RdWVyeVByb2JsZW1IABIzCgloZWFydGJlYXQYBiABKAsyHi5mYWlybGVhZC5jb25zb2xlLnYxLkhlYXJ0YmVhdEgAEjsKBHZpZXcYByABKAsyKy5mYWlybGVhZC5jb25zb2xlLnYxLkdldENsdXN0ZXJWaWV3UmVzcG9uc2VIABI+CgV2aWV3cxgIIAEoCzItLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdENsdXN0ZXJWaWV3c1Jlc3BvbnNlSAASKAoEdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBwoFZXZlbnQinAEKCkxpc3RBbnN3ZXISKQoFbmFtZXMYASABKAsyGi5mYWlybGVhZC5jb25zb2xlLnYxLk5hbWVzEjYKCXJlc291cmNlcxgCIAMoCzIjLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdGVkUmVzb3VyY2USFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEhIKCnRvdGFsX3NpemUYBCABKAUiFgoFTmFtZXMSDQoFbmFtZXMYASADKAkiUgoOTGlzdGVkUmVzb3VyY2USLwoIcmVzb3VyY2UYASABKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlEg8KB3ZlcnNpb24YAiABKAYieAoMRXZlbnRzQW5zd2VyEg0KBXdob2xlGAEgASgIEioKBmV2ZW50cxgCIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEhQKDHJlc3VtZV90b2tlbhgEIAEoCSItCgxRdWVyeVByb2JsZW0SDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJImIKFUNvdW50UmVzb3VyY2VzUmVxdWVzdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEg4KBmZpbHRlchgCIAEoCRIQCghncm91cF9ieRgDIAMoCSJ/ChZDb3VudFJlc291cmNlc1Jlc3BvbnNlEjIKBmNvdW50cxgBIAMoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2VDb3VudBIxCg1vYnNlcnZlZF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIuCg1SZXNvdXJjZUNvdW50Eg4KBnZhbHVlcxgBIAMoCRINCgVjb3VudBgCIAEoBSJnChVXYXRjaFJlc291cmNlc1JlcXVlc3QSKAoFa2luZHMYASADKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDgoGZmlsdGVyGAIgASgJEhQKDHJlc3VtZV90b2tlbhgDIAEoCSKZAgoWV2F0Y2hSZXNvdXJjZXNSZXNwb25zZRI8Cg5zbmFwc2hvdF9iZWdpbhgBIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU25hcHNob3RCZWdpbkgAEjgKDHNuYXBzaG90X2VuZBgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU25hcHNob3RFbmRIABIzCgdjaGFuZ2VzGAMgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5MaXZlQ2hhbmdlc0gAEjMKCWhlYXJ0YmVhdBgEIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVhcnRiZWF0SAASFAoMcmVzdW1lX3Rva2VuGAogASgJQgcKBWV2ZW50Im4KC0xpdmVDaGFuZ2VzEjAKCXJlc291cmNlcxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USLQoHZGVsZXRlZBgCIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuRGVsZXRlZDKpAwoLTGl2ZVNlcnZpY2USawoOV2F0Y2hSZXNvdXJjZXMSKi5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoUmVzb3VyY2VzUmVxdWVzdBorLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hSZXNvdXJjZXNSZXNwb25zZTABEm4KDkNvdW50UmVzb3VyY2VzEiouZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLkNvdW50UmVzb3VyY2VzUmVzcG9uc2UiA5ACARJWCgZTZWFyY2gSIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlYXJjaFJlcXVlc3QaIy5mYWlybGVhZC5jb25zb2xlLnYxLlNlYXJjaFJlc3BvbnNlIgOQAgESZQoMV2F0Y2hRdWVyaWVzEiguZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXNwb25zZTABYgZwcm90bzM", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_cluster_view_service, file_fairlead_console_v1_event_service, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2xpdmVfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJWCg1TZWFyY2hSZXF1ZXN0EgwKBHRleHQYASABKAkSKAoFa2luZHMYAiADKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDQoFbGltaXQYAyABKAUiWAoOU2VhcmNoUmVzcG9uc2USMgoHcmVzdWx0cxgBIAMoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuU2VhcmNoUmVzdWx0EhIKCnRvdGFsX3NpemUYAiABKAUihQEKDFNlYXJjaFJlc3VsdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEgwKBG5hbWUYAiABKAkSDQoFZmllbGQYAyABKAkSDQoFc3RhdGUYBCABKAkSDwoHY2x1c3RlchgFIAEoCRIPCgdwcm9qZWN0GAYgASgJIkIKE1dhdGNoUXVlcmllc1JlcXVlc3QSKwoHcXVlcmllcxgBIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnkioAMKBVF1ZXJ5EgwKBG5hbWUYASABKAkSLgoEbGlzdBgCIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdFF1ZXJ5SAASPAoGY291bnRzGAMgASgLMiouZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1JlcXVlc3RIABI4CgZldmVudHMYBCABKAsyJi5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RFdmVudHNSZXF1ZXN0SAASOgoEdmlldxgFIAEoCzIqLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0Q2x1c3RlclZpZXdSZXF1ZXN0SAASPQoFdmlld3MYBiABKAsyLC5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXF1ZXN0SAASMQoFa25vd24YCiADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLktub3duUmVzb3VyY2USFAoMcmVzdW1lX3Rva2VuGAsgASgJEhQKDG9ubHlfY2hhbmdlcxgMIAEoCEIHCgVxdWVyeSKsAQoJTGlzdFF1ZXJ5EicKBGtpbmQYASABKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSDgoGZmlsdGVyGAQgASgJEhAKCG9yZGVyX2J5GAUgASgJEi0KCXJlYWRfbWFzaxgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2siLgoNS25vd25SZXNvdXJjZRIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAYioAQKFFdhdGNoUXVlcmllc1Jlc3BvbnNlEgwKBG5hbWUYASABKAkSLwoEbGlzdBgCIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuTGlzdEFuc3dlckgAEj0KBmNvdW50cxgDIAEoCzIrLmZhaXJsZWFkLmNvbnNvbGUudjEuQ291bnRSZXNvdXJjZXNSZXNwb25zZUgAEjMKBmV2ZW50cxgEIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnRzQW5zd2VySAASNAoHcHJvYmxlbRgFIAEoCzIhLmZhaXJsZWFkLmNvbnNvbGUudjEuUXVlcnlQcm9ibGVtSAASMwoJaGVhcnRiZWF0GAYgASgLMh4uZmFpcmxlYWQuY29uc29sZS52MS5IZWFydGJlYXRIABI7CgR2aWV3GAcgASgLMisuZmFpcmxlYWQuY29uc29sZS52MS5HZXRDbHVzdGVyVmlld1Jlc3BvbnNlSAASPgoFdmlld3MYCCABKAsyLS5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RDbHVzdGVyVmlld3NSZXNwb25zZUgAEjoKDWNvdW50X2NoYW5nZXMYCSABKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkNvdW50Q2hhbmdlc0gAEigKBHRpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgcKBWV2ZW50IpwBCgpMaXN0QW5zd2VyEikKBW5hbWVzGAEgASgLMhouZmFpcmxlYWQuY29uc29sZS52MS5OYW1lcxI2CglyZXNvdXJjZXMYAiADKAsyIy5mYWlybGVhZC5jb25zb2xlLnYxLkxpc3RlZFJlc291cmNlEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRISCgp0b3RhbF9zaXplGAQgASgFIhYKBU5hbWVzEg0KBW5hbWVzGAEgAygJIlIKDkxpc3RlZFJlc291cmNlEi8KCHJlc291cmNlGAEgASgLMh0uZmFpcmxlYWQuY29uc29sZS52MS5SZXNvdXJjZRIPCgd2ZXJzaW9uGAIgASgGInUKDENvdW50Q2hhbmdlcxIyCgZjb3VudHMYASADKAsyIi5mYWlybGVhZC5jb25zb2xlLnYxLlJlc291cmNlQ291bnQSMQoNb2JzZXJ2ZWRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAieAoMRXZlbnRzQW5zd2VyEg0KBXdob2xlGAEgASgIEioKBmV2ZW50cxgCIAMoCzIaLmZhaXJsZWFkLmNvbnNvbGUudjEuRXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEhQKDHJlc3VtZV90b2tlbhgEIAEoCSItCgxRdWVyeVByb2JsZW0SDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJImIKFUNvdW50UmVzb3VyY2VzUmVxdWVzdBInCgRraW5kGAEgASgOMhkuZmFpcmxlYWQuY29uc29sZS52MS5LaW5kEg4KBmZpbHRlchgCIAEoCRIQCghncm91cF9ieRgDIAMoCSJ/ChZDb3VudFJlc291cmNlc1Jlc3BvbnNlEjIKBmNvdW50cxgBIAMoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2VDb3VudBIxCg1vYnNlcnZlZF90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIuCg1SZXNvdXJjZUNvdW50Eg4KBnZhbHVlcxgBIAMoCRINCgVjb3VudBgCIAEoBSJnChVXYXRjaFJlc291cmNlc1JlcXVlc3QSKAoFa2luZHMYASADKA4yGS5mYWlybGVhZC5jb25zb2xlLnYxLktpbmQSDgoGZmlsdGVyGAIgASgJEhQKDHJlc3VtZV90b2tlbhgDIAEoCSKZAgoWV2F0Y2hSZXNvdXJjZXNSZXNwb25zZRI8Cg5zbmFwc2hvdF9iZWdpbhgBIAEoCzIiLmZhaXJsZWFkLmNvbnNvbGUudjEuU25hcHNob3RCZWdpbkgAEjgKDHNuYXBzaG90X2VuZBgCIAEoCzIgLmZhaXJsZWFkLmNvbnNvbGUudjEuU25hcHNob3RFbmRIABIzCgdjaGFuZ2VzGAMgASgLMiAuZmFpcmxlYWQuY29uc29sZS52MS5MaXZlQ2hhbmdlc0gAEjMKCWhlYXJ0YmVhdBgEIAEoCzIeLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVhcnRiZWF0SAASFAoMcmVzdW1lX3Rva2VuGAogASgJQgcKBWV2ZW50Im4KC0xpdmVDaGFuZ2VzEjAKCXJlc291cmNlcxgBIAMoCzIdLmZhaXJsZWFkLmNvbnNvbGUudjEuUmVzb3VyY2USLQoHZGVsZXRlZBgCIAMoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuRGVsZXRlZDKpAwoLTGl2ZVNlcnZpY2USawoOV2F0Y2hSZXNvdXJjZXMSKi5mYWlybGVhZC5jb25zb2xlLnYxLldhdGNoUmVzb3VyY2VzUmVxdWVzdBorLmZhaXJsZWFkLmNvbnNvbGUudjEuV2F0Y2hSZXNvdXJjZXNSZXNwb25zZTABEm4KDkNvdW50UmVzb3VyY2VzEiouZmFpcmxlYWQuY29uc29sZS52MS5Db3VudFJlc291cmNlc1JlcXVlc3QaKy5mYWlybGVhZC5jb25zb2xlLnYxLkNvdW50UmVzb3VyY2VzUmVzcG9uc2UiA5ACARJWCgZTZWFyY2gSIi5mYWlybGVhZC5jb25zb2xlLnYxLlNlYXJjaFJlcXVlc3QaIy5mYWlybGVhZC5jb25zb2xlLnYxLlNlYXJjaFJlc3BvbnNlIgOQAgESZQoMV2F0Y2hRdWVyaWVzEiguZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXF1ZXN0GikuZmFpcmxlYWQuY29uc29sZS52MS5XYXRjaFF1ZXJpZXNSZXNwb25zZTABYgZwcm90bzM", [file_fairlead_console_v1_apply_service, file_fairlead_console_v1_catalog_service, file_fairlead_console_v1_cluster_view_service, file_fairlead_console_v1_event_service, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.console.v1.SearchRequest
@@ -207,6 +207,13 @@ export type Query = Message<"fairlead.console.v1.Query"> & {
    * @generated from field: string resume_token = 11;
    */
   resumeToken: string;
+
+  /**
+   * Of counts: the first answer has all of them, and those after it come as count_changes.
+   *
+   * @generated from field: bool only_changes = 12;
+   */
+  onlyChanges: boolean;
 };
 
 /**
@@ -346,6 +353,14 @@ export type WatchQueriesResponse = Message<"fairlead.console.v1.WatchQueriesResp
      */
     value: ListClusterViewsResponse;
     case: "views";
+  } | {
+    /**
+     * Of counts with only_changes, after an answer with all of them.
+     *
+     * @generated from field: fairlead.console.v1.CountChanges count_changes = 9;
+     */
+    value: CountChanges;
+    case: "countChanges";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -445,6 +460,32 @@ export const ListedResourceSchema: GenMessage<ListedResource> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_live_service, 10);
 
 /**
+ * @generated from message fairlead.console.v1.CountChanges
+ */
+export type CountChanges = Message<"fairlead.console.v1.CountChanges"> & {
+  /**
+   * The counts that are others than in the answer before. 0: nothing has these values any more.
+   *
+   * @generated from field: repeated fairlead.console.v1.ResourceCount counts = 1;
+   */
+  counts: ResourceCount[];
+
+  /**
+   * When it was counted, by the console's clock.
+   *
+   * @generated from field: google.protobuf.Timestamp observed_time = 2;
+   */
+  observedTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message fairlead.console.v1.CountChanges.
+ * Use `create(CountChangesSchema)` to create a new message.
+ */
+export const CountChangesSchema: GenMessage<CountChanges> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_live_service, 11);
+
+/**
  * @generated from message fairlead.console.v1.EventsAnswer
  */
 export type EventsAnswer = Message<"fairlead.console.v1.EventsAnswer"> & {
@@ -480,7 +521,7 @@ export type EventsAnswer = Message<"fairlead.console.v1.EventsAnswer"> & {
  * Use `create(EventsAnswerSchema)` to create a new message.
  */
 export const EventsAnswerSchema: GenMessage<EventsAnswer> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 11);
+  messageDesc(file_fairlead_console_v1_live_service, 12);
 
 /**
  * QueryProblem says why a query is not answered.
@@ -506,7 +547,7 @@ export type QueryProblem = Message<"fairlead.console.v1.QueryProblem"> & {
  * Use `create(QueryProblemSchema)` to create a new message.
  */
 export const QueryProblemSchema: GenMessage<QueryProblem> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 12);
+  messageDesc(file_fairlead_console_v1_live_service, 13);
 
 /**
  * @generated from message fairlead.console.v1.CountResourcesRequest
@@ -537,7 +578,7 @@ export type CountResourcesRequest = Message<"fairlead.console.v1.CountResourcesR
  * Use `create(CountResourcesRequestSchema)` to create a new message.
  */
 export const CountResourcesRequestSchema: GenMessage<CountResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 13);
+  messageDesc(file_fairlead_console_v1_live_service, 14);
 
 /**
  * @generated from message fairlead.console.v1.CountResourcesResponse
@@ -563,7 +604,7 @@ export type CountResourcesResponse = Message<"fairlead.console.v1.CountResources
  * Use `create(CountResourcesResponseSchema)` to create a new message.
  */
 export const CountResourcesResponseSchema: GenMessage<CountResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 14);
+  messageDesc(file_fairlead_console_v1_live_service, 15);
 
 /**
  * @generated from message fairlead.console.v1.ResourceCount
@@ -587,7 +628,7 @@ export type ResourceCount = Message<"fairlead.console.v1.ResourceCount"> & {
  * Use `create(ResourceCountSchema)` to create a new message.
  */
 export const ResourceCountSchema: GenMessage<ResourceCount> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 15);
+  messageDesc(file_fairlead_console_v1_live_service, 16);
 
 /**
  * @generated from message fairlead.console.v1.WatchResourcesRequest
@@ -620,7 +661,7 @@ export type WatchResourcesRequest = Message<"fairlead.console.v1.WatchResourcesR
  * Use `create(WatchResourcesRequestSchema)` to create a new message.
  */
 export const WatchResourcesRequestSchema: GenMessage<WatchResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 16);
+  messageDesc(file_fairlead_console_v1_live_service, 17);
 
 /**
  * @generated from message fairlead.console.v1.WatchResourcesResponse
@@ -670,7 +711,7 @@ export type WatchResourcesResponse = Message<"fairlead.console.v1.WatchResources
  * Use `create(WatchResourcesResponseSchema)` to create a new message.
  */
 export const WatchResourcesResponseSchema: GenMessage<WatchResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 17);
+  messageDesc(file_fairlead_console_v1_live_service, 18);
 
 /**
  * @generated from message fairlead.console.v1.LiveChanges
@@ -692,7 +733,7 @@ export type LiveChanges = Message<"fairlead.console.v1.LiveChanges"> & {
  * Use `create(LiveChangesSchema)` to create a new message.
  */
 export const LiveChangesSchema: GenMessage<LiveChanges> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_live_service, 18);
+  messageDesc(file_fairlead_console_v1_live_service, 19);
 
 /**
  * LiveService shows people the catalog as it changes, statuses and all; hub services use CatalogService, which leaves
