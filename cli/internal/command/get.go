@@ -222,6 +222,8 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 		return nil, fmt.Errorf("--filter, --selector and --sort choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
 	case g.watch && g.sort != "":
 		return nil, errors.New("--watch shows things as they happen: leave --sort out")
+	case g.watch && k.kind == manifest.Alert:
+		return func(ctx context.Context, h *hub.Hub, names []string) error { return g.watchAlerts(ctx, h, k, names) }, nil
 	case g.watch:
 		return func(ctx context.Context, h *hub.Hub, names []string) error {
 			if err := there(ctx, h, k, names); err != nil {
@@ -231,6 +233,22 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 		}, nil
 	}
 	return func(ctx context.Context, h *hub.Hub, names []string) error { return g.once(ctx, h, k, names) }, nil
+}
+
+// watchAlerts asks again and again: what an alert finds depends on who asks, and streams of resources leave it out.
+func (g *getting) watchAlerts(ctx context.Context, h *hub.Hub, k kind, names []string) error {
+	return g.app.again(ctx, g.format, func(ctx context.Context) (string, error) {
+		found, err := read(ctx, h, k, g.question, names)
+		if err != nil {
+			return "", err
+		}
+		look := view{now: g.app.Now()}
+		t, notes := look.table(k, found)
+		t.MaxCell = 0
+		var b strings.Builder
+		err = t.Write(&b)
+		return b.String() + look.notes(notes), err
+	})
 }
 
 // there fails for a name that no resource has: a watch of it would show nothing for ever.

@@ -11,6 +11,8 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	platform "fairlead.dev/platform/viewset"
+	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/watch"
 )
 
@@ -53,11 +55,28 @@ func (s *views) ListClusterViews(ctx context.Context, req *consolev1.ListCluster
 }
 
 func (s *views) ListViewRows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*consolev1.ListViewRowsResponse, error) {
-	out, err := s.Views.Rows(ctx, req)
+	set, err := s.setOf(ctx, req.GetSection())
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.Views.Rows(ctx, req, set)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return out, nil
+}
+
+// setOf returns the ViewSet of a section; nil: it is of none, or of one that the caller does not see.
+func (s *views) setOf(ctx context.Context, section string) (*consolev1.ViewSet, error) {
+	name, ok := platform.NameOf(section)
+	if !ok {
+		return nil, nil //nolint:nilnil // sections of every view have none
+	}
+	set, err := serve(s.Deps, viewset.Kind()).Get(ctx, &consolev1.GetViewSetRequest{Name: name})
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return nil, nil //nolint:nilnil // the rows say what the caller sees
+	}
+	return set, err
 }
 
 func (s *views) GetViewCurves(ctx context.Context, req *consolev1.GetViewCurvesRequest) (*consolev1.GetViewCurvesResponse, error) {

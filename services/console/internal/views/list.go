@@ -337,8 +337,8 @@ func sums(fits []seen, by []string) []*consolev1.ViewSum {
 	return slices.SortedFunc(maps.Values(found), func(a, b *consolev1.ViewSum) int { return slices.Compare(a.GetValues(), b.GetValues()) })
 }
 
-// Rows returns rows of one section over clusters.
-func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*consolev1.ListViewRowsResponse, error) {
+// Rows returns rows of one section over clusters. set is the ViewSet of the section, if it is of one that the caller sees.
+func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, set *consolev1.ViewSet) (*consolev1.ListViewRowsResponse, error) {
 	all, sees, err := b.look(ctx, true)
 	if err != nil {
 		return nil, err
@@ -360,6 +360,9 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*
 	most := cmp.Or(int(req.GetPageSize()), defaultPage)
 	for _, s := range fitting(all, expr) {
 		rows, gap, err := b.rowsOf(s, req, sees, reads == nil || reads(s.Name()))
+		if err == nil && set != nil && len(rows) == 0 {
+			gap, err = s.gapOfSet(set, req.GetSection(), gap)
+		}
 		if err != nil {
 			return nil, err
 		}

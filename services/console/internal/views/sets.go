@@ -37,11 +37,9 @@ func (b *Board) SetStatuses(ctx context.Context, sets []*consolev1.ViewSet) erro
 // count adds a cluster to the status of a ViewSet.
 func (s seen) count(status *consolev1.ViewSetStatus, name string) error {
 	status.Clusters++
-	if s.view != nil {
-		if _, counted := s.view.figures[name+".total"]; counted && strings.Contains(s.view.whole, " "+name+" ") {
-			status.Whole++
-			return nil
-		}
+	if s.view != nil && s.isWhole(name) {
+		status.Whole++
+		return nil
 	}
 	if status.TroublesTotal++; len(status.GetTroubles()) == maxTroubles {
 		return nil
@@ -49,6 +47,25 @@ func (s seen) count(status *consolev1.ViewSetStatus, name string) error {
 	why, err := s.lacks(name)
 	status.Troubles = append(status.Troubles, &consolev1.ViewSetTrouble{Cluster: s.Name(), Reason: why})
 	return err
+}
+
+// gapOfSet says why a cluster that a ViewSet chooses has no rows of it, if its section does not say so already. Of another
+// cluster nothing is missing that has no such section.
+func (s seen) gapOfSet(set *consolev1.ViewSet, name string, told *consolev1.RowsGap) (*consolev1.RowsGap, error) {
+	if s.view != nil && (s.view.rows[name] || s.isWhole(name)) {
+		return told, nil
+	}
+	if !viewset.Chooses(set, s.Name(), s.Labels()) {
+		return nil, nil //nolint:nilnil // nothing is missing
+	}
+	why, err := s.lacks(name)
+	return &consolev1.RowsGap{Cluster: s.Name(), Reason: why}, err
+}
+
+// isWhole says whether the view has a section whose figures are of now.
+func (s seen) isWhole(name string) bool {
+	_, counted := s.view.figures[name+".total"]
+	return counted && strings.Contains(s.view.whole, " "+name+" ")
 }
 
 // lacks says why a view does not have a section of a ViewSet.
