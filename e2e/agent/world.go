@@ -49,6 +49,7 @@ type World struct {
 	http     *http.Client // to the hub
 	services consolev1connect.ServiceServiceClient
 	syncs    consolev1connect.SyncServiceClient
+	views    consolev1connect.ClusterViewServiceClient
 
 	mu      sync.Mutex // guards what follows
 	repo    *stack.Repository
@@ -137,6 +138,7 @@ func (w *World) connect() error {
 	}
 	options := append(client.Options(), client.WithToken(identity.StaticToken(token)))
 	w.services = consolev1connect.NewServiceServiceClient(w.http, w.hub.Hub["console"], options...)
+	w.views = consolev1connect.NewClusterViewServiceClient(w.http, w.hub.Hub["console"], options...)
 	w.syncs = consolev1connect.NewSyncServiceClient(w.http, w.hub.Hub["console"], options...)
 	return nil
 }

@@ -1,4 +1,5 @@
-// Command agentbench applies a file of objects once, the way a peer of the agent does, and prints how long that took.
+// Command agentbench does once what a peer of the agent does, and prints what that took: it applies a file of objects, or follows
+// the kinds of a view with informers.
 package main
 
 import (
@@ -41,6 +42,9 @@ func main() {
 
 // run takes the peer's name, a kubeconfig and the file. This program has one caller.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) == 2 && args[0] == "informers" {
+		return followKinds(ctx, args[1], stdout)
+	}
 	if len(args) != 3 {
 		return errors.New("flux or ssa, a kubeconfig and a file are needed")
 	}

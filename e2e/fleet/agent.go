@@ -44,6 +44,7 @@ type agent struct {
 	reports *reporter
 	wake    chan struct{} // there is something to download
 
+	view   viewed
 	synced atomic.Int64 // when the hub last answered, in Unix nanoseconds
 
 	mu      sync.Mutex // guards what follows
@@ -92,6 +93,7 @@ func (a *agent) run(ctx context.Context, token string, tunnel bool) error {
 	defer a.http.CloseIdleConnections()
 	poller := platform.NewPoller(platform.PollDeps{
 		Distributors: a.sources, Wanted: a, KubernetesVersion: func() string { return "v1.36.0" }, AgentVersion: "simulated",
+		Capabilities: a.capabilities, View: a.viewState, ViewLost: func() {},
 		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
 	group, ctx := errgroup.WithContext(ctx)

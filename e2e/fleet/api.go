@@ -26,6 +26,7 @@ type api struct {
 	services consolev1connect.ServiceServiceClient
 	audits   consolev1connect.AuditServiceClient
 	applies  consolev1connect.ApplyServiceClient
+	views    consolev1connect.ClusterViewServiceClient
 	live     gitcachev1connect.SourceServiceClient
 	plain    *http.Client
 }
@@ -51,6 +52,7 @@ func newAPI(ctx context.Context, hc *http.Client, urls map[string]string, secret
 	a.clusters = consolev1connect.NewClusterServiceClient(hc, console, options...)
 	a.services = consolev1connect.NewServiceServiceClient(hc, console, options...)
 	a.applies = consolev1connect.NewApplyServiceClient(hc, console, options...)
+	a.views = consolev1connect.NewClusterViewServiceClient(hc, console, options...)
 	a.audits = consolev1connect.NewAuditServiceClient(hc, console, options...)
 	a.live = gitcachev1connect.NewSourceServiceClient(hc, urls["gitcache"], options...)
 	a.plain = &http.Client{Transport: client.Authorize(hc.Transport, token)}

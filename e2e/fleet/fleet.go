@@ -61,6 +61,8 @@ type Config struct {
 	Hold   time.Duration
 	// Disturb is what happens to the hub in the middle of the first delivery; empty: nothing.
 	Disturb string
+	// ViewsPerSecond is how many clusters push a change of their view each second, once all have pushed one; 0: none has a view.
+	ViewsPerSecond float64
 	// Reconnect restarts the distributor at the end, and measures until all agents are back.
 	Reconnect bool
 }

@@ -46,6 +46,7 @@ type Run struct {
 	// Pushed is what the wave cost the origin, if everything is downloaded; Cold what it costs with empty
 	// caches.
 	Pushed, Cold Origin
+	Views        Views
 	// Reconnected is from the restart of the distributor until all agents were back; 0: not measured.
 	Reconnected time.Duration
 	// Converged is the longest time from a push after a fault until all was right.
@@ -106,7 +107,7 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 			err = errors.Join(err, burner.Stop(time.Second))
 		}
 	}()
-	steps := []func(context.Context) error{r.settle, r.steady, r.wave, r.check}
+	steps := []func(context.Context) error{r.settle, r.steady, r.wave, r.views, r.check}
 	if cfg.Cold {
 		steps = append(steps, r.cold, r.check)
 	}

@@ -38,6 +38,8 @@ type question struct {
 	Measuring bool
 	// Digests asks for what each agent has.
 	Digests bool
+	// Views has agents push views; nil: as before.
+	Views *pushAsked
 	// Download has each agent download what it was delivered last, all at once, and waits for that.
 	Download bool
 }
@@ -55,6 +57,9 @@ type simulator struct {
 	agents []*agent
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
+	// changing ends pushes of views; nil: there are none.
+	ctx      context.Context //nolint:containedctx // of the agents' life
+	changing context.CancelFunc
 }
 
 // startSimulator starts agents, spread over the spec's time.
@@ -73,6 +78,7 @@ func startSimulator(ctx context.Context, spec Spec) (*simulator, error) {
 		s.agents = append(s.agents, a)
 	}
 	ctx, s.stop = context.WithCancel(ctx)
+	s.ctx = ctx
 	s.ended.Go(func() {
 		for i, a := range s.agents {
 			s.ended.Go(func() {
@@ -96,6 +102,12 @@ func (s *simulator) ask(ctx context.Context, q question) (answer, error) {
 			all.Go(func() { a.again(ctx) })
 		}
 		all.Wait()
+	}
+	if q.Views != nil {
+		if q.Views.First {
+			s.pushFirst(ctx)
+		}
+		s.pushChanges(s.ctx, q.Views.PerSecond)
 	}
 	out := answer{Stats: s.stats.take(q.Measuring)}
 	if q.Digests {

@@ -45,9 +45,15 @@ func (c *Console) record(ctx context.Context, pushes []*consolev1.ClusterPush) e
 
 func (c *Console) push(i int, failing []string) *consolev1.ClusterPush {
 	c.views[i]++
+	return &consolev1.ClusterPush{Cluster: c.Cluster(i), Push: &deliveryv1.PushViewRequest{
+		Term: 1, Sequence: c.views[i], Sections: Sections(i, c.Service(i%c.size.Services), failing),
+	}}
+}
+
+// Sections are what the agent of the i-th cluster sees, in which these pods of a service fail.
+func Sections(i int, service string, failing []string) []*deliveryv1.ViewSection {
 	const total, gib = 240, 1 << 30
 	nodes, not, whole := int64(3+i%5), int64(len(failing)), deliveryv1.SectionState_SECTION_STATE_WHOLE
-	service := c.Service(i % c.size.Services)
 	since, last := timestamppb.New(time.Now().Add(-14*time.Minute)), timestamppb.New(time.Now().Add(-time.Minute))
 	section := func(name string, figures map[string]int64, rows ...*deliveryv1.ViewRow) *deliveryv1.ViewSection {
 		return &deliveryv1.ViewSection{Name: name, State: whole, Figures: figures, Rows: rows}
@@ -72,7 +78,7 @@ func (c *Console) push(i int, failing []string) *consolev1.ClusterPush {
 			SinceTime: since, LastTime: last, Figures: map[string]int64{"hour": 41},
 		})
 	}
-	return &consolev1.ClusterPush{Cluster: c.Cluster(i), Push: &deliveryv1.PushViewRequest{Term: 1, Sequence: c.views[i], Sections: []*deliveryv1.ViewSection{
+	return []*deliveryv1.ViewSection{
 		section("nodes", map[string]int64{
 			"total": nodes, "ready": nodes, "not_ready": 0, "pressure": 0, "cordoned": min(not, 1), "skewed": 0, "cpu_allocatable": nodes * 16_000, "memory_allocatable": nodes * 64 * gib,
 			"cpu_capacity": nodes * 16_000, "memory_capacity": nodes * 64 * gib, "pods_allocatable": nodes * 110,
@@ -87,5 +93,5 @@ func (c *Console) push(i int, failing []string) *consolev1.ClusterPush {
 		section("workloads", map[string]int64{"total": 60, "not_well": min(not, 1), "ready": 200 - not, "desired": 200, "jobs_failed": 0, "cronjobs_suspended": 1}, workloads...),
 		section("claims", map[string]int64{"total": 12, "bound": 12, "pending": 0, "lost": 0, "terminating": 0, "bound_bytes": 480 * gib}),
 		section("warnings", map[string]int64{"hour": min(not, 1) * 41, "groups": min(not, 1)}, warnings...),
-	}}}
+	}
 }

@@ -465,7 +465,7 @@ func (a *Agent) wire() error {
 	a.view = views.New(views.Deps{
 		Cluster: a.cluster, KubernetesVersion: a.kubernetesVersion, Services: a.memory.Services, Ends: a.ends, Now: time.Now, Log: a.log,
 	})
-	a.pusher = views.NewPusher(a.view, a.distributors, a.log)
+	a.pusher = views.NewPusher(a.view, a.distributors, a.telemetry.Registry, a.log)
 	if err := a.openConfig(); err != nil {
 		return err
 	}

@@ -50,10 +50,13 @@ func benches() map[string]bench {
 		"agent-memory":  agent.Memory,
 		"agent-storms":  agent.Storms,
 
-		"console":  consoleAll,
-		"nodes":    nodes,
-		"web":      webAll,
-		"web-tabs": webTabsAlone,
+		"console":       consoleAll,
+		"nodes":         nodes,
+		"views":         viewsAll,
+		"views-cluster": agent.Views,
+		"views-fleet":   viewsFleet,
+		"web":           webAll,
+		"web-tabs":      webTabsAlone,
 
 		"tunnel":          paths.All,
 		"tunnel-rates":    paths.Rates,

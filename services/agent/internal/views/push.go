@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -34,6 +35,7 @@ type Pusher struct {
 	distributors *hub.Distributors
 	log          *slog.Logger
 	wake         chan struct{} // capacity 1: the hub wants the whole view
+	bytes        prometheus.Counter
 
 	// The fields below are of the goroutine of Run.
 	acked map[string]*deliveryv1.ViewSection // by name; nil: the hub is to get the whole view
@@ -48,9 +50,13 @@ type Pusher struct {
 }
 
 // NewPusher returns a pusher of a view; Run pushes.
-func NewPusher(v *View, distributors *hub.Distributors, log *slog.Logger) *Pusher {
+func NewPusher(v *View, distributors *hub.Distributors, metrics prometheus.Registerer, log *slog.Logger) *Pusher {
+	bytes := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fairlead_agent_view_pushed_bytes_total", Help: "Bytes of pushes of the cluster's view, before they are compressed.",
+	})
+	metrics.MustRegister(bytes)
 	return &Pusher{
-		view: v, distributors: distributors, log: log, wake: make(chan struct{}, 1), left: bucket, asOf: v.Now(),
+		view: v, distributors: distributors, log: log, wake: make(chan struct{}, 1), bytes: bytes, left: bucket, asOf: v.Now(),
 		// Later processes have later terms. If the clock went back the hub says so, and the term goes on above the hub's.
 		term: uint64(max(1, v.Now().UnixMilli())), //nolint:gosec // positive
 	}
@@ -120,6 +126,7 @@ func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Dura
 	if wait := p.spend(proto.Size(request)); wait > 0 {
 		return wait
 	}
+	p.bytes.Add(float64(proto.Size(request)))
 	var answer *deliveryv1.PushViewResponse
 	err := p.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,7 +119,7 @@ func pushing(t *testing.T, now *time.Time) (*Pusher, *taker, *View) {
 	for _, k := range v.kinds {
 		k.state, k.known = deliveryv1.SectionState_SECTION_STATE_WHOLE, true
 	}
-	return NewPusher(v, distributors, slog.New(slog.DiscardHandler)), h, v
+	return NewPusher(v, distributors, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)), h, v
 }
 
 // agrees says how what the hub has differs from the view; empty: it does not.
