@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up build-agent vuln test test-fairlead test-kubernetes test-running test-beside test-beside-short race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
+.PHONY: help up build-agent vuln test test-fairlead test-kubernetes test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -21,7 +21,7 @@ SHORT    := $(filter -short -short=true --short,$(ARGS))
 # `make lint` vet them. The short form is the root package alone: one product whose clusters all its tests share.
 E2E       = go test -count=1 -vet=off -p 2 -timeout 60m $(ARGS) fairlead.dev/e2e$(if $(SHORT),,/...)
 # What the short form leaves out, in words.
-LEFT_OUT := the other packages across services (e2e/...), real nodes, the pages and what people do in a browser, vet, images and manifests
+LEFT_OUT := what the modules' tests need other servers or more than some seconds for, the other packages across services (e2e/...), the local Kubernetes, real nodes, the pages and what people do in a browser, vet, images and manifests
 # Tells how long a part of `make test` took.
 STEP     := tools/step.sh
 PROGRAMS := console gitcache distributor tunnel agent
@@ -78,12 +78,12 @@ nodelocal: ## Build real nodes for it, which `make up` takes then (some minutes 
 install: ## Install what the tests need
 	@tools/install.sh
 
-test: ## Run every test, after installing what the tests need (ARGS=-short: most of them, and no module's again that passed and has not changed)
+test: ## Run every test, after installing what the tests need (ARGS=-short: the quick ones, in minutes, and no module's again that passed and has not changed)
 	@$(STEP) --begin
 	@$(if $(SHORT),echo "== the short form leaves out $(LEFT_OUT): \`make test\` without -short runs them")
 	@$(STEP) "install what the tests need" tools/install.sh
 	@$(MAKE) --no-print-directory -j 2 test-fairlead test-kubernetes
-	@$(MAKE) --no-print-directory -j 2 test-running $(if $(SHORT),test-beside-short,test-beside)
+	@$(MAKE) --no-print-directory -j 2 test-running $(if $(SHORT),,test-beside)
 	@$(STEP) --end
 	@$(if $(SHORT),echo "== left out by -short: $(LEFT_OUT)")
 
@@ -93,26 +93,22 @@ test-fairlead:
 test-kubernetes:
 	@$(STEP) "build Kubernetes" tools/kubelocal/build.sh
 
-# Modules' tests are the same in both forms, and run with the same arguments: what has not changed since it passed in one isn't run again in the other.
+# The short form has no registry, S3 server, Vault, Redis or PostgreSQL, and Kubernetes only across services:
+# platform/longform marks the tests that need more. What has not changed since it passed isn't run again in the same form.
 #
 # The tests that run programs wait much, and compute little; the steps beside them compute only, at a low
 # priority. A test that needs a program of those steps (the registry, Vault, the nodes', the Collector, docker compose) waits until it is built. A step
 # that fails doesn't keep the next ones from being tried.
 test-running:
 	@KUBELOCAL=$$(tools/kubelocal/build.sh); export KUBELOCAL; failed=0; \
-	$(STEP) "test modules" go test -vet=off -timeout 60m $(filter-out $(SHORT),$(ARGS)) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)) || failed=1; \
+	$(STEP) "test modules" go test -vet=off -timeout 60m $(ARGS) $(filter-out fairlead.dev/e2e/...,$(PACKAGES)) || failed=1; \
 	$(STEP) "test across services" $(E2E) || failed=1; \
 	export GOWORK=off; \
-	$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 30m ./internal/... || failed=1; \
-	$(if $(SHORT),,$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 40m ./... || failed=1;) \
+	$(if $(SHORT),,$(STEP) "test the local Kubernetes" go -C tools/kubelocal test -timeout 30m ./internal/... || failed=1; \
+	$(STEP) "test real nodes" go -C tools/nodelocal test -vet=off -timeout 40m ./... || failed=1;) \
 	exit $$failed
 
-# The programs that the modules' tests need.
-test-beside-short:
-	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
-	@$(STEP) "build the S3 server" nice tools/s3local/build.sh
-	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
-
+# The first programs are those that the modules' tests need.
 test-beside:
 	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
 	@$(STEP) "build the S3 server" nice tools/s3local/build.sh

@@ -25,6 +25,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/longform"
 )
 
 const childEnv = "FAIRLEAD_TEST_AUDIT_CHILD"
@@ -198,6 +199,7 @@ func TestEventsWaitForTheConsole(t *testing.T) {
 
 func TestFullSpoolIsCountedAndTold(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a wait of 5 s")
 	c := newConsole()
 	c.setDown(connect.NewError(connect.CodeUnavailable, errors.New("down")))
 	r := open(t, t.TempDir(), c)

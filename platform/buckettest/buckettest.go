@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -63,9 +64,11 @@ var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals 
 	return "", err
 })
 
-// Start runs a server until the end of the test. args are those of s3local serve.
+// Start runs a server until the end of the test. args are those of s3local serve. The short form skips the
+// test.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	longform.Only(t, "an S3 server")
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)

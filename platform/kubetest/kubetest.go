@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -183,9 +184,10 @@ func (s *Shared) Run(m *testing.M) int {
 	return code
 }
 
-// Cluster returns the cluster. The test fails if there is none to be had.
+// Cluster returns the cluster. The test fails if there is none to be had. The short form skips the test.
 func (s *Shared) Cluster(t testing.TB) *Cluster {
 	t.Helper()
+	longform.Only(t, "Kubernetes")
 	s.once.Do(func() {
 		if s.dir, s.err = os.MkdirTemp("", "kubetest-"); s.err == nil { //nolint:usetesting // it outlives the test
 			s.cluster, s.err = Start(context.Background(), s.dir, "test", s.Args...)

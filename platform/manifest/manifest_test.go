@@ -14,6 +14,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/manifest"
 )
 
@@ -294,6 +295,7 @@ func TestBombsAreRefusedQuickly(t *testing.T) {
 
 func TestFilesOfOneReaderAreBoundedTogether(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "files at their bound")
 	var entries strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&entries, "k%d: {text: v}, ", i)

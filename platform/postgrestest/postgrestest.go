@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -41,9 +42,11 @@ type Server struct {
 	databases int
 }
 
-// Database makes an empty database and returns its URL. The database is gone when the server stops.
+// Database makes an empty database and returns its URL. The database is gone when the server stops. The short form
+// skips the test.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	longform.Only(t, "PostgreSQL")
 	db, err := s.NewDatabase()
 	if err != nil {
 		t.Fatal(err)

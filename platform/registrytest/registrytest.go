@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -68,9 +69,11 @@ var binary = sync.OnceValues(func() (string, error) { //nolint:gochecknoglobals 
 	return "", err
 })
 
-// Start runs a registry until the end of the test. args are those of registrylocal serve.
+// Start runs a registry until the end of the test. args are those of registrylocal serve. The short form skips the
+// test.
 func Start(t testing.TB, args ...string) *Registry {
 	t.Helper()
+	longform.Only(t, "a registry")
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -97,9 +100,11 @@ func Start(t testing.TB, args ...string) *Registry {
 	return r
 }
 
-// At is another registry than one of Start, for the clients: at a host:port, with a certificate of an authority.
+// At is another registry than one of Start, for the clients: at a host:port, with a certificate of an authority. The
+// short form skips the test.
 func At(t testing.TB, host, ca, username, password string) *Registry {
 	t.Helper()
+	longform.Only(t, "the clients of registries")
 	r := &Registry{Host: host, CA: ca, Username: username, Password: password, folder: t.TempDir()}
 	ready, err := json.Marshal(map[string]string{"host": host, "ca": ca, "username": username, "password": password})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/shares"
 )
 
@@ -134,6 +135,7 @@ func TestHandshakesThatStallHoldNobodyUp(t *testing.T) {
 
 func TestHandshakeThatStallsIsGivenUp(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a wait of 10 s")
 	s, _ := startTLS(t)
 	conn := dial(t, s)
 	if _, err := conn.Write([]byte{0x16, 3, 1, 2, 0, 1}); err != nil {

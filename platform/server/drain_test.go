@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/longform"
 )
 
 func ended(t *testing.T, s *running) {
@@ -89,6 +90,7 @@ func poll(t *testing.T, ok func() bool) {
 
 func TestDrainEndsStreamsAtOnceAndBoundsTheRest(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a wait of 5 s")
 	entered, cut := make(chan struct{}), make(chan struct{})
 	get := func(ctx context.Context, _ string) error {
 		close(entered)

@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/longform"
 )
 
 const openPath = "/fairlead.delivery.v1.DeliveryService/Sync" // The test's policy asks for no identity there.
@@ -104,6 +105,7 @@ func TestCompressedMessageBeforeALoginIsRefused(t *testing.T) {
 
 func TestNewBodyCutsTheOldestOfItsNetwork(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a wait of 5 s")
 	s := start(t, Config{}, append(rpcMounts(fine), HTTP("POST /once", http.NotFoundHandler(), identity.RoleOpen))...)
 	first := beginBody(t, s, openPath, 1000, nil)
 	for i := range openBodiesPerNetwork {
@@ -128,6 +130,7 @@ func TestNewBodyCutsTheOldestOfItsNetwork(t *testing.T) {
 
 func TestSlowBodyBeforeALoginIsCut(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a wait of 5 s")
 	b := newBodies()
 	b.patience = 1
 	s := start(t, Config{}, HTTP("POST /slow", b.handler(http.NotFoundHandler()), identity.RoleAny|identity.RoleOpen))

@@ -13,6 +13,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/longform"
 )
 
 // newAlert is one that finds something at once, and is over at once.
@@ -114,6 +115,7 @@ func TestAnAlertIsAnEventWhenItBeginsAndWhenItIsOver(t *testing.T) {
 
 func TestASilencedAlertTellsNothing(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "rounds of alerts for seconds")
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
 	admin.must(t, newCluster("edge-1"), newAlert("quiet", "name = none"))

@@ -36,7 +36,7 @@ func record(t *testing.T, a api, events ...*consolev1.AuditEvent) {
 
 func TestAuditIsRecordedListedAndFollowed(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHub(t, db)

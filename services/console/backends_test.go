@@ -88,7 +88,7 @@ func (a api) problemOfFiles(t testing.TB) string {
 
 func TestBackendsGiveValuesToExactlyWhoNamesThem(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"SQLite": "", "PostgreSQL": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

@@ -9,11 +9,13 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/longform"
 )
 
 // Rounds, agents and views look at all resources of these kinds: there are so many at most. What is there can still be changed.
 func TestThereAreSoManyAtMost(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "as many resources as there may be")
 	admin := newHub(t, "").start(t).admin(t)
 	nowhere := labelled("site", "none")
 	for kind, tc := range map[string]struct {

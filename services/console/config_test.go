@@ -101,7 +101,7 @@ func (a api) values(t testing.TB, uid, revision string) map[string]string {
 
 func TestConfigurationIsPutTogether(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"SQLite": "", "PostgreSQL": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newHub(t, db).start(t)

@@ -97,6 +97,16 @@ type running struct {
 	stop func()
 }
 
+// eitherDatabase gives an empty database of each kind, as newHub takes it. The short form has SQLite alone.
+func eitherDatabase(t *testing.T) map[string]string {
+	t.Helper()
+	urls := map[string]string{"SQLite": ""}
+	if !testing.Short() {
+		urls["PostgreSQL"] = postgres.Database(t)
+	}
+	return urls
+}
+
 func (h *hub) start(t *testing.T) *running {
 	t.Helper()
 	return h.startWith(t, func(*console.Config) {})

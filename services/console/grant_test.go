@@ -28,7 +28,7 @@ func grant(name, role string, clusters *consolev1.GrantClusters) *consolev1.Gran
 
 func TestGrantsAreKeptAndFollowed(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testGrants(t, newHub(t, db).start(t))

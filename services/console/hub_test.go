@@ -15,7 +15,7 @@ import (
 // Services whose content a commit does not change are told of it by their ref.
 func TestCommitOfARefIsThatOfItsServices(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newHub(t, db).start(t)

@@ -17,6 +17,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/longform"
 )
 
 // A first delivery in these tests: each cluster has so many services, from so many sources, and a distributor tells of so many
@@ -298,6 +299,7 @@ func TestAFirstDeliveryIsFewEvents(t *testing.T) {
 // The cost of a service for the console in a first delivery must not grow with the fleet that it is in, and the bytes that are written for it stay
 // within a bound: a page for each index of each table that is about it would be several times that.
 func TestAServiceOfALargeFleetCostsWhatItCostsInASmallOne(t *testing.T) {
+	longform.Only(t, "first deliveries of 60 and 360 clusters")
 	const mostWritten = 14 << 10 // bytes
 	small, large := 60, 360
 	if n, err := strconv.Atoi(os.Getenv("INTAKE")); err == nil { // the long form: INTAKE=300 compares 3,000 clusters with 300

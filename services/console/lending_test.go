@@ -92,7 +92,7 @@ func (a api) requests(t *testing.T, all bool) (out []string) {
 
 func TestAccessIsLentBySomebodyElse(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeople(t, db)
@@ -297,7 +297,7 @@ func TestAccessIsAskedForWithinBounds(t *testing.T) {
 // Requests that are taken back at once fill no trail and wake nobody up without a bound.
 func TestRequestsForAccessAreCountedByTheDay(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeople(t, db)

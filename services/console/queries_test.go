@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/longform"
 )
 
 // queried keeps what WatchQueries told, as a page does.
@@ -262,6 +263,7 @@ func TestQueriesShowNothingForeign(t *testing.T) {
 // After any change, a page that follows is the page that a list would give.
 func TestQueriesEqualLists(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "hundreds of random changes")
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
 	admin.putSource(t, "shop", "https://git.example.com/shop")

@@ -23,7 +23,7 @@ import (
 
 // bothDatabases runs a test over a console on each database.
 func bothDatabases(t *testing.T, test func(t *testing.T, r *running)) {
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newHub(t, db).start(t))

@@ -62,7 +62,7 @@ func (a api) read(t *testing.T) (text string, err error) {
 // To view recordings is a right of its own: no role that is always there has it, not even for one's own shell.
 func TestRecordingsAreForThoseWhoMayViewThem(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeople(t, db)
@@ -156,7 +156,7 @@ func TestRecordingsAreSealedByTheHubSecret(t *testing.T) {
 // go by whose take the most, with an entry in the trail.
 func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newHub(t, db).startWith(t, func(cfg *console.Config) { cfg.RecordingMaxBytes = 8000 })
@@ -231,7 +231,7 @@ func TestNobodyPushesOutRecordingsOfOthers(t *testing.T) {
 // heard of again.
 func TestARecordingWhoseTunnelWasKilledIsCut(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeople(t, db)

@@ -83,7 +83,7 @@ func named[R interface{ GetMetadata() *consolev1.Metadata }](list []R) string {
 func overBoth(t *testing.T, test func(*testing.T, *running)) {
 	t.Helper()
 	t.Parallel()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newHub(t, db).start(t))

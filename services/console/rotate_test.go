@@ -60,7 +60,7 @@ func (h *hub) awaitSealed(t *testing.T, text string) {
 
 func TestMasterKeyIsRotated(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"SQLite": "", "PostgreSQL": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHub(t, db)

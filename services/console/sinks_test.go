@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/console"
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
@@ -185,7 +186,7 @@ func (a api) putSink(t testing.TB, s *consolev1.Sink) error {
 // event from before the sink, or one that is not for it, never. The key is in nothing that people see.
 func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 	t.Parallel()
-	for name, db := range map[string]string{"SQLite": "", "PostgreSQL": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, to := newHub(t, db), newReceiver(t)
@@ -266,6 +267,7 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 // A sink that is corrected says that it takes events again.
 func TestASinkThatIsCorrectedRecovers(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the console sends again after seconds")
 	to := newReceiver(t)
 	h := newHub(t, "")
 	r := h.withSinks(t)
@@ -291,6 +293,7 @@ func TestASinkThatIsCorrectedRecovers(t *testing.T) {
 // fits both.
 func TestAChangedFilterBeginsNow(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the console sends again after seconds")
 	to := newReceiver(t)
 	h := newHub(t, "")
 	r := h.withSinks(t)
@@ -380,6 +383,7 @@ func TestManyChangesOfAFilter(t *testing.T) {
 // A sink that can't be read, as one of another release, is told of and holds up no other.
 func TestASinkThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the console sends again after seconds")
 	to := newReceiver(t)
 	h := newHub(t, "")
 	s, err := store.New(h.db, store.Options{})
@@ -439,6 +443,7 @@ func TestTwoConsolesSendOnce(t *testing.T) {
 // A storm comes as few messages, and a receiver that hangs holds up no other.
 func TestSinksWaitForNoOther(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a receiver hangs for seconds")
 	over := make(chan struct{})
 	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
 	t.Cleanup(hangs.Close)

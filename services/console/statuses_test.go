@@ -20,6 +20,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/console"
 )
 
@@ -349,6 +350,7 @@ func TestStatusesAreSetOnceByAllConsoles(t *testing.T) {
 // A commit that changes nothing in the folder, and for a while can't be delivered, has the state of its service when it can.
 func TestStatusFollowsAProblemOfTheHubThatPasses(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the console sets statuses for seconds")
 	host := newGitHub(t)
 	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
 	sink := commitStatus("git", host.URL)
@@ -377,6 +379,7 @@ func TestStatusFollowsAProblemOfTheHubThatPasses(t *testing.T) {
 // A host that limits requests is asked again when it says so, and gets the newest state then; a repository that the token may not write holds up no other.
 func TestGitHostsThatRefuse(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the host refuses for seconds")
 	host := newGitHub(t)
 	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
 	sink := commitStatus("git", host.URL)
@@ -478,6 +481,7 @@ func TestCommitStatusSinksThatCannotBeAreRefused(t *testing.T) {
 // The services of a global service share a status, which counts clusters; those of a monorepo have one each.
 func TestStatusOfAGlobalServiceCountsClusters(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the console sets statuses for seconds")
 	host := newGitHub(t)
 	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
 	p.admin.must(t, newCluster("edge-1", "env", "prod"), newCluster("edge-2", "env", "prod"))
@@ -517,6 +521,7 @@ func TestStatusOfAGlobalServiceCountsClusters(t *testing.T) {
 // The name of a status does not depend on which refs other services of the global service follow: the ref of the template has the plain name.
 func TestStatusOfAGlobalServiceKeepsItsName(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the console sets statuses for seconds")
 	host := newGitHub(t)
 	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
 	p.admin.must(t, newCluster("edge-1", "env", "prod"), newCluster("edge-2", "env", "prod"))
@@ -576,6 +581,7 @@ func TestStatusWithoutDetails(t *testing.T) {
 // A commit that many services take a content from sets their statuses in parts, within the limits of hosts.
 func TestStatusesOfAMonorepoAreSetInParts(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "the console sets statuses for seconds")
 	host := newGitHub(t)
 	p := pastAt(t, newHub(t, "").withStatuses(t), host.URL+"/acme/shop")
 	sink := commitStatus("git", host.URL)

@@ -84,7 +84,7 @@ func until(t *testing.T, what string, happened func() bool) {
 // onBoth runs a test with both databases.
 func onBoth(t *testing.T, test func(t *testing.T, db string)) {
 	t.Helper()
-	for name, db := range map[string]string{"sqlite": "", "postgres": postgres.Database(t)} {
+	for name, db := range eitherDatabase(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, db)

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/longform"
 )
 
 // A replica that is cut off from the console, and does not know of it yet, never turns back an agent that
@@ -115,6 +116,7 @@ func TestAgentThatAnotherReplicaNudgedAsksAgainSoon(t *testing.T) {
 // which the agent has all that it should have: it asks again soon, and not only with its next poll.
 func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a wait of 5 s")
 	w := newWorld(t)
 	w.ship()
 	second := *w

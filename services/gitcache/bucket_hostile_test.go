@@ -20,6 +20,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/longform"
 )
 
 // bucketLiar is a host of one bucket, shop, that does what a test says.
@@ -353,6 +354,7 @@ func TestBucketThatThrottlesIsLeftAlone(t *testing.T) {
 // TestKillNineDuringAnObjectLeavesNothingHalf: the next process serves what there was, and downloads again.
 func TestKillNineDuringAnObjectLeavesNothingHalf(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a process that is killed")
 	f, l := newBucketLiarFixture(t)
 	dir := t.TempDir()
 	n, kill := f.spawn(dir)

@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/longform"
 )
 
 // charts is a fixture whose source "shop" is a repository of charts.
@@ -160,6 +161,7 @@ func TestChartsAreServedWithTheirRepositoryDown(t *testing.T) {
 // TestReplacedVersionIsToldAndKeptAway: what runs under a number does not change, unless the source allows it.
 func TestReplacedVersionIsToldAndKeptAway(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "several polls")
 	f := newCharts(t)
 	f.repo.Push("web", "1.0.0", template("one"))
 	f.console.setService("web", catalog.ChartRef("web", "1.0.0"))
@@ -209,6 +211,7 @@ func TestReplacedVersionIsToldAndKeptAway(t *testing.T) {
 // TestVersionThatVanishesIsKeptAndTold, and so is what no service can get.
 func TestVersionThatVanishesIsKeptAndTold(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "several polls")
 	f := newCharts(t)
 	f.repo.Push("web", "1.0.0", template("one"))
 	f.repo.Push("web", "1.1.0", template("two"))
@@ -358,6 +361,7 @@ func TestServersThatLieAreToldAndOtherChartsGoOn(t *testing.T) {
 // TestIndexThatCantBeReadIsTold, and what was published stays.
 func TestIndexThatCantBeReadIsTold(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "several polls")
 	f := newCharts(t)
 	f.repo.Push("web", "1.0.0", template("one"))
 	f.console.setService("web", catalog.ChartRef("web", ""))

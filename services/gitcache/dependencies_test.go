@@ -12,6 +12,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/charttest"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/registrytest"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -323,6 +324,7 @@ func (f *dependents) lend(names ...string) {
 // TestChartsOfASourceOfThatNameTravelWithTheChart: @name and alias:name are sources that the charts' own source names, and what was fetched needs these no more.
 func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a commit for each kind of reference")
 	f := newDependents(t)
 	f.allow()
 	f.setCharts("stable", &consolev1.HelmSource{Url: f.charts.URL + "/elsewhere"})
@@ -357,6 +359,7 @@ func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 // TestChartsOfAPrivateSourceTravelWithTheChart by its credentials, which go nowhere else, and only if they are signed as it wants.
 func TestChartsOfAPrivateSourceTravelWithTheChart(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a commit for each kind of reference")
 	f := newDependents(t)
 	at := newRegistry(t, "-auth", "basic")
 	ada, eve := newCosigner(t, "ecdsa"), newCosigner(t, "ecdsa")
@@ -435,6 +438,7 @@ func TestProvenanceOfASourceCountsForDependencies(t *testing.T) {
 // TestWhatWasFetchedUnderANameStays: a source that gets another url changes no commit's content, and its new repository is asked for new versions only.
 func TestWhatWasFetchedUnderANameStays(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "several polls")
 	f := newDependents(t)
 	other := charttest.New(t)
 	other.Push("db", "1.0.0", template("db one elsewhere"))

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
@@ -72,6 +73,7 @@ func (f *fixture) spawn(dir string, env ...string) (n *node, kill func()) {
 
 func TestKillNineDuringAFetchLeavesAUsableMirror(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a process that is killed")
 	f := newFixture(t)
 	first := f.repo.Commit("one", gittest.Files{"deploy/a": "1"})
 	dir := t.TempDir()

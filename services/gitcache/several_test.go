@@ -18,6 +18,7 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/buckettest"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -280,6 +281,7 @@ func TestACombinationIsNoSubmodule(t *testing.T) {
 // TestSeveralSourcesGoBackWhereCommitsAreSigned: to what the hub put together of signed commits, and to nothing that only looks so.
 func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "signed content in many forms")
 	ada := gittest.NewOpenPGP(t, "ed25519")
 	f := newFixture(t)
 	first := f.repo.Commit("unsigned", gittest.Files{"deploy/a": "0"})
@@ -425,6 +427,7 @@ func TestABucketIsOneOfSeveralSources(t *testing.T) {
 // TestSeveralSourcesOfTwoReplicas: the owner of the first source gets the other ones from their owners, and its successor goes on.
 func TestSeveralSourcesOfTwoReplicas(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a fleet of gitcaches")
 	f := newSeveral(t)
 	f.repo.Push("web", "1.2.0", template("one"))
 	ref := f.setSeveral(nil)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -129,6 +130,7 @@ func TestACommitThatAServiceNamesByItsIDIsVerified(t *testing.T) {
 
 func TestHeadsAreVerifiedAgainWhenTheKeysChange(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "signed content in many forms")
 	ada, bob := gittest.NewSSH(t, "ed25519"), gittest.NewOpenPGP(t, "ed25519")
 	f := newFixture(t)
 	f.console.setService("web", "main")
@@ -171,6 +173,7 @@ func TestHeadsAreVerifiedAgainWhenTheKeysChange(t *testing.T) {
 
 func TestOnlySignedTagsArePublished(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "signed content in many forms")
 	ada := gittest.NewOpenPGP(t, "ed25519")
 	f := newFixture(t)
 	f.console.setVerification(verifyTag, ada.Public)

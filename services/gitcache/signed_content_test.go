@@ -26,6 +26,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/keyless/keylesstest"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/registrytest"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/signed/signedtest"
@@ -315,6 +316,7 @@ func TestOnlyArtifactsSignedByNotationArePublished(t *testing.T) {
 // TestSignaturesOfOtherThingsAreRefused: each has its words at the source, and nothing of it is published.
 func TestSignaturesOfOtherThingsAreRefused(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a commit for each kind of signature")
 	ada := newCosigner(t, "ecdsa")
 	f, l := newLiarFixture(t)
 	host := strings.TrimPrefix(l.URL, "http://")
@@ -486,6 +488,7 @@ func provenance(t *testing.T, s *gittest.Signer, version string, tgz []byte) []b
 // TestOnlyChartsWithProvenanceArePublished: a .prov beside the package, by one of the keys.
 func TestOnlyChartsWithProvenanceArePublished(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "signed content in many forms")
 	ada, eve := gittest.NewOpenPGP(t, "ed25519"), gittest.NewOpenPGP(t, "rsa2048")
 	f := newCharts(t)
 	push := func(version, text string, by *gittest.Signer) []byte {
@@ -766,6 +769,7 @@ func TestVerdictIsOfOneRepository(t *testing.T) {
 // TestPackageThatOnlyItsProvenanceNamesIsNoNews: an index without digests is as quiet as any other.
 func TestPackageThatOnlyItsProvenanceNamesIsNoNews(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "signed content in many forms")
 	ada := gittest.NewOpenPGP(t, "ed25519")
 	f := newCharts(t)
 	recorder := tracetest.NewSpanRecorder()

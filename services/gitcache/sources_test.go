@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -70,6 +71,7 @@ func wantCode(t *testing.T, err error, code connect.Code, words ...string) {
 
 func TestAnyReplicaListsTheLiveStateOfAllSources(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a fleet of gitcaches")
 	f := newFixture(t)
 	commit := f.repo.Commit("one", nil)
 	for i := range 5 {
@@ -199,6 +201,7 @@ func TestWatchedSourcesTellWhatChangesAndEndWithTheReplica(t *testing.T) {
 
 func TestAnyReplicaShowsHistoryFoldersAndFilesWithUpstreamOff(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a fleet of gitcaches")
 	f := newFixture(t)
 	binary := string([]byte{0, 1, 255, '\n'})
 	old := f.repo.Commit("one", gittest.Files{"deploy/web.yaml": "a: 1\n", "bin": binary})

@@ -3,11 +3,13 @@ package gitcache_test
 import (
 	"testing"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
 func TestSourceBySSHIsServed(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "sshd")
 	f := newFixture(t)
 	host := gittest.NewSSHServer(t)
 	f.repo = host.NewRepo(t, "shop.git")

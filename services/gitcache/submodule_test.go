@@ -12,6 +12,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -119,6 +120,7 @@ func TestSubmodulesAreFetchedAndServed(t *testing.T) {
 
 func TestAHeadWhoseSubmodulesCanNotBeHadIsNotPublished(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a repository for each kind of failure")
 	h := newHosts(t)
 	far := h.far.Commit("far", gittest.Files{"d": "1"})
 	first := commitLinks(h.repo, link{"far", h.far.URL(), far})
@@ -214,6 +216,7 @@ func TestCredentialsStayOnTheHostOfTheSource(t *testing.T) {
 // A commit names its submodules, and whoever wrote it may read less than the source's credentials do.
 func TestCredentialsAreForSubmodulesOfTheSameOwnerAndThoseThatTheSourceNames(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "many submodules")
 	h := newHosts(t)
 	app, libs, payroll := h.git.NewRepo(t, "acme/app.git"), h.git.NewRepo(t, "acme/libs.git"), h.git.NewRepo(t, "corp/payroll.git")
 	h.git.RequireLogin("ada", "s3cret")
@@ -239,6 +242,7 @@ func TestCredentialsAreForSubmodulesOfTheSameOwnerAndThoseThatTheSourceNames(t *
 
 func TestHostileSubmodulesAreNotAskedFor(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a repository for each attack")
 	h := newHosts(t)
 	first := h.repo.Commit("good", gittest.Files{"deploy/a": "1"})
 	n := h.one()
@@ -335,6 +339,7 @@ func TestADamagedMirrorIsClonedAgainWithItsSubmodules(t *testing.T) {
 
 func TestSubmodulesWithinEachOtherEnd(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "submodules to the greatest depth")
 	h := newHosts(t)
 	// Ten deep, each in the one before.
 	inner := h.libs.Commit("innermost", gittest.Files{"x": "1"})

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -38,6 +39,7 @@ func (n *node) webhook(source, token, body string) int {
 
 func TestAWebhookAtAnyReplicaBringsACommitAtOnce(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a fleet of gitcaches")
 	f := newFixture(t)
 	first := f.repo.Commit("one", gittest.Files{"a": "1"})
 	f.console.setSecret("hook", map[string]string{"token": "s3cret of the webhook"})
@@ -82,6 +84,7 @@ func TestAWebhookAtAnyReplicaBringsACommitAtOnce(t *testing.T) {
 
 func TestAFloodOfWebhooksCausesFewPolls(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a flood of webhooks")
 	f := newFixture(t)
 	commit := f.repo.Commit("one", nil)
 	f.console.setSecret("hook", map[string]string{"token": "s3cret of the webhook"})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -34,9 +35,10 @@ type Server struct {
 
 // Start runs redis-server (from PATH) with extra arguments until the test ends: Start(t,
 // "--maxmemory", "1mb"). As on its command line, the first may be a configuration file. Without
-// the binary the test fails.
+// the binary the test fails. The short form skips the test.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	longform.Only(t, "Redis")
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Fatal("redis-server is not in PATH: this test needs a real one. Install it: apt-get install redis-server")

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/rest"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/agent/internal/views/storm"
 )
 
@@ -86,6 +87,7 @@ func near(got, want, percent int64) bool {
 // A namespace with 100,000 pods costs no more than its bound; the view says that it is a sample, and counts exactly
 // again when the pods are gone.
 func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	longform.Only(t, "100,000 pods")
 	const pods, few, mostMiB = 100_000, 1000, 40
 	before := live()
 	v, api := stormy(t, pods)
@@ -115,6 +117,7 @@ func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest //
 
 // A thousand warnings a second for five minutes: the records, the groups and the view stay within their bounds.
 func TestAStormOfWarningsIsBounded(t *testing.T) { //nolint:paralleltest // as above
+	longform.Only(t, "60,000 events")
 	const events, objects, mostMiB = 60_000, 20_000, 40
 	before := live()
 	v, api := stormy(t, 0)

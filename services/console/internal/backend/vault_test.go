@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/subprocess"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/backend/backendtest"
@@ -61,6 +62,7 @@ var startVault = sync.OnceValues(func() (s server, err error) {
 
 func vaultServer(t *testing.T) server {
 	t.Helper()
+	longform.Only(t, "Vault")
 	s, err := startVault()
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -112,6 +113,7 @@ func TestSubmodulesAreFollowedOnRequest(t *testing.T) {
 // A hundred thousand files are refused by name and limit, and a filter makes the rest usable.
 func TestAHundredThousandFilesAreRefusedUnlessLeftOut(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "100,000 files")
 	w := newWorld(t, 0)
 	blob := w.repo.Object("blob", []byte("x"))
 	var folders []gittest.TreeEntry

@@ -17,6 +17,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/longform"
 )
 
 // packFile writes a pack, object by object.
@@ -81,6 +82,7 @@ func (p packFile) write(kind plumbing.ObjectType, size int, body []byte) {
 // One gigabyte in a folder is refused by name and limit and never read, and a filter makes the rest usable.
 func TestABlobOfAGigabyteIsRefusedUnlessLeftOut(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a file of 1 GiB")
 	w := newWorld(t, 0)
 	f, err := os.Create(t.TempDir() + "/pack")
 	if err != nil {

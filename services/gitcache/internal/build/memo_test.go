@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/longform"
 )
 
 // idOf is the n-th of many source_ids.
@@ -30,6 +31,7 @@ func recordOf(source string, n int) record {
 
 func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a memo at its bound")
 	path := filepath.Join(t.TempDir(), "memo")
 	m, err := openMemo(path, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -69,6 +71,7 @@ func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 
 func TestTheMemoIsBoundedInMemory(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a memo at its bound")
 	m, err := openMemo(filepath.Join(t.TempDir(), "memo"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"go.uber.org/goleak"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/parallel"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
@@ -423,6 +424,7 @@ func (s slowDisk) AddPack(ctx context.Context, pack io.Reader) (int64, error) {
 
 func TestCheckingAPackIsNotUpstreamsSilence(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a check of 10 s")
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -308,6 +309,7 @@ func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 // TestFailuresLeaveNothing counts what the process has before and after many fetches that go wrong. The test runs with
 // no other test.
 func TestFailuresLeaveNothing(t *testing.T) {
+	longform.Only(t, "a fetch for each kind of failure")
 	if runtime.GOOS != "linux" {
 		t.Skip("looks into /proc")
 	}

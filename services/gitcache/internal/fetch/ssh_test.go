@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -64,6 +65,7 @@ func (h *host) wantNoSession(t *testing.T, kind fetch.Kind, words ...string) {
 
 func TestEveryKindOfIdentityLogsIn(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "logins with keys of each kind")
 	h := newHost(t)
 	for _, kind := range []string{gittest.ED25519, gittest.ECDSA, gittest.RSA} {
 		for _, phrase := range []string{"", "open sesame"} {

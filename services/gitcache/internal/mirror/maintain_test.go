@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -315,6 +316,7 @@ func copyMirror(t *testing.T, from, to *mirror.Mirror) {
 // TestManyMirrorsShareFewDescriptors, and give them all back.
 func TestManyMirrorsShareFewDescriptors(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "many mirrors")
 	u := newUpstream(t, 3)
 	b := u.pack(0, 3)
 	dir := t.TempDir()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -217,6 +218,7 @@ func TestASlowDiskIsNoFaultOfThePack(t *testing.T) {
 
 func TestTheExpansionOfAPackIsWhatIsAllowed(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "packs that expand to their limit")
 	b := sealed(bomb(9)) // 4.5 GiB of some KiB
 	_, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.Bounds{Expansion: 1024})
 	if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), "raise --max-expansion") {
@@ -274,6 +276,7 @@ func TestAnObjectTwiceInAPackIsReadThroughTheFirst(t *testing.T) {
 
 // TestDeltasUponDeltasOfLargeObjectsTakeLittleMemory: a chain whose objects would fill 336 MiB.
 func TestDeltasUponDeltasOfLargeObjectsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // looks at the memory of the process
+	longform.Only(t, "large objects")
 	const size, step = 16 << 20, 4 << 10
 	base := whole(strings.Repeat("0", size))
 	objects := [][]byte{base}

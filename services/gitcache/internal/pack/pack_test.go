@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
@@ -109,6 +110,7 @@ func same(t *testing.T, f *pack.File, repo string) {
 
 func TestEveryObjectIsFoundAndReadAsGitHasIt(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "packs of a long history")
 	repo := history(t, 30).URLOnDisk()
 	for name, args := range map[string][]string{
 		"by place": {"--delta-base-offset"}, "by name": {"--no-reuse-delta"}, "deep": {"--no-reuse-delta", "--depth=200", "--window=100"},
@@ -145,6 +147,7 @@ func TestTheIndexIsTheOneThatGitMakes(t *testing.T) {
 // TestJoinedPacksHoldEverything joins packs whose objects overlap, with deltas across the cut.
 func TestJoinedPacksHoldEverything(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "packs of a long history")
 	repo := history(t, 30)
 	dir := repo.URLOnDisk()
 	var files []*pack.File

@@ -21,6 +21,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/render"
@@ -390,6 +391,7 @@ func TestKustomizeExecPluginIsRefused(t *testing.T) {
 
 func TestEndlessTemplateLoop(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "templates that run until their limit")
 	refuses(t, with(templates),
 		map[string]string{"a.yaml": `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`},
 		"exceeded maximum template depth")
@@ -422,6 +424,7 @@ func TestHelmRecursiveInclude(t *testing.T) {
 
 func TestHelmTplBomb(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "templates that run until their limit")
 	refuses(t, nil, map[string]string{
 		"Chart.yaml": chartYAML, "values.yaml": "t: '{{ tpl .Values.t . }}{{ tpl .Values.t . }}'\n",
 		"templates/a.yaml": `{{ tpl .Values.t . }}`,
@@ -430,6 +433,7 @@ func TestHelmTplBomb(t *testing.T) {
 
 func TestCompressedBombInAChart(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "a package that grows until its limit")
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
 	w := tar.NewWriter(zip)
@@ -460,6 +464,7 @@ func large(text string) map[string]string {
 
 func TestYAMLAliasBomb(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "documents that grow until their limit")
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1,
@@ -486,6 +491,7 @@ func TestDeepNesting(t *testing.T) {
 
 func TestHundredThousandDocuments(t *testing.T) {
 	t.Parallel()
+	longform.Only(t, "100,000 documents")
 	many := strings.Repeat("---\napiVersion: v1\nkind: A\nmetadata: {name: a}\n", 100_000)
 	refuses(t, nil, map[string]string{"a.yaml": many}, "more than 20000 documents")
 	refuses(t, with(templates),
