@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// answersTo sends bytes on a connection of their own, and returns the statuses of what is answered until the server closes it.
+// answersTo sends bytes on a connection of their own, and returns the statuses of what is answered until the server
+// closes it.
 func answersTo(t *testing.T, s *running, raw string) (codes []int, closed bool) {
 	t.Helper()
 	conn := dial(t, s)
@@ -54,7 +55,8 @@ func TestNothingIsServedBehindARequestWhoseLengthIsAMatterOfOpinion(t *testing.T
 		}
 	}
 	// One length is nobody's opinion.
-	codes, _ := answersTo(t, s, "POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"+strings.Replace(behind, "Connection: close\r\n", "", 1)+behind)
+	codes, _ := answersTo(t, s, "POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"+
+		strings.Replace(behind, "Connection: close\r\n", "", 1)+behind)
 	if len(codes) != 3 {
 		t.Errorf("behind a request with a length: %v", codes)
 	}
