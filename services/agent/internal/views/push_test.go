@@ -236,7 +236,10 @@ func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
 		})
 	}
 	for i, of := range []struct{ reason, kind, namespace, name string }{
-		{"a b", "c", "n", "o"}, {"a", "b c", "n", "o"}, {"a", "b", "n/o", "p"}, {"a", "b", "n", "o p"},
+		{"a b", "c", "n", "o"},
+		{"a", "b c", "n", "o"},
+		{"a", "b", "n/o", "p"},
+		{"a", "b", "n", "o p"},
 		{"a\u00a0b", "c\nd", "n", "o"},
 		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), long + "1"},
 		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), strings.Repeat("x", 254)},
