@@ -39,7 +39,10 @@ func newOld(t *testing.T) *old {
 	o.Catalog = catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
 		return []catalog.Hook{catalog.Globals{Catalog: c}}
 	}})
-	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
+	source := catalog.Source{
+		Meta: catalog.Meta{Name: "shop"},
+		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}},
+	}
 	o.put(t, drafted(source.Draft(whatever)))
 	o.put(t, cluster("edge-1"))
 	is, err := o.GetSource(o.ctx(t), "shop")
@@ -75,7 +78,8 @@ func service(name string, spec catalog.ServiceSpec) catalog.Edit {
 
 func global(spec catalog.GlobalSpec) catalog.Edit {
 	spec.Template.Source, spec.Clusters = "shop", &catalog.Selector{All: true}
-	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: catalog.Meta{Name: "web"}, Spec: spec}, whatever))
+	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: catalog.Meta{Name: "web"}, Spec: spec},
+		whatever))
 }
 
 func (o *old) try(t *testing.T, e catalog.Edit) error {
@@ -97,7 +101,10 @@ func (o *old) stored(t *testing.T, kind store.Kind, name string, spec any, refs 
 	text, err := json.Marshal(spec)
 	if err == nil {
 		err = o.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.Create(ctx, store.Draft{Kind: kind, Name: name, Spec: text, Refs: append(refs, store.Ref{Kind: store.KindSource, Name: "shop"})})
+			_, err := tx.Create(ctx, store.Draft{
+				Kind: kind, Name: name, Spec: text,
+				Refs: append(refs, store.Ref{Kind: store.KindSource, Name: "shop"}),
+			})
 			return err
 		})
 	}
@@ -127,7 +134,10 @@ var makes = catalog.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)}
 func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	t.Parallel()
 	o := newOld(t)
-	pinned := catalog.ServiceSpec{Sync: json.RawMessage(`{"pin":"` + strings.Repeat("b", 40) + `"}`), UnpinAfter: strings.Repeat("a", 40)}
+	pinned := catalog.ServiceSpec{
+		Sync:       json.RawMessage(`{"pin":"` + strings.Repeat("b", 40) + `"}`),
+		UnpinAfter: strings.Repeat("a", 40),
+	}
 	o.storedService(t, "web", pinned)
 	pinned.Path = ".git"
 	o.storedService(t, "broken", pinned)
@@ -137,7 +147,10 @@ func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	}
 	for range 2 {
 		if err := o.PublishHeads(t.Context(), "test", "shop", o.source.UID, catalog.Publication{
-			Epoch: claimed.Epoch, Heads: []catalog.Head{{Ref: "HEAD", Revision: catalog.Revision{Commit: strings.Repeat("c", 40)}}},
+			Epoch: claimed.Epoch, Heads: []catalog.Head{{
+				Ref:      "HEAD",
+				Revision: catalog.Revision{Commit: strings.Repeat("c", 40)},
+			}},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +162,8 @@ func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	}
 }
 
-// A namespace to make needs a name. A service that an earlier console stored without one can be held and changed, though not made.
+// A namespace to make needs a name. A service that an earlier console stored without one can be held and changed,
+// though not made.
 func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t *testing.T) {
 	t.Parallel()
 	o := newOld(t)
