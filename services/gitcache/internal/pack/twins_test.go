@@ -9,7 +9,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// twins are the beginnings of the two files of the collision that was published in 2017 (shattered.io): they have the same SHA-1.
+// twins are the beginnings of the two files of the collision that was published in 2017 (shattered.io): they have the
+// same SHA-1.
 func twins(t *testing.T) (one, other []byte) {
 	t.Helper()
 	const before = "%PDF-1.3\n%\xe2\xe3\xcf\xd3\n\n\n1 0 obj\n<</Width 2 0 R/Height 3 0 R/Type 4 0 R/Subtype 5 0 R/Filter 6 0 R/ColorSpace 7 0 R/Length 8 0 R/BitsPerComponent 8>>\nstream\n\xff\xd8\xff\xfe\x00$SHA-1 is dead!!!!!\x85/\xec\t#9u\x9c9\xb1\xa1\xc6<L\x97\xe1\xff\xfe\x01"
@@ -29,7 +30,8 @@ func twins(t *testing.T) (one, other []byte) {
 	return one, other
 }
 
-// A namer has other names for both of two forged contents than SHA-1 has, so that no forgery is what a list of names promises.
+// A namer has other names for both of two forged contents than SHA-1 has, so that no forgery is what a list of names
+// promises.
 func TestForgedTwinsHaveNoNameInCommon(t *testing.T) {
 	t.Parallel()
 	one, other := twins(t)
