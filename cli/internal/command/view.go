@@ -218,7 +218,10 @@ func (v view) source(s *consolev1.Source) (r row) {
 		head = "(artifacts)"
 	}
 	r.cells = []cell{
-		{"NAME", name}, {"STATE", state}, {"DEFAULT-BRANCH", head}, {"FETCHED", fetched},
+		{"NAME", name},
+		{"STATE", state},
+		{"DEFAULT-BRANCH", head},
+		{"FETCHED", fetched},
 		{"URL", withoutUser(catalog.UpstreamOf(s.GetSpec()).URL)},
 	}
 	r.more = v.liveCells(s)
@@ -257,9 +260,14 @@ func (v view) liveCells(s *consolev1.Source) []cell {
 		epoch, requests, mirror = l.GetEpoch(), fmt.Sprint(l.GetUpstreamRequestsLastHour()), table.Bytes(l.GetMirrorBytes())
 	}
 	return []cell{
-		{"HEADS", fmt.Sprint(len(s.GetStatus().GetHeads()))}, {"OWNER", owner}, {"EPOCH", fmt.Sprint(epoch)},
-		{"POLLED", v.ago(l.GetLastPollTime())}, {"NEXT-POLL", v.until(l.GetNextPollTime())},
-		{"STALE", strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")}, {"REQUESTS/H", requests}, {"MIRROR", mirror},
+		{"HEADS", fmt.Sprint(len(s.GetStatus().GetHeads()))},
+		{"OWNER", owner},
+		{"EPOCH", fmt.Sprint(epoch)},
+		{"POLLED", v.ago(l.GetLastPollTime())},
+		{"NEXT-POLL", v.until(l.GetNextPollTime())},
+		{"STALE", strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")},
+		{"REQUESTS/H", requests},
+		{"MIRROR", mirror},
 		{"STANDBYS", strings.Join(l.GetStandbys(), ", ")},
 	}
 }
@@ -320,7 +328,10 @@ func (v view) cluster(c *consolev1.Cluster) (r row) {
 		r.notes = append(r.notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
 	}
 	r.cells = []cell{
-		{"NAME", name}, {"STATE", state}, {"LAST-SEEN", v.ago(s.GetLastSeenTime())}, {"AGENT", s.GetAgentVersion()},
+		{"NAME", name},
+		{"STATE", state},
+		{"LAST-SEEN", v.ago(s.GetLastSeenTime())},
+		{"AGENT", s.GetAgentVersion()},
 		{"KUBERNETES", s.GetKubernetesVersion()},
 	}
 	r.more = slices.Concat([]cell{{"JOINED", v.ago(s.GetJoinTime())}}, paired(figureHead(), figureCells(v.figures[name].GetFigures())),
@@ -364,7 +375,8 @@ func clockTrouble(behind time.Duration) string {
 
 func (v view) secret(s *consolev1.Secret) row {
 	return row{cells: []cell{
-		{"NAME", s.GetMetadata().GetName()}, {"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
+		{"NAME", s.GetMetadata().GetName()},
+		{"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
 		{"KEYS", strings.Join(slices.Sorted(maps.Keys(s.GetData())), ", ")},
 	}}
 }
@@ -400,7 +412,9 @@ func (v view) grant(g *consolev1.Grant) row {
 	}
 	return row{
 		cells: []cell{
-			{"NAME", g.GetMetadata().GetName()}, {"ROLE", g.GetSpec().GetRole()}, {"SUBJECTS", strings.Join(subjects, ", ")},
+			{"NAME", g.GetMetadata().GetName()},
+			{"ROLE", g.GetSpec().GetRole()},
+			{"SUBJECTS", strings.Join(subjects, ", ")},
 			{"CLUSTERS", strings.Join(clusters, ", ")},
 		},
 		more: []cell{{"UNTIL", until}},
