@@ -222,7 +222,7 @@ func TestRootsThatAreNone(t *testing.T) {
 		"not JSON": "{", "needs certificateAuthorities": "{}",
 		"needs certificateAuthorities and tlogs": `{"tlogs": [{}]}`,
 		"a log (1)":                              strings.Replace(good, `"keyId"`, `"other"`, 1),
-		"since when":                             strings.Replace(good, `"start"`, `"begin"`, -1),
+		"since when":                             strings.ReplaceAll(good, `"start"`, `"begin"`),
 		"an authority (1) with a certificate":    strings.Replace(good, `"certificates":[{"rawBytes":"`, `"certificates":[{"rawBytes":"AAAA`, 1),
 	} {
 		if _, err := keyless.ParseRoot(text); err == nil ||

@@ -458,7 +458,7 @@ func TestACacheSeesWhatOpensAndCloses(t *testing.T) {
 func putBack(t *testing.T, now time.Time, by time.Duration) time.Time {
 	t.Helper()
 	back := now
-	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) << 30 //nolint:gosec // package time has no other way to set one of the two clocks
+	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) << 30 // package time has no other way to set one of the two clocks
 	if !back.Round(0).Equal(now.Add(-by).Round(0)) || !back.Equal(now) {
 		t.Fatalf("package time keeps its readings in another way: got %s of %s", back, now)
 	}
