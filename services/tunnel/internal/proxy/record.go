@@ -195,7 +195,7 @@ func offerRecordable(h http.Header) bool {
 		return true
 	}
 	var offers []string
-	for _, offer := range strings.Split(strings.Join(h[name], ","), ",") {
+	for offer := range strings.SplitSeq(strings.Join(h[name], ","), ",") {
 		if offer = strings.TrimSpace(offer); recordable(h.Get("Upgrade"), offer) {
 			offers = append(offers, offer)
 		}
@@ -466,7 +466,11 @@ func (c *cast) put(ctx context.Context, piece *consolev1.AppendRecordingRequest)
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(sendPause)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(sendPause):
+		}
 	}
 }
 
