@@ -113,13 +113,13 @@ func (r *reader) get(path string, headers ...string) (*http.Response, []byte) {
 	return r.ask(http.MethodGet, path, headers...)
 }
 
-// layerOf is the digest of the layer of hello at a tag.
-func (r *reader) layerOf(tag string) string {
+// latestLayer is the digest of the layer of hello at its latest tag.
+func (r *reader) latestLayer() string {
 	r.e.w.t.Helper()
-	resp, text := r.get("/v2/services/hello/manifests/" + tag)
+	resp, text := r.get("/v2/services/hello/manifests/latest")
 	var m struct{ Layers []struct{ Digest string } }
 	if err := json.Unmarshal(text, &m); err != nil || len(m.Layers) != 1 {
-		r.e.w.t.Fatalf("manifest %s: %s %s", tag, resp.Status, text)
+		r.e.w.t.Fatalf("latest manifest: %s %s", resp.Status, text)
 	}
 	return m.Layers[0].Digest
 }
@@ -281,7 +281,7 @@ func TestRepositoriesOfOthersDoNotExist(t *testing.T) {
 	t.Parallel()
 	_, e := readers(t)
 	ada, bob := e.reader(user("ada")), e.reader(user("bob"))
-	layer := ada.layerOf("latest")
+	layer := ada.latestLayer()
 	for _, path := range []string{
 		"manifests/latest", "manifests/" + commit("1"), "blobs/" + layer, "tags/list", "referrers/" + layer,
 	} {
@@ -327,7 +327,7 @@ func TestRepositoriesOfOthersDoNotExist(t *testing.T) {
 func TestTokensOfAgentsOpenNoRepository(t *testing.T) {
 	t.Parallel()
 	_, e := readers(t)
-	layer := e.reader(user("ada")).layerOf("latest")
+	layer := e.reader(user("ada")).latestLayer()
 	a := e.agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
 	a.mustHave()
@@ -355,7 +355,7 @@ func TestManifestsAndBlobsAnswerAsTheSpecificationHasIt(t *testing.T) {
 		resp.Header.Get("Content-Type") != "application/vnd.oci.image.manifest.v1+json" {
 		t.Errorf("manifest: %v %s", resp.Header, text)
 	}
-	layer := ada.layerOf("latest")
+	layer := ada.latestLayer()
 	blob, whole := ada.get(at + "blobs/" + layer)
 	if string(digestOf(whole)) != layer || blob.Header.Get("Docker-Content-Digest") != layer {
 		t.Errorf("blob: %v", blob.Header)
@@ -415,7 +415,7 @@ func TestTagsMoveWithWhatIsDelivered(t *testing.T) {
 	ada, ag := e.reader(user("ada")), e.agent("edge-1")
 	at := "/v2/services/hello/"
 	first, _ := ada.get(at + "manifests/latest")
-	old, oldLayer := first.Header.Get("Docker-Content-Digest"), ada.layerOf("latest")
+	old, oldLayer := first.Header.Get("Docker-Content-Digest"), ada.latestLayer()
 
 	w.git.commit(t, commit("2"), "apps/hello", "one") // the same content
 	w.console.put(shop("HEAD", commit("2")))
@@ -536,7 +536,7 @@ func TestDownloadsOfLayersAreWrittenDown(t *testing.T) {
 	e := w.start()
 	e.agent("edge-1").awaitCommit("hello", commit("1"))
 	ada, bob := e.reader(user("ada")), e.reader(user("bob"))
-	layer := ada.layerOf("latest")
+	layer := ada.latestLayer()
 	at := "/v2/services/hello/blobs/" + layer
 	ada.ask(http.MethodHead, at)
 	ada.get(at, "If-None-Match", `"`+layer+`"`)

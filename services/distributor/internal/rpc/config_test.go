@@ -149,7 +149,7 @@ func TestAConfigurationIsSentAfterTheCatalogWasPutBack(t *testing.T) {
 			case after > 2*time.Minute:
 				t.Fatalf("after %s the agent gets %v", after, resp)
 			}
-			time.Sleep(resp.GetNextPoll().AsDuration())
+			time.Sleep(resp.GetNextPoll().AsDuration()) //nolint:forbidigo // fake time
 		}
 	})
 }

@@ -443,10 +443,10 @@ func TestAnAgentThatStandsByIsNoSignOfLife(t *testing.T) {
 		by, info := identity.Identity{Name: "edge-1", TokenID: "t"}, &deliveryv1.AgentInfo{Version: "v1"}
 		standby := &deliveryv1.SyncRequest{Agent: info, AgentConfig: &deliveryv1.AgentConfigState{StandsBy: true}}
 		s.Polled(by, time.Now(), time.Now(), &deliveryv1.SyncRequest{Agent: info})
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		s.Lost(by.Name, time.Now())
 		s.Polled(by, time.Now(), time.Now(), standby)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		if len(c.seen) != 2 {
 			t.Fatalf("the console was told %v, want the poll and the end of the stream", c.seen)
 		}
