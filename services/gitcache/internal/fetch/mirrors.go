@@ -30,7 +30,7 @@ const (
 // mirrorsOf are the mirrors of a registry, for one of its repositories. The source's own login and its leave to go without TLS are not
 // for them: a mirror gets what a docker config has for its host, if it has an entry for it.
 func mirrorsOf(r Remote, repository string) (mirrors []Remote) {
-	for _, mirror := range strings.Fields(r.Registry.Mirrors) {
+	for mirror := range strings.FieldsSeq(r.Registry.Mirrors) {
 		host, prefix, _ := strings.Cut(mirror, "/")
 		u := &url.URL{Scheme: "https", Host: host, Path: "/" + path.Join(prefix, repository)}
 		c := r.Credentials

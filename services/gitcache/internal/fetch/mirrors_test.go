@@ -65,8 +65,10 @@ func TestMirrorsRestOnlyForWhatFailed(t *testing.T) {
 		&Error{Kind: KindStorage, Message: "the disk is full"}, context.DeadlineExceeded,
 	} {
 		repository := fmt.Sprint("team/", i)
-		if !isAsked(r, repository, fault) || !isAsked(r, repository, fault) {
-			t.Errorf("the mirror rests after %v", fault)
+		for range 2 {
+			if !isAsked(r, repository, fault) {
+				t.Errorf("the mirror rests after %v", fault)
+			}
 		}
 	}
 }

@@ -442,11 +442,10 @@ func (d *dependencies) index(ctx context.Context, of repository, needs []need) *
 	}
 	if at.err == nil {
 		at.charts, at.err = d.t.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.key()])
-		switch {
-		case at.err == nil:
+		if at.err == nil {
 			d.t.o.deps.Metrics.list(at.charts.Bytes)
 			d.t.holds.done(key)
-		default:
+		} else {
 			d.forget(of, at.err)
 			at.err = d.hold(ctx, key, at.err)
 		}

@@ -33,10 +33,9 @@ func (o objects) chart(dependencies string, more ...entry) plumbing.Hash {
 }
 
 // wanted are the charts that those at the root depend on, with their problems.
-func wanted(t *testing.T, o objects, root plumbing.Hash, options Options) []string {
+func wanted(t *testing.T, o objects, root plumbing.Hash) []string {
 	t.Helper()
-	options.Limits = wide
-	all, err := Charts(t.Context(), o, root, "", options)
+	all, err := Charts(t.Context(), o, root, "", Options{Limits: wide})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func carried(t *testing.T, o objects, root plumbing.Hash) ([]string, error) {
 func refusesDependency(t *testing.T, o objects, root plumbing.Hash, words ...string) {
 	t.Helper()
 	_, err := carried(t, o, root)
-	told := strings.Join(wanted(t, o, root, Options{}), "\n")
+	told := strings.Join(wanted(t, o, root), "\n")
 	if !errors.Is(err, artifact.ErrRefused) {
 		t.Errorf("the builder says %v", err)
 		return
@@ -93,7 +92,7 @@ func TestOnlyThePackageOfTheNameIsTheChart(t *testing.T) {
 		o := objects{}
 		root := o.chart(dependencies("redis 1.0.0"),
 			entry{modeFolder, "charts", o.tree(entry{modeFile, file, o.blob("x")})})
-		if got := wanted(t, o, root, Options{}); missing != (len(got) == 1) {
+		if got := wanted(t, o, root); missing != (len(got) == 1) {
 			t.Errorf("with %s %q is fetched", file, got)
 		}
 	}
@@ -102,7 +101,7 @@ func TestOnlyThePackageOfTheNameIsTheChart(t *testing.T) {
 		modeFolder, "charts",
 		o.tree(entry{modeFile, "redis-^7.tgz", o.blob("x")}),
 	})
-	if got := wanted(t, o, root, Options{}); len(got) != 0 {
+	if got := wanted(t, o, root); len(got) != 0 {
 		t.Errorf("with the very version %q is fetched", got)
 	}
 }
@@ -117,7 +116,7 @@ func TestRequirementsTakeThePlaceOfDependencies(t *testing.T) {
 	} {
 		o := objects{}
 		root := o.chart(dependencies("db 1.0.0"), entry{modeFile, "requirements.yaml", o.blob(requirements)})
-		if got := wanted(t, o, root, Options{}); !slices.Equal(got, want) {
+		if got := wanted(t, o, root); !slices.Equal(got, want) {
 			t.Errorf("with %q: %q, want %q", requirements, got, want)
 		}
 		if names, err := carried(t, o, root); err != nil || len(names) != len(want) {
@@ -169,7 +168,7 @@ func TestDependenciesOfAFolderHaveALimit(t *testing.T) {
 	root := o.chart(dependencies(all...))
 	refusesDependency(t, o, root, fmt.Sprintf("Chart.yaml line %d", maxDependencies+2),
 		fmt.Sprintf("limit of %d", maxDependencies))
-	if got := wanted(t, o, root, Options{}); len(got) != maxDependencies+1 {
+	if got := wanted(t, o, root); len(got) != maxDependencies+1 {
 		t.Errorf("%d are wanted", len(got))
 	}
 }
