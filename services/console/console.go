@@ -308,8 +308,20 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	hooks := func(c *catalog.Catalog) []catalog.Hook {
 		configuration = config.New(c, s.store, box)
 		return []catalog.Hook{ // first who may, last what is told of it
-			keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: c}, catalog.Declarations{Catalog: c}, catalog.Dependencies{}, catalog.Releases{},
-			configuration, sink.Hook{Catalog: c}, agentconfig.Hook{Sees: keeper.Sees}, viewset.Hook{Sees: keeper.Sees}, alert.Hook{}, changes.Recorder{Catalog: c}, told,
+			keeper,
+			rights.Accounts{},
+			catalog.Bounds{},
+			catalog.Globals{Catalog: c},
+			catalog.Declarations{Catalog: c},
+			catalog.Dependencies{},
+			catalog.Releases{},
+			configuration,
+			sink.Hook{Catalog: c},
+			agentconfig.Hook{Sees: keeper.Sees},
+			viewset.Hook{Sees: keeper.Sees},
+			alert.Hook{},
+			changes.Recorder{Catalog: c},
+			told,
 		}
 	}
 	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Hooks: hooks, Log: deps.Log})

@@ -211,7 +211,7 @@ func TestRandomPushesConverge(t *testing.T) {
 	onBoth(t, func(t *testing.T, db string) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history can be run again
+		random := rand.New(rand.NewPCG(seed, 0)) // a history can be run again
 		p := newPeople(t, db)
 		d := p.service(t, identity.ServiceDistributor)
 		term, sequence, base := uint64(1), uint64(0), uint64(0)
@@ -226,7 +226,7 @@ func TestRandomPushesConverge(t *testing.T) {
 				}
 			}
 			if random.IntN(20) == 0 { // another process
-				term, sequence, base = term+uint64(random.IntN(3)), 0, 0 //nolint:gosec // small
+				term, sequence, base = term+uint64(random.IntN(3)), 0, 0
 			}
 			sequence++
 			push := &deliveryv1.PushViewRequest{Term: term, Sequence: sequence, Base: base}

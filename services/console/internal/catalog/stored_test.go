@@ -25,7 +25,7 @@ type old struct {
 	source catalog.Meta
 }
 
-var whatever = catalog.Expectation{AllowMissing: true} //nolint:gochecknoglobals // a constant in all but name
+var whatever = catalog.Expectation{AllowMissing: true}
 
 func newOld(t *testing.T) *old {
 	t.Helper()
@@ -119,16 +119,17 @@ func (o *old) storedService(t *testing.T, name string, spec catalog.ServiceSpec)
 	o.stored(t, store.KindService, name, spec, store.Ref{Kind: store.KindCluster, Name: "edge-1"})
 }
 
-// refusedFor fails unless an error is a refusal of a field.
-func refusedFor(t *testing.T, err error, field string) {
+// wantNoNamespaceMade fails unless an error is a refusal to make a namespace.
+func wantNoNamespaceMade(t *testing.T, err error) {
 	t.Helper()
+	const field = "spec.sync.createNamespace"
 	if refusal, ok := errors.AsType[*catalog.Error](err); !ok || !strings.Contains(refusal.Message, field) {
 		t.Errorf("got %v, want a refusal of %s", err, field)
 	}
 }
 
 // makes has the agent make the namespace of the service.
-var makes = catalog.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)} //nolint:gochecknoglobals // a constant in all but name
+var makes = catalog.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)}
 
 // A source's commits arrive though one of its services can't be written any more.
 func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
@@ -167,14 +168,13 @@ func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t *testing.T) {
 	t.Parallel()
 	o := newOld(t)
-	const field = "spec.sync.createNamespace"
-	refusedFor(t, o.try(t, service("new", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("new", makes)))
 	o.put(t, service("web", catalog.ServiceSpec{}))
-	refusedFor(t, o.try(t, service("web", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("web", makes)))
 	named := makes
 	named.Namespace = "shop"
 	o.put(t, service("web", named))
-	refusedFor(t, o.try(t, service("web", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("web", makes)))
 
 	o.storedService(t, "old", makes)
 	if _, err := o.Hold(o.ctx(t), o.by, "old", "SYNC_MODE_HOLD", "the sale", (catalog.Lever{}).Until); err != nil {
@@ -189,7 +189,7 @@ func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t
 		t.Errorf("it can't be changed: %v", err)
 	}
 	o.put(t, service("old", named))
-	refusedFor(t, o.try(t, service("old", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("old", makes)))
 }
 
 // A template can leave the namespace to its overrides: what each cluster gets counts.
@@ -206,7 +206,7 @@ func TestAGlobalServiceNamesTheNamespaceThatAgentsMakeAtEachCluster(t *testing.T
 	}
 	o.put(t, cluster("edge-2"))
 	spec.Overrides = spec.Overrides[:1]
-	refusedFor(t, o.try(t, global(spec)), "spec.sync.createNamespace")
+	wantNoNamespaceMade(t, o.try(t, global(spec)))
 }
 
 // A global service that an earlier console stored keeps no cluster out.

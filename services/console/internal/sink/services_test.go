@@ -150,8 +150,9 @@ func deliverTo(t *testing.T, p *pager) (*Deliverer, string) {
 
 // sendAll takes the passes that events need, one by one and without the pauses between them, and returns how many there
 // were.
-func sendAll(t *testing.T, d *Deliverer, uid string, most int) (passes int) {
+func sendAll(t *testing.T, d *Deliverer, uid string) (passes int) {
 	t.Helper()
+	const most = 100
 	for ; passes < most; passes++ {
 		of, b, err := d.claim(t.Context(), uid)
 		if err != nil || b == nil {
@@ -190,7 +191,7 @@ func TestAnEventOfManyServicesEndsTheAlertOfEach(t *testing.T) {
 	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
 		t.Fatal(err)
 	}
-	sendAll(t, d, uid, 100)
+	sendAll(t, d, uid)
 	if open, _ := p.counts(); open != services {
 		t.Fatalf("%d alerts are open", open)
 	}
@@ -200,7 +201,7 @@ func TestAnEventOfManyServicesEndsTheAlertOfEach(t *testing.T) {
 	if err := d.Store.AddEvents(t.Context(), ofService(t, "last", event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, "web-0")); err != nil {
 		t.Fatal(err)
 	}
-	sendAll(t, d, uid, 100)
+	sendAll(t, d, uid)
 	if open, requests := p.counts(); open != 1 || requests > 2*services+1+2*pageLanes {
 		t.Errorf("%d alerts are open after %d requests", open, requests)
 	}
@@ -221,7 +222,7 @@ func TestPagesAreNotHeldUpByEnds(t *testing.T) {
 	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
 		t.Fatal(err)
 	}
-	if passes := sendAll(t, d, uid, 100); passes > ends/maxPages+1 {
+	if passes := sendAll(t, d, uid); passes > ends/maxPages+1 {
 		t.Errorf("a page came after %d passes", passes)
 	}
 	if open, _ := p.counts(); open != 1 {
@@ -323,7 +324,7 @@ func TestAnAlertThatEndedIsNotTriggeredAgain(t *testing.T) {
 	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
 		t.Fatal(err)
 	}
-	sendAll(t, d, uid, 100)
+	sendAll(t, d, uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ended := map[string]bool{}
@@ -373,7 +374,7 @@ func TestAPassCountsNamesOfStatuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range b.waiting {
-		b.waiting[i].Event.Service = fmt.Sprintf("web-%03d", i)
+		b.waiting[i].Service = fmt.Sprintf("web-%03d", i)
 	}
 	if err := d.Store.Read(t.Context(), func(ctx context.Context, v store.View) error {
 		groups, err := b.groups(ctx, v)

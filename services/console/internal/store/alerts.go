@@ -49,7 +49,7 @@ func (v View) AlertStates(ctx context.Context) (map[string]AlertState, error) {
 
 // AlertsDue says whether there are alerts, or states of those that are gone, and the next round is due.
 func (v View) AlertsDue(ctx context.Context) (due bool, err error) {
-	err = v.q.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM alert_rounds WHERE next_time > "+v.dialect.now+")"+ //nolint:gosec // one of two constants
+	err = v.q.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM alert_rounds WHERE next_time > "+v.dialect.now+")"+
 		" AND (EXISTS (SELECT 1 FROM resources WHERE kind = $1) OR EXISTS (SELECT 1 FROM alerts))", KindAlert).Scan(&due)
 	if err != nil {
 		return false, fmt.Errorf("read alerts: %w", err)

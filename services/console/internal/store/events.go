@@ -269,7 +269,7 @@ func (v View) events(ctx context.Context, where string, args []any, limit int) (
 	if err != nil {
 		return nil, false, fmt.Errorf("read events: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // Err has what is wrong
+	defer rows.Close() // Err has what is wrong
 	for weight := 0; weight <= maxMembersRead && rows.Next(); {
 		var e Event
 		var at int64

@@ -25,7 +25,7 @@ const viewColumns = "cluster_uid, term, sequence, number, receive_time, data"
 func scanView(rows *sql.Rows) (v ClusterView, err error) {
 	var term, sequence, received int64
 	err = rows.Scan(&v.Cluster, &term, &sequence, &v.Number, &received, &v.Data)
-	v.Term, v.Sequence, v.Receive = uint64(term), uint64(sequence), FromMicros(received) //nolint:gosec // written as such
+	v.Term, v.Sequence, v.Receive = uint64(term), uint64(sequence), FromMicros(received)
 	return v, err
 }
 
@@ -81,7 +81,7 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string, change func(
 			" ON CONFLICT (cluster_uid) DO UPDATE SET term = excluded.term, sequence = excluded.sequence, number = excluded.number,"+
 			" receive_time = excluded.receive_time, data = excluded.data", func(i int) []any {
 			w := written[i]
-			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data} //nolint:gosec // read as such
+			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data}
 		})
 	})
 	if err != nil {

@@ -258,7 +258,7 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 		return nil, err
 	}
 	fits := fitting(all, expr)
-	out := &consolev1.ListClusterViewsResponse{TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy())} //nolint:gosec // clusters
+	out := &consolev1.ListClusterViewsResponse{TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy())}
 	sorted := make([]ranked, len(fits))
 	for i, s := range fits {
 		sorted[i] = ranked{s, order.Values(nil, s)}
@@ -366,7 +366,7 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*
 		if gap != nil && len(out.GetGaps()) < maxGaps {
 			out.Gaps = append(out.Gaps, gap)
 		}
-		out.TotalSize += int32(len(rows)) //nolint:gosec // at most 500 of a cluster
+		out.TotalSize += int32(len(rows)) // at most 500 of a cluster
 		for i, r := range rows {
 			if after != nil && cmp.Or(cmp.Compare(s.Name(), after.Name), cmp.Compare(int64(i), after.Values[0].Number)) <= 0 {
 				continue
