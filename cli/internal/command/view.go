@@ -319,7 +319,10 @@ func (v view) cluster(c *consolev1.Cluster) (r row) {
 	if message != "" {
 		r.notes = append(r.notes, note{about: name, text: message})
 	} else if s.GetSkew() != "" {
-		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name)})
+		r.notes = append(r.notes, note{
+			about: name,
+			text:  fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name),
+		})
 	}
 	if text := configTrouble(s.GetAgentConfig()); text != "" {
 		r.notes = append(r.notes, note{about: name, text: text, since: s.GetAgentConfig().GetSinceTime()})
@@ -348,7 +351,8 @@ func (v view) clusterState(c *consolev1.Cluster) (state, message string) {
 			table.Age(v.now, s.GetLeaveTime().AsTime()), name, name)
 	case isSet(s.GetTokenReuseTime()):
 		return "Copied", fmt.Sprintf("%s ago a token of its agent was used that had been renewed before, so somebody may have a copy of the agent's data folder (%s): "+
-			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`", table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
+			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`",
+			table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
 	case s.GetConnected() && s.GetTokenUnbound():
 		return "Connected", "its agent's token is bound to no key, so a copy of it can't be told from it: upgrade the agent before the hub stops to accept it (--unsigned-members)"
 	case s.GetConnected() && s.GetClockSkew() != nil:
@@ -360,7 +364,8 @@ func (v view) clusterState(c *consolev1.Cluster) (state, message string) {
 	case !isSet(s.GetLastSeenTime()):
 		return "Disconnected", "an agent joined and was never heard of again: look at its log"
 	default:
-		return "Disconnected", fmt.Sprintf("not heard of for %s: is its agent running, and can it reach the hub?", table.Age(v.now, s.GetLastSeenTime().AsTime()))
+		return "Disconnected", fmt.Sprintf("not heard of for %s: is its agent running, and can it reach the hub?",
+			table.Age(v.now, s.GetLastSeenTime().AsTime()))
 	}
 }
 

@@ -46,7 +46,10 @@ func (v view) globalService(g *consolev1.GlobalService) (r row) {
 		r.notes = append(r.notes, note{about: name, text: text})
 	}
 	if n := status.GetClusters() - status.GetHealthy(); n > 0 {
-		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("%d of its services are not healthy: `fairlead trace globalservice %s` says why", n, name)})
+		r.notes = append(r.notes, note{
+			about: name,
+			text:  fmt.Sprintf("%d of its services are not healthy: `fairlead trace globalservice %s` says why", n, name),
+		})
 	}
 	return r
 }

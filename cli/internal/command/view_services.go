@@ -253,7 +253,8 @@ func serviceNotes(s *consolev1.Service) []note {
 		}
 	}
 	if text := failedTests(s); text != "" && status.GetState() == consolev1.ServiceState_SERVICE_STATE_HEALTHY {
-		notes = append(notes, about(fmt.Sprintf("%s: see `fairlead test results service %s`", text, name), status.GetCluster().GetReport().GetTests().GetEndTime()))
+		notes = append(notes, about(fmt.Sprintf("%s: see `fairlead test results service %s`", text, name),
+			status.GetCluster().GetReport().GetTests().GetEndTime()))
 	}
 	return notes
 }
