@@ -151,7 +151,9 @@ func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Dura
 }
 
 // answered takes over what the hub says of a push.
-func (p *Pusher) answered(request *deliveryv1.PushViewRequest, answer *deliveryv1.PushViewResponse, now map[string]*deliveryv1.ViewSection) (wait time.Duration) {
+func (p *Pusher) answered(request *deliveryv1.PushViewRequest, answer *deliveryv1.PushViewResponse,
+	now map[string]*deliveryv1.ViewSection,
+) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
