@@ -276,7 +276,8 @@ func (h gitHost) explain(is commitStatus, f *failure, now time.Time) (refused bo
 	}
 	if after, limited := limitedFor(f, now); limited {
 		f.after = after
-		f.message = fmt.Sprintf("%s limits the requests of this token; statuses wait until %s: %s", h.name, now.Add(after).UTC().Format("15:04:05 UTC"), f.message)
+		f.message = fmt.Sprintf("%s limits the requests of this token; statuses wait until %s: %s", h.name,
+			now.Add(after).UTC().Format("15:04:05 UTC"), f.message)
 		return false
 	}
 	switch f.status {

@@ -112,7 +112,8 @@ func (c AlertChange) statement() (string, []any) {
 		return "INSERT INTO alerts (alert_uid, version, look_time, unknown_count, state) VALUES ($1, 1, $2, $3, $4) ON CONFLICT (alert_uid) DO NOTHING",
 			[]any{c.Alert, Micros(c.Looked), c.Unknown, string(c.State)}
 	case c.Same:
-		return "UPDATE alerts SET look_time = $3, unknown_count = $4 WHERE alert_uid = $1 AND version = $2", []any{c.Alert, c.Version, Micros(c.Looked), c.Unknown}
+		return "UPDATE alerts SET look_time = $3, unknown_count = $4 WHERE alert_uid = $1 AND version = $2",
+			[]any{c.Alert, c.Version, Micros(c.Looked), c.Unknown}
 	}
 	return "UPDATE alerts SET version = version + 1, look_time = $3, unknown_count = $4, state = $5 WHERE alert_uid = $1 AND version = $2",
 		[]any{c.Alert, c.Version, Micros(c.Looked), c.Unknown, string(c.State)}

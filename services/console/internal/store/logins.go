@@ -87,7 +87,10 @@ func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
 	var rows []string
 	var values []any
 	for _, l := range list {
-		row := []any{l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress, Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime)}
+		row := []any{
+			l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress,
+			Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime),
+		}
 		places := make([]string, len(row))
 		for i := range row {
 			places[i] = "$" + strconv.Itoa(len(values)+i+1)

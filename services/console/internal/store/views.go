@@ -50,7 +50,9 @@ func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
 
 // ChangeViews has change make new views of those of some clusters, in one transaction: nobody else writes a view meanwhile. ChangeViews returns
 // the written views, numbered. Views are no part of the change log, and their lock is no other's.
-func (s *Store) ChangeViews(ctx context.Context, clusters []string, change func(current map[string]ClusterView) ([]ClusterView, error)) (written []ClusterView, err error) {
+func (s *Store) ChangeViews(ctx context.Context, clusters []string,
+	change func(current map[string]ClusterView) ([]ClusterView, error),
+) (written []ClusterView, err error) {
 	err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.dialect.lock(ctx, tx, s.dialect.lockViews); err != nil {
 			return err

@@ -164,7 +164,10 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		if err := proto.Unmarshal(one.Data, decoded); err != nil {
 			return fmt.Errorf("decode the view of cluster %s: %w", one.Cluster, err)
 		}
-		v := &view{term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data, figures: map[string]int64{}, rows: map[string]bool{}}
+		v := &view{
+			term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data,
+			figures: map[string]int64{}, rows: map[string]bool{},
+		}
 		var whole strings.Builder // the names of whole sections, each between spaces
 		whole.WriteString(" ")
 		for _, s := range decoded.GetSections() {

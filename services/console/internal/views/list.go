@@ -384,7 +384,9 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest) (*
 }
 
 // rowsOf returns the rows of a cluster that fit, and what they do not show.
-func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.Sees, mayRead bool) (rows []*deliveryv1.ViewRow, gap *consolev1.RowsGap, err error) {
+func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.Sees,
+	mayRead bool,
+) (rows []*deliveryv1.ViewRow, gap *consolev1.RowsGap, err error) {
 	if s.view == nil {
 		return nil, &consolev1.RowsGap{Cluster: s.Name(), Reason: missing(s)}, nil
 	}
@@ -405,7 +407,10 @@ func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.See
 	hides := !mayRead && !namesAPIs(is.GetName()) && is.GetName() != "services"
 	switch {
 	case hides && len(is.GetRows()) > 0:
-		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: "you may not read the Kubernetes API of the cluster", Withheld: int64(len(is.GetRows())) + is.GetWithheld()}
+		gap = &consolev1.RowsGap{
+			Cluster: s.Name(), Reason: "you may not read the Kubernetes API of the cluster",
+			Withheld: int64(len(is.GetRows())) + is.GetWithheld(),
+		}
 	case is.GetReason() != "":
 		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: is.GetReason(), Withheld: is.GetWithheld()}
 	case is.GetWithheld() > 0 && req.GetNamespace() == "" && req.GetService() == "" && req.GetReason() == "":
