@@ -129,7 +129,8 @@ func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask
 // the content is checked only at its end.
 func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
 	if l.Size > oci.MaxLayerBytes {
-		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB", l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
+		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB",
+			l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
 	}
 	var kept *os.File
 	err = h.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {
