@@ -60,7 +60,8 @@ func (e unrecordedError) Error() string {
 func (x *exchange) mode(cluster *consolev1.Cluster, namespace string) (strictest consolev1.RecordingMode) {
 	for _, p := range x.Catalog.Projects() {
 		mode, namespaces := p.GetSpec().GetRecording(), p.GetSpec().GetNamespaces()
-		if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED || strictest == consolev1.RecordingMode_RECORDING_MODE_REQUIRED || !chooses(p.GetSpec().GetClusters(), cluster) {
+		if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED ||
+			strictest == consolev1.RecordingMode_RECORDING_MODE_REQUIRED || !chooses(p.GetSpec().GetClusters(), cluster) {
 			continue
 		}
 		if namespace == "" || len(namespaces) == 0 || wildcard.Any(namespaces, namespace) {
