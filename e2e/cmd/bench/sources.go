@@ -148,8 +148,8 @@ func (h *chartHost) push(dir string, bytes int64, versions ...string) error {
 func chartFiles(version string) map[string]string {
 	files := map[string]string{"values.yaml": "replicas: 2\n"}
 	for i := range 40 {
-		files[fmt.Sprintf("templates/object-%02d.yaml", i)] = fmt.Sprintf("# %s %d\n", version,
-			i) + strings.Repeat("key: {{ .Values.replicas }} # some words of a template\n", 75)
+		files[fmt.Sprintf("templates/object-%02d.yaml", i)] = fmt.Sprintf("# %s %d\n", version, i) +
+			strings.Repeat("key: {{ .Values.replicas }} # some words of a template\n", 75)
 	}
 	return files
 }
