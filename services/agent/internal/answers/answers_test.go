@@ -89,7 +89,7 @@ func TestTheLastThreeContentsAreKept(t *testing.T) {
 		s := New(&oneSecret{}, nil)
 		save := func(id, applied string) {
 			t.Helper()
-			time.Sleep(time.Minute) // of the bubble's clock
+			time.Sleep(time.Minute) //nolint:forbidigo // of the bubble's clock
 			kept, err := s.Read(t.Context(), "web")
 			if err == nil {
 				err = s.Save(t.Context(), kept, id, applied, []render.Answer{answer(id, 0, time.Time{})})

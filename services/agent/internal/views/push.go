@@ -52,7 +52,7 @@ func NewPusher(v *View, distributors *hub.Distributors, log *slog.Logger) *Pushe
 	return &Pusher{
 		view: v, distributors: distributors, log: log, wake: make(chan struct{}, 1), left: bucket, asOf: v.Now(),
 		// Later processes have later terms. If the clock went back the hub says so, and the term goes on above the hub's.
-		term: uint64(max(1, v.Now().UnixMilli())), //nolint:gosec // positive
+		term: uint64(max(1, v.Now().UnixMilli())),
 	}
 }
 

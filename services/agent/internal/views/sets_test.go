@@ -331,7 +331,7 @@ func TestASetOfACustomResourceIsWhatADirectCountSays(t *testing.T) { //nolint:pa
 	w := newWorld(t)
 	w.view.absentEvery = 100 * time.Millisecond
 	h := &certificateHistory{
-		world: w, random: rand.New(rand.NewPCG(seed, 1)), names: map[string]bool{}, //nolint:gosec // it can be run again
+		world: w, random: rand.New(rand.NewPCG(seed, 1)), names: map[string]bool{}, // it can be run again
 		group: fmt.Sprintf("t%d.example.com", seed),
 	}
 	h.path = "/apis/" + h.group + "/v1beta1/namespaces/default/certificates"

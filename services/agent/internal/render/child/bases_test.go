@@ -1,6 +1,7 @@
 package child_test
 
 import (
+	"maps"
 	"path"
 	"strings"
 	"testing"
@@ -36,9 +37,7 @@ func withBases(t *testing.T, files map[string]string) map[string]string {
 		path.Dir(at) + "/shared/b.yaml":             configMap("b", "x"),
 		part + "/kustomization.yaml":                "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnameSuffix: -tls\n",
 	}
-	for name, content := range files {
-		all[name] = content
-	}
+	maps.Copy(all, files)
 	return all
 }
 
